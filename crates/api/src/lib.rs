@@ -1,0 +1,10 @@
+//! The wire contract: every operation's input, output and spec, and the error codes.
+//!
+//! This crate is all that a client needs. It has no rules: a value that parses here may still be
+//! refused by the engine.
+
+mod code;
+mod operation;
+
+pub use code::{Code, ErrorBody};
+pub use operation::{Access, Effect, Method, Operation, Spec};
