@@ -1,0 +1,62 @@
+//! Why an operation was not done: a public code and message, and an internal cause that is only logged.
+
+use std::borrow::Cow;
+
+use asyncgate_api::Code;
+use serde_json::{Map, Value};
+
+/// A refusal or a failure, ready for any facade.
+///
+/// `message` and `details` are public. `cause` never leaves the process except into the log.
+#[derive(Debug)]
+pub struct Fault {
+    /// The stable code.
+    pub code: Code,
+    /// One public sentence.
+    pub message: Cow<'static, str>,
+    /// Public details for programs, merged into the error body.
+    pub details: Map<String, Value>,
+    /// When trying again makes sense, in seconds.
+    pub retry_after_seconds: Option<u32>,
+    /// What really happened, for the log.
+    pub cause: Option<String>,
+}
+
+impl Fault {
+    /// A fault with a public message and nothing else.
+    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            details: Map::new(),
+            retry_after_seconds: None,
+            cause: None,
+        }
+    }
+
+    /// The input cannot be accepted as it stands.
+    pub fn bad_request(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::BadRequest, message)
+    }
+
+    /// Adds a public detail.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.details.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Says when trying again makes sense.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after_seconds = Some(seconds);
+        self.with("retry_after", seconds)
+    }
+
+    /// Attaches what the log should say.
+    #[must_use]
+    pub fn because(mut self, cause: impl Into<String>) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+}
