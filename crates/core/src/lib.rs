@@ -1,1 +1,34 @@
+//! The rules of AsyncGate, as total functions over plain data.
+//!
+//! Nothing here waits, reads a clock, draws randomness or touches a disk: [`Env`] brings the time
+//! and the ids, a store brings the rows, and a decision answers with the [`Changes`] to write.
+//! The same inputs give the same decision on every backend and in every test.
 
+mod change;
+mod class;
+mod env;
+mod id;
+pub mod json;
+mod ledger;
+pub mod obligation;
+mod policy;
+mod principal;
+pub mod receipt;
+mod rejection;
+mod relationship;
+pub mod task;
+mod time;
+
+pub use change::{Changes, Decision, Delivery, ObligationKey, TaskWrite};
+pub use class::{Class, Reach};
+pub use env::Env;
+pub use id::{Ids, LeaseId, ReceiptId, Seq, Stamp, TaskId, TenantId};
+pub use json::Json;
+pub use ledger::Ledger;
+pub use policy::{Locatability, Policy};
+pub use principal::{Principal, PrincipalKey, PrincipalKind};
+pub use receipt::{Receipt, ReceiptType};
+pub use rejection::Rejection;
+pub use relationship::Relationship;
+pub use task::{Placement, Task};
+pub use time::Timestamp;

@@ -1,0 +1,87 @@
+//! Classes: the sets of ready tasks that the same workers can serve.
+//!
+//! Ready work is queued by class, so that a claim looks only at the heads of the classes that the
+//! worker can serve, however many tasks stand behind them or need somebody else.
+
+/// What a worker must offer to be given a task.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Class {
+    /// The task's type.
+    pub task_type: String,
+    /// The capabilities it requires, sorted, each once.
+    pub capabilities: Vec<String>,
+}
+
+/// What a worker offers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reach {
+    /// The worker's capabilities, sorted, each once.
+    pub capabilities: Vec<String>,
+    /// The only types it accepts; absent means any.
+    pub accept_types: Option<Vec<String>>,
+}
+
+impl Reach {
+    /// Whether a worker that offers this may be given tasks of `class`: every required capability
+    /// is offered, and the type is accepted.
+    pub fn serves(&self, class: &Class) -> bool {
+        let accepted = self
+            .accept_types
+            .as_ref()
+            .is_none_or(|types| types.contains(&class.task_type));
+        accepted
+            && class
+                .capabilities
+                .iter()
+                .all(|needed| self.capabilities.binary_search(needed).is_ok())
+    }
+}
+
+/// Sorted, each once: the form in which capability sets are compared.
+pub(crate) fn as_set(mut names: Vec<String>) -> Vec<String> {
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+impl Reach {
+    /// What a worker offers, from lists in any order.
+    pub fn new(capabilities: Vec<String>, accept_types: Option<Vec<String>>) -> Self {
+        Self {
+            capabilities: as_set(capabilities),
+            accept_types,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn required_capabilities_must_all_be_offered_and_the_type_accepted() {
+        for (required, offered, accepted, serves) in [
+            ("", "", None, true),
+            ("", "gpu", None, true),
+            ("gpu", "", None, false),
+            ("gpu", "net gpu", None, true),
+            ("gpu net", "gpu", None, false),
+            ("", "", Some("echo"), true),
+            ("", "", Some("other"), false),
+            ("", "", Some(""), false),
+            ("gpu", "gpu", Some("other echo"), true),
+            ("gpu", "GPU", None, false),
+        ] {
+            let class = Class {
+                task_type: "echo".to_owned(),
+                capabilities: as_set(names(required)),
+            };
+            let reach = Reach::new(names(offered), accepted.map(names));
+            assert_eq!(reach.serves(&class), serves, "{required} by {offered}");
+        }
+    }
+}

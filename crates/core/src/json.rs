@@ -1,0 +1,379 @@
+//! JSON text that is kept byte for byte, and the canonical form by which two texts are compared.
+//!
+//! Invariants: a [`Json`] is one well-formed JSON value nested at most [`MAX_DEPTH`] deep; its text
+//! is never rewritten. Canonical bytes are equal exactly when the values are: object keys sorted,
+//! no white space, strings by their characters, numbers by their exact decimal value.
+
+use std::fmt;
+
+use serde_json::value::RawValue;
+
+/// How deeply a value may be nested.
+pub const MAX_DEPTH: usize = 128;
+
+/// A JSON value as its sender wrote it.
+#[derive(Clone)]
+pub struct Json(Box<RawValue>);
+
+/// The value is nested more deeply than [`MAX_DEPTH`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("JSON is nested more than {MAX_DEPTH} levels deep")]
+pub struct TooDeep;
+
+impl Json {
+    /// Takes a well-formed value that is not nested too deeply.
+    pub fn new(raw: Box<RawValue>) -> Result<Self, TooDeep> {
+        if depth(raw.get()) > MAX_DEPTH {
+            return Err(TooDeep);
+        }
+        Ok(Self(raw))
+    }
+
+    /// Reads back a text that a [`Json`] gave, or fails if it is none.
+    pub fn from_text(text: String) -> Option<Self> {
+        RawValue::from_string(text).ok().map(Self)
+    }
+
+    /// The text as its sender wrote it.
+    pub fn text(&self) -> &str {
+        self.0.get()
+    }
+
+    /// The value for embedding in other JSON.
+    pub fn raw(&self) -> &RawValue {
+        &self.0
+    }
+
+    /// The size of the text in bytes.
+    pub fn len(&self) -> usize {
+        self.text().len()
+    }
+
+    /// Never: every JSON value has text.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Whether this is `null`, `[]`, `{}` or `""`: a value that says nothing.
+    pub fn says_nothing(&self) -> bool {
+        let canonical = canonical(self.text());
+        [&b"null"[..], b"[]", b"{}", b"\"\""].contains(&canonical.as_slice())
+    }
+
+    /// The number of elements, if this is an array.
+    pub fn array_len(&self) -> Option<usize> {
+        serde_json::from_str::<Vec<serde::de::IgnoredAny>>(self.text())
+            .ok()
+            .map(|elements| elements.len())
+    }
+}
+
+/// Equal values, not equal texts.
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text() || canonical(self.text()) == canonical(other.text())
+    }
+}
+
+impl Eq for Json {}
+
+/// Shows the size only: payloads must not reach a log.
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Json({} bytes)", self.len())
+    }
+}
+
+/// How deeply arrays and objects are nested in a well-formed text.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// The canonical bytes of a well-formed text.
+pub fn canonical(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    Reader {
+        rest: text.trim_start(),
+    }
+    .value(&mut out);
+    out
+}
+
+/// Reads well-formed JSON. On anything else it stops early; it never panics.
+struct Reader<'a> {
+    rest: &'a str,
+}
+
+impl Reader<'_> {
+    fn value(&mut self, out: &mut Vec<u8>) {
+        match self.rest.bytes().next() {
+            Some(b'{') => self.object(out),
+            Some(b'[') => self.array(out),
+            Some(b'"') => self.string(out),
+            Some(_) => self.scalar(out),
+            None => {}
+        }
+        self.rest = self.rest.trim_start();
+    }
+
+    fn object(&mut self, out: &mut Vec<u8>) {
+        self.skip();
+        let mut members: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        while !self.rest.is_empty() && !self.eat('}') {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            self.value(&mut key);
+            self.eat(':');
+            self.value(&mut value);
+            self.eat(',');
+            members.push((key, value));
+        }
+        members.sort();
+        join(
+            out,
+            b"{",
+            members
+                .iter()
+                .map(|(key, value)| [key.as_slice(), value].join(&b':')),
+            b"}",
+        );
+    }
+
+    fn array(&mut self, out: &mut Vec<u8>) {
+        self.skip();
+        let mut elements = Vec::new();
+        while !self.rest.is_empty() && !self.eat(']') {
+            let mut element = Vec::new();
+            self.value(&mut element);
+            self.eat(',');
+            elements.push(element);
+        }
+        join(out, b"[", elements.into_iter(), b"]");
+    }
+
+    fn string(&mut self, out: &mut Vec<u8>) {
+        self.skip();
+        out.push(b'"');
+        loop {
+            let mut chars = self.rest.chars();
+            let Some(next) = chars.next() else { return };
+            self.rest = chars.as_str();
+            match next {
+                '"' => break,
+                '\\' => self.escape(out),
+                plain => write_char(out, plain),
+            }
+        }
+        out.push(b'"');
+    }
+
+    fn escape(&mut self, out: &mut Vec<u8>) {
+        let mut chars = self.rest.chars();
+        let Some(kind) = chars.next() else { return };
+        self.rest = chars.as_str();
+        match kind {
+            'u' => self.unicode_escape(out),
+            'b' => write_char(out, '\u{8}'),
+            'f' => write_char(out, '\u{c}'),
+            'n' => write_char(out, '\n'),
+            'r' => write_char(out, '\r'),
+            't' => write_char(out, '\t'),
+            itself => write_char(out, itself),
+        }
+    }
+
+    /// A surrogate that has no partner is no character; it is kept as an escape.
+    fn unicode_escape(&mut self, out: &mut Vec<u8>) {
+        let Some(unit) = self.hex4() else { return };
+        let before_low = self.rest;
+        let low = if (0xd800..0xdc00).contains(&unit) && self.rest.starts_with("\\u") {
+            self.rest = &self.rest[2..];
+            self.hex4()
+        } else {
+            None
+        };
+        let pair = low.and_then(|low| char::decode_utf16([unit, low]).next()?.ok());
+        match pair.or_else(|| char::from_u32(u32::from(unit))) {
+            Some(decoded) => {
+                if pair.is_none() {
+                    self.rest = before_low;
+                }
+                write_char(out, decoded);
+            }
+            None => {
+                self.rest = before_low;
+                out.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
+            }
+        }
+    }
+
+    fn hex4(&mut self) -> Option<u16> {
+        let unit = u16::from_str_radix(self.rest.get(..4)?, 16).ok()?;
+        self.rest = &self.rest[4..];
+        Some(unit)
+    }
+
+    fn scalar(&mut self, out: &mut Vec<u8>) {
+        let end = self
+            .rest
+            .find(|c: char| ",]}: \t\r\n".contains(c))
+            .unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        match word {
+            "true" | "false" | "null" => out.extend_from_slice(word.as_bytes()),
+            number => write_number(out, number),
+        }
+    }
+
+    /// Passes over one byte, which must be ASCII, and the white space behind it.
+    fn skip(&mut self) {
+        let in_string = self.rest.starts_with('"');
+        self.rest = self.rest.get(1..).unwrap_or_default();
+        if !in_string {
+            self.rest = self.rest.trim_start();
+        }
+    }
+
+    fn eat(&mut self, wanted: char) -> bool {
+        let found = self.rest.starts_with(wanted);
+        if found {
+            self.skip();
+        }
+        found
+    }
+}
+
+fn join(out: &mut Vec<u8>, open: &[u8], parts: impl Iterator<Item = Vec<u8>>, close: &[u8]) {
+    out.extend_from_slice(open);
+    for (n, part) in parts.enumerate() {
+        if n > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&part);
+    }
+    out.extend_from_slice(close);
+}
+
+fn write_char(out: &mut Vec<u8>, c: char) {
+    match c {
+        '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
+        control if control < ' ' => {
+            out.extend_from_slice(format!("\\u{:04x}", u32::from(control)).as_bytes());
+        }
+        plain => out.extend_from_slice(plain.encode_utf8(&mut [0; 4]).as_bytes()),
+    }
+}
+
+/// Writes a number as its shortest digits and a power of ten, so that `1`, `1.0` and `10e-1` agree
+/// and no digit is ever rounded away.
+fn write_number(out: &mut Vec<u8>, text: &str) {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", mantissa),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let significant = digits.trim_start_matches('0').trim_end_matches('0');
+    if significant.is_empty() {
+        out.push(b'0');
+        return;
+    }
+    let Ok(exponent) = exponent.parse::<i64>() else {
+        out.extend_from_slice(text.as_bytes());
+        return;
+    };
+    let dropped = digits.len() - digits.trim_end_matches('0').len();
+    let power = i128::from(exponent) - fraction.len() as i128 + dropped as i128;
+    out.extend_from_slice(format!("{sign}{significant}e{power}").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn same(left: &str, right: &str) -> bool {
+        canonical(left) == canonical(right)
+    }
+
+    #[test]
+    fn equal_values_have_equal_canonical_bytes() {
+        for (left, right) in [
+            (r#"{"b":1,"a":[1, 2]}"#, r#" { "a" : [1,2] , "b" : 1 } "#),
+            ("1", "1.0"),
+            ("100", "1e2"),
+            ("0.001", "1E-3"),
+            ("-0", "0.0e7"),
+            (r#""\u0041\n""#, r#""A\u000a""#),
+            (r#""\ud83d\ude00""#, "\"\u{1f600}\""),
+            (r#""\/""#, r#""/""#),
+            (r#"{"a":{"d":1,"c":2}}"#, r#"{"a":{"c":2,"d":1}}"#),
+            (r#"" a ""#, r#"" a ""#),
+        ] {
+            assert!(same(left, right), "{left} and {right}");
+        }
+    }
+
+    #[test]
+    fn different_values_have_different_canonical_bytes() {
+        for (left, right) in [
+            ("1", "\"1\""),
+            ("12345678901234567890", "12345678901234567891"),
+            ("0.1", "0.10000000000000001"),
+            ("1e400", "2e400"),
+            ("[1,2]", "[2,1]"),
+            ("[[1],2]", "[1,[2]]"),
+            ("null", "[]"),
+            (r#""\u0000""#, r#""""#),
+            (r#"" a""#, r#""a""#),
+            (r#""\ud800""#, r#""\ud801""#),
+            (r#""\\u0041""#, r#""A""#),
+            (r#"{"a":1}"#, r#"{"a":2}"#),
+            (r#"{"a":1,"b":1}"#, r#"{"a":1}"#),
+        ] {
+            assert!(!same(left, right), "{left} and {right}");
+        }
+    }
+
+    #[test]
+    fn depth_is_counted_outside_strings_only() {
+        assert_eq!(depth(r#"{"[[[[":["]"]}"#), 2);
+        assert_eq!(depth(r#""\"[[[""#), 0);
+        let nested = format!("{}{}", "[".repeat(MAX_DEPTH + 1), "]".repeat(MAX_DEPTH + 1));
+        assert!(Json::new(RawValue::from_string(nested).unwrap()).is_err());
+    }
+
+    #[test]
+    fn empty_values_say_nothing() {
+        for (text, nothing) in [
+            ("[]", true),
+            (" { } ", true),
+            ("null", true),
+            ("0", false),
+            ("[0]", false),
+        ] {
+            assert_eq!(
+                Json::from_text(text.trim().to_owned())
+                    .unwrap()
+                    .says_nothing(),
+                nothing,
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The settings that rules read. Defaults are the contract's.
+
+/// Limits and defaults of the task plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// The lease time when a claim names none.
+    pub default_lease_ttl_ms: i64,
+    /// The longest lease time and extension; longer requests are shortened.
+    pub max_lease_ttl_ms: i64,
+    /// How long after its end a lease still counts.
+    pub lease_grace_ms: i64,
+    /// The most that an expired task waits before it can be claimed again.
+    pub expiry_jitter_ms: i64,
+    /// How many reported failures a task may have when it names no limit.
+    pub default_max_attempts: u32,
+    /// The first retry delay when a task names none.
+    pub default_retry_backoff_seconds: u32,
+    /// The longest retry delay.
+    pub max_retry_backoff_seconds: u32,
+    /// The priority of tasks that name none.
+    pub default_priority: i32,
+    /// Whether a success must say where its result is.
+    pub locatability: Locatability,
+    /// The largest payload or result.
+    pub max_payload_bytes: usize,
+    /// How many leases of a task may expire before an anomaly is recorded.
+    pub expiries_before_anomaly: u32,
+    /// How many renewals a lease may have before an anomaly is recorded.
+    pub renewals_before_anomaly: u32,
+    /// How long a principal may be silent before its next sight counts as a new session.
+    pub session_gap_ms: i64,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            default_lease_ttl_ms: 300_000,
+            max_lease_ttl_ms: 1_800_000,
+            lease_grace_ms: 0,
+            expiry_jitter_ms: 5_000,
+            default_max_attempts: 3,
+            default_retry_backoff_seconds: 30,
+            max_retry_backoff_seconds: 900,
+            default_priority: 0,
+            locatability: Locatability::Lenient,
+            max_payload_bytes: 1 << 20,
+            expiries_before_anomaly: 3,
+            renewals_before_anomaly: 10,
+            session_gap_ms: 1_800_000,
+        }
+    }
+}
+
+/// What happens to a success that does not say where its result is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Locatability {
+    /// The task ends, its obligation stays open until proof arrives.
+    Lenient,
+    /// The call is refused.
+    Strict,
+}

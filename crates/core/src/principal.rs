@@ -1,0 +1,111 @@
+//! Who does something: a kind, an id, and optionally the instance of it that is at work.
+
+use std::{fmt, str::FromStr};
+
+/// Anyone who creates, works on or receives something.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Principal {
+    /// What sort of principal it is.
+    pub kind: PrincipalKind,
+    /// Its stable name within its kind.
+    pub id: String,
+    /// The device, process or session, if it said so. Carries no rights.
+    pub instance_id: Option<String>,
+}
+
+impl Principal {
+    /// A principal without an instance.
+    pub fn new(kind: PrincipalKind, id: impl Into<String>) -> Self {
+        Self {
+            kind,
+            id: id.into(),
+            instance_id: None,
+        }
+    }
+
+    /// The server itself.
+    pub fn system() -> Self {
+        Self::new(PrincipalKind::System, "asyncgate")
+    }
+
+    /// What identifies the principal, without its instance.
+    pub fn key(&self) -> PrincipalKey {
+        PrincipalKey {
+            kind: self.kind,
+            id: self.id.clone(),
+        }
+    }
+
+    /// Whether both are the same principal, perhaps by different instances.
+    pub fn is(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.id == other.id
+    }
+}
+
+/// What identifies a principal within a tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PrincipalKey {
+    /// What sort of principal it is.
+    pub kind: PrincipalKind,
+    /// Its stable name within its kind.
+    pub id: String,
+}
+
+impl fmt::Display for PrincipalKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind.as_str(), self.id)
+    }
+}
+
+/// The sorts of principals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PrincipalKind {
+    /// Hands out work.
+    Agent,
+    /// Does work.
+    Worker,
+    /// A program that may do both.
+    Service,
+    /// A person.
+    Human,
+    /// The server itself.
+    System,
+}
+
+impl PrincipalKind {
+    /// Every kind.
+    pub const ALL: [Self; 5] = [
+        Self::Agent,
+        Self::Worker,
+        Self::Service,
+        Self::Human,
+        Self::System,
+    ];
+
+    /// The kind's name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Worker => "worker",
+            Self::Service => "service",
+            Self::Human => "human",
+            Self::System => "system",
+        }
+    }
+}
+
+/// The text is no kind of principal.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown principal kind")]
+pub struct UnknownKind;
+
+impl FromStr for PrincipalKind {
+    type Err = UnknownKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
+            .ok_or(UnknownKind)
+    }
+}

@@ -1,0 +1,157 @@
+//! Receipt bodies: small JSON objects. What does not fit is left out, and the body says where it is.
+
+use serde::Serialize;
+
+use super::MAX_BODY_BYTES;
+use crate::Json;
+
+/// A receipt body under construction.
+#[derive(Debug, Default)]
+pub struct Body {
+    fields: Vec<Field>,
+}
+
+#[derive(Debug)]
+struct Field {
+    name: &'static str,
+    json: String,
+    may_be_left_out: bool,
+}
+
+impl Body {
+    /// An empty body.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a field that is always kept.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Serialize) -> Self {
+        if let Ok(json) = serde_json::to_string(&value) {
+            self.push(name, json, false);
+        }
+        self
+    }
+
+    /// Adds a field if there is a value.
+    #[must_use]
+    pub fn with_some(self, name: &'static str, value: Option<impl Serialize>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    /// Adds what a caller sent, if there is any. It is left out if the body would grow too large.
+    #[must_use]
+    pub fn with_content(mut self, name: &'static str, value: Option<&Json>) -> Self {
+        if let Some(value) = value {
+            self.push(name, value.text().to_owned(), true);
+        }
+        self
+    }
+
+    fn push(&mut self, name: &'static str, json: String, may_be_left_out: bool) {
+        self.fields.push(Field {
+            name,
+            json,
+            may_be_left_out,
+        });
+    }
+
+    /// The body. Content that would make it larger than [`MAX_BODY_BYTES`] is left out, largest
+    /// first, and `how_to_retrieve` tells where to find it.
+    pub fn finish(mut self, how_to_retrieve: impl FnOnce() -> String) -> Json {
+        if self.len() > MAX_BODY_BYTES {
+            self = self.with("how_to_retrieve", how_to_retrieve());
+            while self.len() > MAX_BODY_BYTES && self.leave_out_largest() {}
+        }
+        Json::from_text(self.text()).unwrap_or_else(empty)
+    }
+
+    fn leave_out_largest(&mut self) -> bool {
+        let largest = (0..self.fields.len())
+            .filter(|&n| self.fields[n].may_be_left_out)
+            .max_by_key(|&n| self.fields[n].json.len());
+        if let Some(n) = largest {
+            self.fields.remove(n);
+        }
+        largest.is_some()
+    }
+
+    fn len(&self) -> usize {
+        let fields: usize = self
+            .fields
+            .iter()
+            .map(|f| f.name.len() + f.json.len() + 4)
+            .sum();
+        fields + 1
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::with_capacity(self.len() + 1);
+        text.push('{');
+        for (n, field) in self.fields.iter().enumerate() {
+            if n > 0 {
+                text.push(',');
+            }
+            text.push('"');
+            text.push_str(field.name);
+            text.push_str("\":");
+            text.push_str(&field.json);
+        }
+        text.push('}');
+        text
+    }
+}
+
+fn empty() -> Json {
+    Json::from_text("{}".to_owned()).unwrap_or_else(|| unreachable!("an empty object is JSON"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_of(size: usize) -> Json {
+        Json::from_text(format!("\"{}\"", "x".repeat(size - 2))).unwrap()
+    }
+
+    #[test]
+    fn content_that_fits_is_kept_as_it_was_sent() {
+        let content = Json::from_text("{\"b\": 1.0, \"a\":2}".to_owned()).unwrap();
+        let body = Body::new()
+            .with("status", "succeeded")
+            .with_content("result_payload", Some(&content))
+            .finish(String::new);
+        assert_eq!(
+            body.text(),
+            "{\"status\":\"succeeded\",\"result_payload\":{\"b\": 1.0, \"a\":2}}"
+        );
+    }
+
+    #[test]
+    fn a_body_is_exactly_at_most_64_kib() {
+        let overhead = "{\"c\":}".len();
+        for (size, kept) in [
+            (MAX_BODY_BYTES - overhead, true),
+            (MAX_BODY_BYTES - overhead + 1, false),
+        ] {
+            let body = Body::new()
+                .with_content("c", Some(&text_of(size)))
+                .finish(|| "GET /v1/tasks/1".to_owned());
+            assert!(body.len() <= MAX_BODY_BYTES);
+            assert_eq!(body.text().contains("xxxx"), kept, "{size}");
+            assert_eq!(body.text().contains("how_to_retrieve"), !kept);
+        }
+    }
+
+    #[test]
+    fn the_largest_content_goes_first() {
+        let body = Body::new()
+            .with_content("small", Some(&text_of(100)))
+            .with_content("large", Some(&text_of(MAX_BODY_BYTES)))
+            .finish(|| "there".to_owned());
+        assert!(body.text().contains("small") && !body.text().contains("large"));
+    }
+}

@@ -1,0 +1,208 @@
+//! Receipts: immutable records of who asked for, did and proved what.
+//!
+//! Invariants: a receipt is written once and never changed; it is written in the same commit as the
+//! transition it proves; its [`hash`](Receipt::hash) depends on what it says, not on when.
+
+mod acknowledge;
+mod body;
+mod termination;
+
+use std::sync::Arc;
+
+use crate::{Json, LeaseId, Principal, ReceiptId, Seq, TaskId, Timestamp, json::canonical};
+
+pub use acknowledge::acknowledge;
+pub use body::Body;
+pub use termination::{can_terminate, is_terminal, opens_obligation};
+
+/// The largest body in bytes.
+pub const MAX_BODY_BYTES: usize = 65_536;
+/// The most parents.
+pub const MAX_PARENTS: usize = 10;
+/// The most artifacts.
+pub const MAX_ARTIFACTS: usize = 100;
+
+/// A record in a tenant's ledger.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Receipt {
+    /// Its id, which carries `seq`.
+    pub id: ReceiptId,
+    /// What it records.
+    pub receipt_type: ReceiptType,
+    /// When it was written.
+    pub created_at: Timestamp,
+    /// Who did it.
+    pub from: Principal,
+    /// Whose inbox it is in.
+    pub to: Principal,
+    /// The task it is about.
+    pub task_id: Option<TaskId>,
+    /// The lease it was done under.
+    pub lease_id: Option<LeaseId>,
+    /// The receipts it follows from; for a terminal receipt, the obligations it discharges.
+    pub parents: Vec<ReceiptId>,
+    /// What it says.
+    pub body: Json,
+    /// The server instance that wrote it.
+    pub instance: Arc<str>,
+}
+
+impl Receipt {
+    /// Its place in the ledger.
+    pub fn seq(&self) -> Seq {
+        self.id.seq()
+    }
+
+    /// The hash of what the receipt says: equal for equal statements, whenever and wherever they
+    /// were made. It leaves out the receipt's id, its times and its delivery.
+    pub fn hash(&self) -> String {
+        let mut parts = Preimage::new("asyncgate.receipt.v1");
+        parts.add(self.receipt_type.as_str().as_bytes());
+        parts.add_principal(&self.from);
+        parts.add_principal(&self.to);
+        parts.add(
+            self.task_id
+                .as_ref()
+                .map_or(&[], |id| id.as_bytes().as_slice()),
+        );
+        parts.add(
+            self.lease_id
+                .as_ref()
+                .map_or(&[], |id| id.as_bytes().as_slice()),
+        );
+        parts.add(&(self.parents.len() as u32).to_be_bytes());
+        for parent in &self.parents {
+            parts.add(parent.as_bytes());
+        }
+        parts.add(&canonical(self.body.text()));
+        format!("b3:{}", parts.finish())
+    }
+
+    /// What makes two receipts the same logical receipt: emitting it again is no new receipt.
+    /// A success that was first recorded without proof and later with proof is two: only the
+    /// second names a parent.
+    pub fn key(&self) -> String {
+        let mut parts = Preimage::new("asyncgate.receipt_key.v1");
+        parts.add(self.receipt_type.as_str().as_bytes());
+        parts.add(
+            self.task_id
+                .as_ref()
+                .map_or(&[], |id| id.as_bytes().as_slice()),
+        );
+        parts.add(self.from.kind.as_str().as_bytes());
+        parts.add(self.from.id.as_bytes());
+        parts.add(
+            self.lease_id
+                .as_ref()
+                .map_or(&[], |id| id.as_bytes().as_slice()),
+        );
+        parts.add(&[u8::from(self.parents.is_empty())]);
+        parts.finish()
+    }
+}
+
+/// A hash over parts with their lengths, so that no two lists of parts meet.
+struct Preimage(blake3::Hasher);
+
+impl Preimage {
+    fn new(domain: &str) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(domain.as_bytes());
+        Self(hasher)
+    }
+
+    fn add(&mut self, part: &[u8]) {
+        self.0.update(&(part.len() as u32).to_be_bytes());
+        self.0.update(part);
+    }
+
+    fn add_principal(&mut self, principal: &Principal) {
+        self.add(principal.kind.as_str().as_bytes());
+        self.add(principal.id.as_bytes());
+        self.add(
+            principal
+                .instance_id
+                .as_deref()
+                .unwrap_or_default()
+                .as_bytes(),
+        );
+    }
+
+    fn finish(&self) -> String {
+        self.0.finalize().to_hex().to_string()
+    }
+}
+
+/// What a receipt records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ReceiptType {
+    /// A task was handed over; its owner is owed an outcome.
+    TaskAssigned,
+    /// A worker took the task under a lease.
+    TaskAccepted,
+    /// The worker began.
+    TaskStarted,
+    /// The worker said how far it is.
+    TaskProgress,
+    /// A failed try will be repeated.
+    TaskRetryScheduled,
+    /// The worker reported success.
+    TaskCompleted,
+    /// The worker reported a failure that ended the task.
+    TaskFailed,
+    /// The task was called off.
+    TaskCanceled,
+    /// The outcome can be fetched.
+    TaskResultReady,
+    /// A lease ran out and the task is queued again.
+    LeaseExpired,
+    /// A worker gave its lease back and the task is queued again.
+    LeaseReleased,
+    /// Something looks wrong and somebody should look.
+    SystemAnomaly,
+    /// A receipt was acknowledged by its addressee.
+    ReceiptAcknowledged,
+}
+
+impl ReceiptType {
+    /// Every type. A type's position is its stored number and never changes.
+    pub const ALL: [Self; 13] = [
+        Self::TaskAssigned,
+        Self::TaskAccepted,
+        Self::TaskStarted,
+        Self::TaskProgress,
+        Self::TaskRetryScheduled,
+        Self::TaskCompleted,
+        Self::TaskFailed,
+        Self::TaskCanceled,
+        Self::TaskResultReady,
+        Self::LeaseExpired,
+        Self::LeaseReleased,
+        Self::SystemAnomaly,
+        Self::ReceiptAcknowledged,
+    ];
+
+    /// The type's name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::TaskAssigned => "task.assigned",
+            Self::TaskAccepted => "task.accepted",
+            Self::TaskStarted => "task.started",
+            Self::TaskProgress => "task.progress",
+            Self::TaskRetryScheduled => "task.retry_scheduled",
+            Self::TaskCompleted => "task.completed",
+            Self::TaskFailed => "task.failed",
+            Self::TaskCanceled => "task.canceled",
+            Self::TaskResultReady => "task.result_ready",
+            Self::LeaseExpired => "lease.expired",
+            Self::LeaseReleased => "lease.released",
+            Self::SystemAnomaly => "system.anomaly",
+            Self::ReceiptAcknowledged => "receipt.acknowledged",
+        }
+    }
+
+    /// The type with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}

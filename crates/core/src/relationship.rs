@@ -1,0 +1,86 @@
+//! What the server knows of a principal it has met: first and last seen, and in how many sessions.
+
+use crate::{Policy, Principal, Timestamp};
+
+/// A principal's history with the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relationship {
+    /// The principal, with the instance that was seen last.
+    pub principal: Principal,
+    /// When it was first seen.
+    pub first_seen_at: Timestamp,
+    /// When it was last seen.
+    pub last_seen_at: Timestamp,
+    /// How many sessions it has had.
+    pub sessions_count: u64,
+}
+
+impl Relationship {
+    /// The relationship after the principal is seen at `now`. A session begins with the first
+    /// sight, with another instance, or after a long silence.
+    #[must_use]
+    pub fn seen(
+        known: Option<Self>,
+        principal: Principal,
+        now: Timestamp,
+        policy: &Policy,
+    ) -> Self {
+        let Some(known) = known else {
+            return Self {
+                principal,
+                first_seen_at: now,
+                last_seen_at: now,
+                sessions_count: 1,
+            };
+        };
+        let silent = now.millis_since(known.last_seen_at) > policy.session_gap_ms;
+        let elsewhere = principal.instance_id != known.principal.instance_id;
+        Self {
+            principal,
+            first_seen_at: known.first_seen_at,
+            last_seen_at: now.max(known.last_seen_at),
+            sessions_count: known.sessions_count + u64::from(silent || elsewhere),
+        }
+    }
+
+    /// Whether writing `self` after `known` is worth a commit: a new session always is, a mere
+    /// later sight once a second.
+    pub fn is_news(&self, known: &Self) -> bool {
+        self.sessions_count != known.sessions_count
+            || self.last_seen_at.millis_since(known.last_seen_at) >= 1_000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PrincipalKind;
+
+    fn alice(instance: Option<&str>) -> Principal {
+        Principal {
+            instance_id: instance.map(str::to_owned),
+            ..Principal::new(PrincipalKind::Agent, "alice")
+        }
+    }
+
+    #[test]
+    fn sessions_are_counted_by_silence_and_by_instance() {
+        let policy = Policy::default();
+        let mut known = None;
+        for (at, instance, sessions) in [
+            (0, None, 1),
+            (1_000, None, 1),
+            (1_801_000, None, 1),
+            (3_601_001, None, 2),
+            (3_601_002, Some("laptop"), 3),
+            (3_601_003, Some("laptop"), 3),
+        ] {
+            let now = Timestamp::from_millis(at);
+            let seen = Relationship::seen(known.take(), alice(instance), now, &policy);
+            assert_eq!(seen.sessions_count, sessions, "at {at}");
+            assert_eq!(seen.first_seen_at, Timestamp::from_millis(0));
+            assert_eq!(seen.last_seen_at, now);
+            known = Some(seen);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Calling a task off. It ends at once; a worker that holds it learns so from its next call.
+
+use crate::{
+    Decision, Env, Json, Ledger, Principal, ReceiptType, Rejection, Seq, Task,
+    ledger::Draft,
+    receipt::Body,
+    task::{End, Outcome, State, Status, finish::conclude},
+};
+
+/// Cancels a task on behalf of `by`. Cancelling it again changes nothing; a task that ended
+/// otherwise cannot be cancelled.
+pub fn cancel(
+    mut env: Env,
+    head: Seq,
+    task: Task,
+    by: &Principal,
+    reason: Option<&str>,
+) -> Result<Decision<Status>, Rejection> {
+    match task.status() {
+        Status::Canceled => {
+            return Ok(Decision {
+                changes: Default::default(),
+                output: Status::Canceled,
+            });
+        }
+        status @ (Status::Succeeded | Status::Failed) => {
+            return Err(Rejection::InvalidTransition { status });
+        }
+        Status::Queued | Status::Leased | Status::Running => {}
+    }
+    let mut ledger = Ledger::after(head);
+    let draft = Draft {
+        receipt_type: ReceiptType::TaskCanceled,
+        from: by,
+        to: &task.created_by,
+        task_id: Some(task.id),
+        lease_id: task.lease().map(|lease| lease.id),
+        body: Body::new().with_some("reason", reason).finish(String::new),
+    };
+    let receipt = ledger.discharge(&mut env, draft, vec![task.assignment]);
+    let end = End {
+        outcome: Outcome::Canceled,
+        at: env.now,
+        by: None,
+        result: None,
+        error: reason.and_then(reason_json),
+        artifacts: None,
+        delivery_proof: None,
+        receipt,
+        discharged: true,
+    };
+    debug_assert!(!matches!(task.state, State::Ended(_)));
+    let Decision { changes, .. } = conclude(env, ledger, task, end);
+    Ok(Decision {
+        changes,
+        output: Status::Canceled,
+    })
+}
+
+fn reason_json(reason: &str) -> Option<Json> {
+    Json::from_text(serde_json::json!({ "reason": reason }).to_string())
+}

@@ -1,0 +1,165 @@
+//! Handing over a task: it is queued, and its owner is owed an outcome.
+
+use crate::{
+    Decision, Env, Json, Ledger, Principal, ReceiptType, Rejection, Seq, Task, TaskWrite,
+    ledger::Draft,
+    receipt::Body,
+    task::{Requirements, Spec, State},
+};
+
+/// What a tasker asks for. What it leaves open is filled from the policy.
+#[derive(Debug, Clone)]
+pub struct NewTask {
+    /// The owner.
+    pub owner: Principal,
+    /// What sort of work it is.
+    pub task_type: String,
+    /// The work's input.
+    pub payload: Json,
+    /// Where a larger input is.
+    pub payload_pointer: Option<String>,
+    /// What a worker must offer.
+    pub requirements: Requirements,
+    /// Higher goes first.
+    pub priority: Option<i32>,
+    /// The number of reported failures that ends the task.
+    pub max_attempts: Option<u32>,
+    /// The delay before the first retry.
+    pub retry_backoff_seconds: Option<u32>,
+    /// The owner's name for this task.
+    pub idempotency_key: Option<String>,
+    /// How long it cannot be claimed.
+    pub delay_ms: i64,
+    /// What sort of outcome the owner expects.
+    pub expected_outcome_kind: Option<String>,
+    /// The media type of the artifact the owner expects.
+    pub expected_artifact_mime: Option<String>,
+}
+
+/// The task that a request to create one stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Created {
+    /// The new task, or the first with the same idempotency key.
+    pub task: Task,
+    /// Whether it was there before.
+    pub duplicate: bool,
+}
+
+/// Creates a task, unless `existing`, the one that the owner's idempotency key already stands for,
+/// was asked for with the same content.
+pub fn create(
+    mut env: Env,
+    head: Seq,
+    new: NewTask,
+    existing: Option<Task>,
+) -> Result<Decision<Created>, Rejection> {
+    let limit = env.policy.max_payload_bytes;
+    if new.payload.len() > limit {
+        let what = "payload";
+        return Err(Rejection::TooLarge { what, limit });
+    }
+    if let Some(task) = existing {
+        return repeat(&new, task);
+    }
+    let mut ledger = Ledger::after(head);
+    let id = env.ids.task();
+    let owner = new.owner.clone();
+    let delayed = new.delay_ms > 0;
+    let next_eligible_at = env.now.plus_millis(new.delay_ms.max(0));
+    let spec = spec(new, &env);
+    let assignment = ledger.append(
+        &mut env,
+        Draft {
+            receipt_type: ReceiptType::TaskAssigned,
+            from: &owner,
+            to: &owner,
+            task_id: Some(id),
+            lease_id: None,
+            body: assignment_body(&spec).finish(|| format!("GET /v1/tasks/{id}")),
+        },
+    );
+    let task = Task {
+        id,
+        spec,
+        created_by: owner,
+        created_at: env.now,
+        assignment,
+        state: if delayed {
+            State::Delayed
+        } else {
+            State::Ready
+        },
+        attempt: 0,
+        expiries: 0,
+        updated_at: env.now,
+        next_eligible_at,
+        progress: None,
+        instance: env.instance,
+    };
+    let mut changes = ledger.changes;
+    changes.tasks.push(TaskWrite {
+        task: task.clone(),
+        before: None,
+    });
+    let duplicate = false;
+    Ok(Decision {
+        changes,
+        output: Created { task, duplicate },
+    })
+}
+
+/// The same content again is answered with the first task; other content is refused. Priority,
+/// delay and limits are not content: a tasker may be restarted with other settings.
+fn repeat(new: &NewTask, task: Task) -> Result<Decision<Created>, Rejection> {
+    let first = &task.spec;
+    let same = first.task_type == new.task_type
+        && first.payload == new.payload
+        && first.payload_pointer == new.payload_pointer
+        && first.requirements == new.requirements;
+    if !same {
+        let task_id = task.id;
+        return Err(Rejection::IdempotencyConflict { task_id });
+    }
+    let duplicate = true;
+    Ok(Decision {
+        changes: Default::default(),
+        output: Created { task, duplicate },
+    })
+}
+
+fn spec(new: NewTask, env: &Env) -> Spec {
+    let policy = &env.policy;
+    Spec {
+        task_type: new.task_type,
+        payload: new.payload,
+        payload_pointer: new.payload_pointer,
+        requirements: new.requirements,
+        priority: new.priority.unwrap_or(policy.default_priority),
+        max_attempts: new.max_attempts.unwrap_or(policy.default_max_attempts),
+        retry_backoff_seconds: new
+            .retry_backoff_seconds
+            .unwrap_or(policy.default_retry_backoff_seconds),
+        idempotency_key: new.idempotency_key,
+        expected_outcome_kind: new.expected_outcome_kind,
+        expected_artifact_mime: new.expected_artifact_mime,
+    }
+}
+
+/// The contract, without the payload: the payload is the work's input, not its promise.
+fn assignment_body(spec: &Spec) -> Body {
+    let requirements = &spec.requirements;
+    Body::new()
+        .with("type", &spec.task_type)
+        .with_some("capabilities", some(&requirements.capabilities))
+        .with_some("tags", some(&requirements.tags))
+        .with_some("payload_pointer", spec.payload_pointer.as_ref())
+        .with_some("expected_outcome_kind", spec.expected_outcome_kind.as_ref())
+        .with_some(
+            "expected_artifact_mime",
+            spec.expected_artifact_mime.as_ref(),
+        )
+}
+
+fn some(names: &Vec<String>) -> Option<&Vec<String>> {
+    (!names.is_empty()).then_some(names)
+}

@@ -1,0 +1,320 @@
+//! How a worker ends a task: with success, or with a failure that may be retried.
+
+use crate::{
+    Decision, Env, Json, Ledger, Locatability, Principal, ReceiptId, ReceiptType, Rejection, Seq,
+    Task, Timestamp,
+    ledger::Draft,
+    receipt::{Body, MAX_ARTIFACTS, MAX_BODY_BYTES},
+    task::{End, Hold, Outcome, State, hold::write},
+};
+
+/// A reported success.
+#[derive(Debug, Clone)]
+pub struct Completion {
+    /// What the work returned.
+    pub result: Option<Json>,
+    /// Where its results are: a list, or one object.
+    pub artifacts: Option<Json>,
+    /// That its results were delivered.
+    pub delivery_proof: Option<Json>,
+}
+
+/// A reported failure.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// What went wrong.
+    pub error: Json,
+    /// Whether trying again may help.
+    pub retryable: bool,
+}
+
+/// What became of a task when its worker was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// Whether this repeats the call that ended the task; nothing changed.
+    pub duplicate: bool,
+    /// The receipt of the end, or of the retry.
+    pub receipt_id: ReceiptId,
+    /// When the task can be claimed again, if it will be retried.
+    pub retry_at: Option<Timestamp>,
+}
+
+impl Completion {
+    /// Whether somebody can find what was done. Empty values prove nothing.
+    fn is_locatable(&self) -> bool {
+        [&self.artifacts, &self.delivery_proof]
+            .into_iter()
+            .flatten()
+            .any(|proof| !proof.says_nothing())
+    }
+
+    fn check_limits(&self, env: &Env) -> Result<(), Rejection> {
+        let limit = env.policy.max_payload_bytes;
+        if self
+            .result
+            .as_ref()
+            .is_some_and(|result| result.len() > limit)
+        {
+            return Err(Rejection::TooLarge {
+                what: "result",
+                limit,
+            });
+        }
+        let Some(artifacts) = &self.artifacts else {
+            return check_proof(self.delivery_proof.as_ref());
+        };
+        if artifacts
+            .array_len()
+            .is_some_and(|count| count > MAX_ARTIFACTS)
+        {
+            let (what, limit) = ("the number of artifacts", MAX_ARTIFACTS);
+            return Err(Rejection::LimitExceeded { what, limit });
+        }
+        if artifacts.len() > MAX_BODY_BYTES {
+            let (what, limit) = ("the size of artifacts in bytes", MAX_BODY_BYTES);
+            return Err(Rejection::LimitExceeded { what, limit });
+        }
+        check_proof(self.delivery_proof.as_ref())
+    }
+}
+
+fn check_proof(proof: Option<&Json>) -> Result<(), Rejection> {
+    if proof.is_some_and(|proof| proof.len() > MAX_BODY_BYTES) {
+        let (what, limit) = ("the size of delivery_proof in bytes", MAX_BODY_BYTES);
+        return Err(Rejection::LimitExceeded { what, limit });
+    }
+    Ok(())
+}
+
+/// Ends a task with success. Without proof of where the result is, the obligation stays open
+/// (lenient) or the call is refused (strict); the same worker may send the proof later.
+pub fn complete(
+    mut env: Env,
+    head: Seq,
+    hold: &Hold,
+    task: Task,
+    completion: Completion,
+) -> Result<Decision<Finished>, Rejection> {
+    completion.check_limits(&env)?;
+    if let Some(end) = ended_by(hold, &task, Outcome::Succeeded) {
+        let receipt_id = end.receipt;
+        if !end.discharged && completion.is_locatable() {
+            return Ok(prove(env, head, hold, task, completion));
+        }
+        return Ok(repeat(receipt_id));
+    }
+    hold.check(&env, &task)?;
+    let locatable = completion.is_locatable();
+    if !locatable && env.policy.locatability == Locatability::Strict {
+        return Err(Rejection::Unlocatable);
+    }
+    let mut ledger = Ledger::after(head);
+    let receipt = completed_receipt(&mut env, &mut ledger, hold, &task, &completion);
+    let end = End {
+        outcome: Outcome::Succeeded,
+        at: env.now,
+        by: Some((hold.lease_id, hold.worker.clone())),
+        result: completion.result,
+        error: None,
+        artifacts: completion.artifacts,
+        delivery_proof: completion.delivery_proof,
+        receipt,
+        discharged: locatable,
+    };
+    Ok(finish(env, ledger, task, end))
+}
+
+/// Appends the receipt that discharges the obligation of a success whose proof came late. The
+/// result that was given first stands.
+fn prove(
+    mut env: Env,
+    head: Seq,
+    hold: &Hold,
+    mut task: Task,
+    completion: Completion,
+) -> Decision<Finished> {
+    let before = task.standing();
+    let mut ledger = Ledger::after(head);
+    let receipt_id = completed_receipt(&mut env, &mut ledger, hold, &task, &completion);
+    if let State::Ended(end) = &mut task.state {
+        end.artifacts = completion.artifacts;
+        end.delivery_proof = completion.delivery_proof;
+        end.discharged = true;
+    }
+    let output = Finished {
+        duplicate: false,
+        receipt_id,
+        retry_at: None,
+    };
+    write(env, ledger, task, before, output)
+}
+
+fn completed_receipt(
+    env: &mut Env,
+    ledger: &mut Ledger,
+    hold: &Hold,
+    task: &Task,
+    completion: &Completion,
+) -> ReceiptId {
+    let body = Body::new()
+        .with_content("result_payload", completion.result.as_ref())
+        .with_content("artifacts", completion.artifacts.as_ref())
+        .with_content("delivery_proof", completion.delivery_proof.as_ref());
+    let draft = terminal(ReceiptType::TaskCompleted, hold, task, body);
+    if completion.is_locatable() {
+        ledger.discharge(env, draft, vec![task.assignment])
+    } else {
+        ledger.append(env, draft)
+    }
+}
+
+/// Reports a failure. It is retried with growing delays while attempts are left, if that may help;
+/// otherwise it ends the task.
+pub fn fail(
+    mut env: Env,
+    head: Seq,
+    hold: &Hold,
+    mut task: Task,
+    failure: Failure,
+) -> Result<Decision<Finished>, Rejection> {
+    let limit = env.policy.max_payload_bytes;
+    if failure.error.len() > limit {
+        return Err(Rejection::TooLarge {
+            what: "error",
+            limit,
+        });
+    }
+    if let Some(end) = ended_by(hold, &task, Outcome::Failed) {
+        return Ok(repeat(end.receipt));
+    }
+    hold.check(&env, &task)?;
+    task.attempt += 1;
+    let body = Body::new()
+        .with("attempt", task.attempt)
+        .with("retry_recommended", failure.retryable)
+        .with_content("error", Some(&failure.error));
+    let mut ledger = Ledger::after(head);
+    if failure.retryable && task.attempt < task.spec.max_attempts {
+        return Ok(retry(env, ledger, hold, task, body));
+    }
+    let draft = terminal(ReceiptType::TaskFailed, hold, &task, body);
+    let receipt = ledger.discharge(&mut env, draft, vec![task.assignment]);
+    let end = End {
+        outcome: Outcome::Failed,
+        at: env.now,
+        by: Some((hold.lease_id, hold.worker.clone())),
+        result: None,
+        error: Some(failure.error),
+        artifacts: None,
+        delivery_proof: None,
+        receipt,
+        discharged: true,
+    };
+    Ok(finish(env, ledger, task, end))
+}
+
+fn retry(
+    mut env: Env,
+    mut ledger: Ledger,
+    hold: &Hold,
+    mut task: Task,
+    body: Body,
+) -> Decision<Finished> {
+    let before = task.standing();
+    let retry_at = env.now.plus_millis(backoff_ms(&env, &task));
+    let body = body.with("next_eligible_at", retry_at.to_string());
+    let draft = terminal(ReceiptType::TaskRetryScheduled, hold, &task, body);
+    let receipt_id = ledger.append(&mut env, draft);
+    let at_once = retry_at <= env.now;
+    task.state = if at_once {
+        State::Ready
+    } else {
+        State::Delayed
+    };
+    task.next_eligible_at = retry_at;
+    let output = Finished {
+        duplicate: false,
+        receipt_id,
+        retry_at: Some(retry_at),
+    };
+    write(env, ledger, task, before, output)
+}
+
+/// The delay before the next try: it doubles with each reported failure, up to the maximum.
+fn backoff_ms(env: &Env, task: &Task) -> i64 {
+    let doublings = task.attempt.saturating_sub(1).min(32);
+    let seconds = u64::from(task.spec.retry_backoff_seconds) << doublings;
+    let seconds = seconds.min(u64::from(env.policy.max_retry_backoff_seconds));
+    i64::try_from(seconds * 1_000).unwrap_or(i64::MAX)
+}
+
+/// How the task ended, if exactly this hold ended it with this outcome: its worker may not have
+/// received the answer.
+fn ended_by<'a>(hold: &Hold, task: &'a Task, outcome: Outcome) -> Option<&'a End> {
+    task.end().filter(|end| {
+        end.outcome == outcome
+            && end
+                .by
+                .as_ref()
+                .is_some_and(|(lease, worker)| *lease == hold.lease_id && worker.is(&hold.worker))
+    })
+}
+
+fn repeat(receipt_id: ReceiptId) -> Decision<Finished> {
+    Decision {
+        changes: Default::default(),
+        output: Finished {
+            duplicate: true,
+            receipt_id,
+            retry_at: None,
+        },
+    }
+}
+
+/// A receipt from the worker to the task's owner.
+fn terminal<'a>(
+    receipt_type: ReceiptType,
+    hold: &'a Hold,
+    task: &'a Task,
+    body: Body,
+) -> Draft<'a> {
+    Draft {
+        receipt_type,
+        from: &hold.worker,
+        to: &task.created_by,
+        task_id: Some(task.id),
+        lease_id: Some(hold.lease_id),
+        body: body.finish(|| task.how_to_retrieve()),
+    }
+}
+
+fn finish(env: Env, ledger: Ledger, task: Task, end: End) -> Decision<Finished> {
+    let output = Finished {
+        duplicate: false,
+        receipt_id: end.receipt,
+        retry_at: None,
+    };
+    let Decision { changes, .. } = conclude(env, ledger, task, end);
+    Decision { changes, output }
+}
+
+/// Ends a task, whoever ended it, and tells the owner that the outcome can be fetched.
+pub(super) fn conclude(mut env: Env, mut ledger: Ledger, mut task: Task, end: End) -> Decision<()> {
+    let before = task.standing();
+    let body = Body::new()
+        .with("status", end.outcome.status().as_str())
+        .with_content("result_payload", end.result.as_ref())
+        .with_content("error", end.error.as_ref())
+        .with_content("artifacts", end.artifacts.as_ref());
+    let draft = Draft {
+        receipt_type: ReceiptType::TaskResultReady,
+        from: &Principal::system(),
+        to: &task.created_by,
+        task_id: Some(task.id),
+        lease_id: end.by.as_ref().map(|(lease, _)| *lease),
+        body: body.finish(|| task.how_to_retrieve()),
+    };
+    ledger.follow(&mut env, draft, vec![end.receipt]);
+    task.state = State::Ended(end);
+    write(env, ledger, task, before, ())
+}

@@ -1,0 +1,237 @@
+//! What the holder of a lease may do before the end: renew, give back, begin, report.
+//!
+//! The lease is a fencing token: a call under any lease but the current one changes nothing.
+
+use crate::{
+    Decision, Env, Json, LeaseId, Ledger, Principal, ReceiptType, Rejection, Seq, Task, TaskWrite,
+    ledger::Draft,
+    receipt::Body,
+    task::{Lease, Progress, Standing, State, claim::lease_end},
+};
+
+/// A worker's claim to hold a task under a lease.
+#[derive(Debug, Clone)]
+pub struct Hold {
+    /// Who calls.
+    pub worker: Principal,
+    /// The lease it was given.
+    pub lease_id: LeaseId,
+}
+
+impl Hold {
+    /// The current lease of `task`, if this is a hold on it.
+    pub(super) fn check<'a>(&self, env: &Env, task: &'a Task) -> Result<&'a Lease, Rejection> {
+        task.lease()
+            .filter(|lease| lease.id == self.lease_id && lease.worker.is(&self.worker))
+            .filter(|lease| env.now < lease.expires_at.plus_millis(env.policy.lease_grace_ms))
+            .ok_or(Rejection::LeaseInvalid)
+    }
+}
+
+/// Extends a lease from now on. A lease never gets shorter, and one that is renewed very often
+/// leaves one anomaly.
+pub fn renew(
+    mut env: Env,
+    head: Seq,
+    hold: &Hold,
+    mut task: Task,
+    extend_by_ms: Option<i64>,
+) -> Result<Decision<Lease>, Rejection> {
+    let mut lease = hold.check(&env, &task)?.clone();
+    let before = task.standing();
+    lease.expires_at = lease_end(&env, extend_by_ms).max(lease.expires_at);
+    lease.renewals += 1;
+    let running = matches!(task.state, State::Running(_));
+    task.state = if running {
+        State::Running(lease.clone())
+    } else {
+        State::Leased(lease.clone())
+    };
+    let mut ledger = Ledger::after(head);
+    if lease.renewals == env.policy.renewals_before_anomaly + 1 {
+        anomaly(
+            &mut env,
+            &mut ledger,
+            &task,
+            Some(lease.id),
+            Anomaly::ManyRenewals,
+        );
+    }
+    Ok(write(env, ledger, task, before, lease))
+}
+
+/// Gives a task back: it can be claimed at once, and no attempt is counted.
+pub fn release(
+    mut env: Env,
+    head: Seq,
+    hold: &Hold,
+    mut task: Task,
+) -> Result<Decision<()>, Rejection> {
+    hold.check(&env, &task)?;
+    let before = task.standing();
+    let mut ledger = Ledger::after(head);
+    let body = Body::new().with("attempt", task.attempt);
+    report(
+        &mut env,
+        &mut ledger,
+        hold,
+        &task,
+        ReceiptType::LeaseReleased,
+        body,
+    );
+    task.state = State::Ready;
+    task.next_eligible_at = env.now;
+    Ok(write(env, ledger, task, before, ()))
+}
+
+/// Says that the work began. Saying it again changes nothing.
+pub fn start(
+    mut env: Env,
+    head: Seq,
+    hold: &Hold,
+    mut task: Task,
+) -> Result<Decision<()>, Rejection> {
+    let lease = hold.check(&env, &task)?.clone();
+    if matches!(task.state, State::Running(_)) {
+        return Ok(Decision {
+            changes: Default::default(),
+            output: (),
+        });
+    }
+    let before = task.standing();
+    let mut ledger = Ledger::after(head);
+    let body = Body::new().with("attempt", task.attempt);
+    report(
+        &mut env,
+        &mut ledger,
+        hold,
+        &task,
+        ReceiptType::TaskStarted,
+        body,
+    );
+    task.state = State::Running(lease);
+    Ok(write(env, ledger, task, before, ()))
+}
+
+/// Says how far the work is.
+pub fn progress(
+    mut env: Env,
+    head: Seq,
+    hold: &Hold,
+    mut task: Task,
+    value: Json,
+) -> Result<Decision<()>, Rejection> {
+    let limit = env.policy.max_payload_bytes;
+    if value.len() > limit {
+        let what = "progress";
+        return Err(Rejection::TooLarge { what, limit });
+    }
+    hold.check(&env, &task)?;
+    let before = task.standing();
+    let mut ledger = Ledger::after(head);
+    let body = Body::new().with_content("progress", Some(&value));
+    report(
+        &mut env,
+        &mut ledger,
+        hold,
+        &task,
+        ReceiptType::TaskProgress,
+        body,
+    );
+    let at = env.now;
+    task.progress = Some(Progress { value, at });
+    Ok(write(env, ledger, task, before, ()))
+}
+
+/// A receipt from the worker to the server.
+fn report(
+    env: &mut Env,
+    ledger: &mut Ledger,
+    hold: &Hold,
+    task: &Task,
+    receipt_type: ReceiptType,
+    body: Body,
+) {
+    let draft = Draft {
+        receipt_type,
+        from: &hold.worker,
+        to: &Principal::system(),
+        task_id: Some(task.id),
+        lease_id: Some(hold.lease_id),
+        body: body.finish(|| task.how_to_retrieve()),
+    };
+    ledger.append(env, draft);
+}
+
+/// What the server finds strange about a task.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Anomaly {
+    /// It is queued although no attempt is left.
+    AttemptsExhausted,
+    /// Its leases keep running out.
+    ManyExpiries,
+    /// Its lease is renewed again and again.
+    ManyRenewals,
+}
+
+/// Tells the owner that something looks wrong. It changes nothing about the task.
+pub(super) fn anomaly(
+    env: &mut Env,
+    ledger: &mut Ledger,
+    task: &Task,
+    lease_id: Option<LeaseId>,
+    anomaly: Anomaly,
+) {
+    let (kind, advice) = match anomaly {
+        Anomaly::AttemptsExhausted => (
+            "attempts_exhausted",
+            "Cancel the task, or create it again with a higher max_attempts.",
+        ),
+        Anomaly::ManyExpiries => (
+            "repeated_lease_expiry",
+            "Check that the workers stay alive and renew, or ask for a longer lease.",
+        ),
+        Anomaly::ManyRenewals => (
+            "excessive_lease_renewals",
+            "Check that the worker makes progress, or ask for a longer lease.",
+        ),
+    };
+    let details = serde_json::json!({
+        "attempt": task.attempt,
+        "max_attempts": task.spec.max_attempts,
+        "expiries": task.expiries,
+        "renewals": task.lease().map_or(0, |lease| lease.renewals),
+    });
+    let draft = Draft {
+        receipt_type: ReceiptType::SystemAnomaly,
+        from: &Principal::system(),
+        to: &task.created_by,
+        task_id: Some(task.id),
+        lease_id,
+        body: Body::new()
+            .with("kind", kind)
+            .with("details", details)
+            .with("recommended_action", advice)
+            .finish(String::new),
+    };
+    ledger.append(env, draft);
+}
+
+/// A decision that replaces one task.
+pub(super) fn write<T>(
+    env: Env,
+    mut ledger: Ledger,
+    mut task: Task,
+    before: Standing,
+    output: T,
+) -> Decision<T> {
+    task.updated_at = env.now;
+    ledger.changes.tasks.push(TaskWrite {
+        task,
+        before: Some(before),
+    });
+    Decision {
+        changes: ledger.changes,
+        output,
+    }
+}

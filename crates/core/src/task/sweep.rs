@@ -1,0 +1,103 @@
+//! What happens to tasks when their time comes: leases run out, delays end.
+
+use crate::{
+    Decision, Env, Ledger, Principal, ReceiptType, Seq, Task, TaskWrite,
+    ledger::Draft,
+    receipt::Body,
+    task::{
+        Lease, State,
+        hold::{Anomaly, anomaly},
+    },
+};
+
+/// Moves every task whose time has come, and passes over the others. Answers how many moved.
+pub fn sweep(mut env: Env, head: Seq, tasks: Vec<Task>) -> Decision<Swept> {
+    let mut ledger = Ledger::after(head);
+    let mut swept = Swept::default();
+    for mut task in tasks {
+        let before = task.standing();
+        let grace = env.policy.lease_grace_ms;
+        match &task.state {
+            State::Delayed if task.next_eligible_at <= env.now => {
+                task.state = State::Ready;
+                swept.readied += 1;
+            }
+            State::Leased(lease) | State::Running(lease)
+                if lease.expires_at.plus_millis(grace) <= env.now =>
+            {
+                let lease = lease.clone();
+                expire(&mut env, &mut ledger, &mut task, &lease);
+                swept.expired += 1;
+            }
+            State::Delayed
+            | State::Ready
+            | State::Leased(_)
+            | State::Running(_)
+            | State::Ended(_) => {
+                continue;
+            }
+        }
+        ledger.changes.tasks.push(TaskWrite {
+            task,
+            before: Some(before),
+        });
+    }
+    Decision {
+        changes: ledger.changes,
+        output: swept,
+    }
+}
+
+/// What a sweep did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Swept {
+    /// Delays that ended.
+    pub readied: usize,
+    /// Leases that ran out.
+    pub expired: usize,
+}
+
+/// Queues a task again after its worker was lost. That is no failure of the task: no attempt is
+/// counted, and the delay is only a little jitter against stampedes.
+fn expire(env: &mut Env, ledger: &mut Ledger, task: &mut Task, lease: &Lease) {
+    task.expiries += 1;
+    let body = Body::new()
+        .with("task_id", task.id.to_string())
+        .with("previous_worker_id", &lease.worker.id)
+        .with("attempt", task.attempt)
+        .with("requeued", true);
+    let draft = Draft {
+        receipt_type: ReceiptType::LeaseExpired,
+        from: &Principal::system(),
+        to: &task.created_by,
+        task_id: Some(task.id),
+        lease_id: Some(lease.id),
+        body: body.finish(String::new),
+    };
+    ledger.append(env, draft);
+    if task.expiries == env.policy.expiries_before_anomaly + 1 {
+        anomaly(env, ledger, task, Some(lease.id), Anomaly::ManyExpiries);
+    }
+    if task.attempt >= task.spec.max_attempts {
+        anomaly(
+            env,
+            ledger,
+            task,
+            Some(lease.id),
+            Anomaly::AttemptsExhausted,
+        );
+    }
+    let jitter = jitter_ms(env);
+    task.next_eligible_at = env.now.plus_millis(jitter);
+    task.state = if jitter == 0 {
+        State::Ready
+    } else {
+        State::Delayed
+    };
+    task.updated_at = env.now;
+}
+
+fn jitter_ms(env: &mut Env) -> i64 {
+    let bound = u64::try_from(env.policy.expiry_jitter_ms).unwrap_or(0) + 1;
+    i64::try_from(env.ids.random() % bound).unwrap_or(0)
+}
