@@ -1,7 +1,8 @@
 //! Identifiers. All are UUIDv7, so that rows written together lie together.
 //!
-//! Invariants: ids drawn from later stamps sort later; a receipt's id carries the receipt's place
-//! in its tenant's ledger, so that finding a receipt by id needs no index of its own.
+//! Invariants: ids drawn from later stamps sort later. An id carries the place in its tenant's
+//! ledger where its story begins (a receipt's own, a task's assignment, a lease's acceptance), so
+//! that a store can find the thing by its id without an index of ids.
 
 use std::{fmt, str::FromStr};
 
@@ -26,6 +27,12 @@ macro_rules! id {
             pub const fn as_bytes(&self) -> &[u8; 16] {
                 self.0.as_bytes()
             }
+
+            /// The place in the ledger that the id names. Only a look at the row there tells
+            /// whether the id is real.
+            pub const fn seq(&self) -> Seq {
+                ((self.0.as_u128() >> SEQ_SHIFT) as u64) & SEQ_MASK
+            }
         }
 
         impl fmt::Display for $name {
@@ -49,7 +56,7 @@ id!(
     TenantId
 );
 id!(
-    /// A task. Ids of one server sort by the time of creation, which is the order of claims.
+    /// A task. Its place is its age: of two tasks with one priority, the lower place goes first.
     TaskId
 );
 id!(
@@ -60,14 +67,6 @@ id!(
     /// A receipt.
     ReceiptId
 );
-
-impl ReceiptId {
-    /// The place in the ledger that the id names. Only a look at the ledger tells whether a
-    /// receipt with this id stands there.
-    pub const fn seq(&self) -> Seq {
-        ((self.0.as_u128() >> SEQ_SHIFT) as u64) & SEQ_MASK
-    }
-}
 
 const SEQ_BITS: u32 = 44;
 const SEQ_SHIFT: u32 = 18;
@@ -115,20 +114,19 @@ impl Ids {
         }
     }
 
-    /// The next task id.
-    pub fn task(&mut self) -> TaskId {
-        TaskId(self.next())
+    /// The id of the task whose assignment stands at `seq`.
+    pub fn task(&mut self, seq: Seq) -> TaskId {
+        TaskId(self.uuid(seq))
     }
 
-    /// The next lease id.
-    pub fn lease(&mut self) -> LeaseId {
-        LeaseId(self.next())
+    /// The id of the lease whose acceptance stands at `seq`.
+    pub fn lease(&mut self, seq: Seq) -> LeaseId {
+        LeaseId(self.uuid(seq))
     }
 
     /// The id of the receipt at `seq`.
     pub fn receipt(&mut self, seq: Seq) -> ReceiptId {
-        let random = self.random() >> (64 - SEQ_SHIFT);
-        ReceiptId(self.uuid(((seq & SEQ_MASK) << SEQ_SHIFT) | random))
+        ReceiptId(self.uuid(seq))
     }
 
     /// Sixty-four random bits that follow from the seed.
@@ -137,20 +135,13 @@ impl Ids {
         mix(self.seed.wrapping_add(self.drawn.wrapping_mul(GOLDEN)))
     }
 
-    /// Ids of one decision sort in the order they are drawn (the high bits count), and cannot be
-    /// guessed from each other (the low bits are random).
-    fn next(&mut self) -> Uuid {
-        let random = self.random() >> (64 - 50);
-        let tail = ((self.drawn & 0xfff) << 50) | random;
-        self.uuid(tail)
-    }
-
-    fn uuid(&self, tail: u64) -> Uuid {
+    fn uuid(&mut self, seq: Seq) -> Uuid {
+        let random = self.random() >> (64 - SEQ_SHIFT);
+        let tail = ((seq & SEQ_MASK) << SEQ_SHIFT) | random;
         let high = ((self.stamp.0 >> Stamp::COUNTER_BITS) << 16)
             | 0x7000
             | (self.stamp.0 & ((1 << Stamp::COUNTER_BITS) - 1));
-        let low = (0b10 << 62) | (tail & ((1 << 62) - 1));
-        Uuid::from_u64_pair(high, low)
+        Uuid::from_u64_pair(high, (0b10 << 62) | tail)
     }
 }
 
@@ -168,25 +159,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_valid_version_7_uuids_that_sort_by_stamp_and_draw() {
-        let mut earlier = Ids::new(Stamp::of_millis(1_000), 7);
-        let mut later = Ids::new(Stamp::from_u64(Stamp::of_millis(1_000).as_u64() + 1), 1);
-        let drawn = [earlier.task(), earlier.task(), earlier.task(), later.task()];
-        assert!(drawn.windows(2).all(|pair| pair[0] < pair[1]), "{drawn:?}");
-        for id in drawn {
-            assert_eq!(id.0.get_version_num(), 7);
-            assert_eq!(id.0.get_variant(), uuid::Variant::RFC4122);
-        }
-    }
-
-    #[test]
-    fn a_receipt_id_carries_its_place() {
-        let mut ids = Ids::new(Stamp::of_millis(1_767_610_800_123), u64::MAX);
-        for seq in [1, 2, 1_000_000, SEQ_MASK] {
+    fn ids_are_version_7_uuids_that_sort_by_stamp_and_carry_their_place() {
+        let mut last = None;
+        for (stamp, seq) in [
+            (1_000, 9),
+            (1_001, SEQ_MASK),
+            (1_002, 1),
+            (9_999, 1_000_000),
+        ] {
+            let mut ids = Ids::new(Stamp::from_u64(stamp), u64::MAX);
             let id = ids.receipt(seq);
             assert_eq!(id.seq(), seq);
             assert_eq!(id.0.get_version_num(), 7);
+            assert_eq!(id.0.get_variant(), uuid::Variant::RFC4122);
             assert_eq!(id.to_string().parse::<ReceiptId>().unwrap(), id);
+            assert!(last < Some(id));
+            last = Some(id);
         }
     }
 
@@ -194,7 +182,7 @@ mod tests {
     fn the_same_seed_gives_the_same_ids() {
         let draw = |seed| {
             let mut ids = Ids::new(Stamp::of_millis(5), seed);
-            (ids.task(), ids.lease(), ids.receipt(9))
+            (ids.task(7), ids.lease(8), ids.receipt(9))
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));

@@ -34,6 +34,11 @@ impl Ledger {
         }
     }
 
+    /// The place that the next receipt will get.
+    pub(crate) const fn next_seq(&self) -> Seq {
+        self.next
+    }
+
     /// Appends a receipt that discharges nothing, and opens an obligation if its type does.
     pub(crate) fn append(&mut self, env: &mut Env, draft: Draft<'_>) -> ReceiptId {
         let (opens, owner) = (opens_obligation(draft.receipt_type), draft.to.key());

@@ -29,7 +29,7 @@ pub fn claim(mut env: Env, head: Seq, claim: &Claim, candidates: Vec<Task>) -> D
         }
         let before = task.standing();
         let lease = Lease {
-            id: env.ids.lease(),
+            id: env.ids.lease(ledger.next_seq()),
             worker: claim.worker.clone(),
             created_at: env.now,
             expires_at: lease_end(&env, claim.lease_ttl_ms),

@@ -62,7 +62,7 @@ pub fn create(
         return repeat(&new, task);
     }
     let mut ledger = Ledger::after(head);
-    let id = env.ids.task();
+    let id = env.ids.task(ledger.next_seq());
     let owner = new.owner.clone();
     let delayed = new.delay_ms > 0;
     let next_eligible_at = env.now.plus_millis(new.delay_ms.max(0));

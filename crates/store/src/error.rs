@@ -1,0 +1,18 @@
+//! Why a store could not do something. In every case nothing was written.
+
+/// A failure of a store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// More work is waiting than the store will hold; try again soon.
+    #[error("too much work is waiting to be written")]
+    Busy,
+    /// The disk or database below does not accept work now; try again later.
+    #[error("storage is unavailable: {0}")]
+    Unavailable(String),
+    /// Stored data cannot be read back as what it should be. An operator must look.
+    #[error("stored data is corrupt: {0}")]
+    Corrupt(String),
+    /// Transactions kept colliding with others; try again.
+    #[error("too many conflicting transactions")]
+    Conflict,
+}

@@ -1,0 +1,207 @@
+//! One tenant's rows in memory.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap},
+};
+
+use asyncgate_core::{
+    Changes, Class, ObligationKey, Placement, PrincipalKey, Reach, Receipt, ReceiptId,
+    Relationship, Seq, Task, TaskId, Timestamp,
+};
+
+use crate::{
+    DeliveredReceipt, Depths, IdempotencyKey, ReadSet, ReceiptFilter, SeqPage, Snapshot,
+    TaskFilter, TaskPage,
+};
+
+type Queue = BTreeSet<(Reverse<i32>, Seq)>;
+
+#[derive(Debug, Default)]
+pub(super) struct Tenant {
+    tasks: BTreeMap<Seq, Task>,
+    keys: HashMap<IdempotencyKey, TaskId>,
+    ready: BTreeMap<Class, Queue>,
+    /// The receipt at place `n` is element `n - 1`.
+    receipts: Vec<Receipt>,
+    listed: HashMap<ReceiptFilter, Vec<Seq>>,
+    delivered: HashMap<Seq, Timestamp>,
+    open: BTreeSet<ObligationKey>,
+    relationships: HashMap<PrincipalKey, Relationship>,
+    pub(super) depths: Depths,
+}
+
+impl Tenant {
+    pub(super) fn load(&self, reads: &ReadSet) -> Snapshot {
+        Snapshot {
+            head: self.receipts.len() as Seq,
+            tasks: reads.tasks.iter().filter_map(|id| self.task(*id)).collect(),
+            keyed: reads
+                .keyed
+                .as_ref()
+                .and_then(|key| self.task(*self.keys.get(key)?)),
+            claimable: reads
+                .claimable
+                .as_ref()
+                .map(|(reach, limit)| self.claimable(reach, *limit))
+                .unwrap_or_default(),
+            receipt: reads.receipt.and_then(|id| self.receipt(id).cloned()),
+            relationship: reads
+                .relationship
+                .as_ref()
+                .and_then(|key| self.relationship(key)),
+        }
+    }
+
+    /// Merges the heads of the queues that the worker can serve.
+    fn claimable(&self, reach: &Reach, limit: usize) -> Vec<Task> {
+        let served = self.ready.iter().filter(|(class, _)| reach.serves(class));
+        let heads: BTreeSet<_> = served
+            .flat_map(|(_, queue)| queue.iter().take(limit))
+            .collect();
+        heads
+            .into_iter()
+            .take(limit)
+            .filter_map(|(_, seq)| self.tasks.get(seq).cloned())
+            .collect()
+    }
+
+    pub(super) fn apply(&mut self, changes: &Changes) {
+        for write in &changes.tasks {
+            let task = &write.task;
+            if let Some(before) = write.before {
+                self.unplace(task, before.placement);
+            }
+            self.place(task);
+            self.depths
+                .count(write.before.map(|before| before.status), task.status());
+            if let (Some(key), None) = (&task.spec.idempotency_key, write.before) {
+                let owner = task.created_by.key();
+                let key = key.clone();
+                self.keys.insert(IdempotencyKey { owner, key }, task.id);
+            }
+            self.tasks.insert(task.id.seq(), task.clone());
+        }
+        for receipt in &changes.receipts {
+            self.append(receipt.clone());
+        }
+        self.open.extend(changes.opened.iter().cloned());
+        for closed in &changes.closed {
+            self.open.remove(closed);
+        }
+        if let Some(delivery) = &changes.delivered {
+            for seq in &delivery.seqs {
+                self.delivered.entry(*seq).or_insert(delivery.at);
+            }
+        }
+        if let Some(relationship) = &changes.relationship {
+            self.relationships
+                .insert(relationship.principal.key(), relationship.clone());
+        }
+    }
+
+    fn place(&mut self, task: &Task) {
+        if let Placement::Ready { priority } = task.placement() {
+            let queue = self.ready.entry(task.class()).or_default();
+            queue.insert((Reverse(priority), task.id.seq()));
+        }
+    }
+
+    fn unplace(&mut self, task: &Task, placement: Placement) {
+        let Placement::Ready { priority } = placement else {
+            return;
+        };
+        let class = task.class();
+        if let Some(queue) = self.ready.get_mut(&class) {
+            queue.remove(&(Reverse(priority), task.id.seq()));
+            if queue.is_empty() {
+                self.ready.remove(&class);
+            }
+        }
+    }
+
+    fn append(&mut self, receipt: Receipt) {
+        debug_assert_eq!(receipt.seq(), self.receipts.len() as Seq + 1);
+        let filters = [
+            Some(ReceiptFilter::To(receipt.to.key())),
+            Some(ReceiptFilter::Type(receipt.receipt_type)),
+            receipt.task_id.map(ReceiptFilter::Task),
+            receipt.lease_id.map(ReceiptFilter::Lease),
+        ];
+        for filter in filters.into_iter().flatten() {
+            self.listed.entry(filter).or_default().push(receipt.seq());
+        }
+        self.receipts.push(receipt);
+    }
+
+    pub(super) fn task(&self, id: TaskId) -> Option<Task> {
+        self.tasks
+            .get(&id.seq())
+            .filter(|task| task.id == id)
+            .cloned()
+    }
+
+    pub(super) fn tasks(&self, filter: &TaskFilter) -> TaskPage {
+        let newest_first = self.tasks.values().rev();
+        let mut tasks: Vec<Task> = newest_first
+            .filter(|task| filter.matches(task))
+            .take(filter.limit + 1)
+            .cloned()
+            .collect();
+        let more = tasks.len() > filter.limit;
+        tasks.truncate(filter.limit);
+        let next = tasks.last().filter(|_| more).map(|task| task.id);
+        TaskPage { tasks, next }
+    }
+
+    pub(super) fn receipt(&self, id: ReceiptId) -> Option<&Receipt> {
+        self.at(id.seq()).filter(|receipt| receipt.id == id)
+    }
+
+    fn at(&self, seq: Seq) -> Option<&Receipt> {
+        let index = usize::try_from(seq.checked_sub(1)?).ok()?;
+        self.receipts.get(index)
+    }
+
+    pub(super) fn with_delivery(&self, receipt: &Receipt) -> DeliveredReceipt {
+        DeliveredReceipt {
+            receipt: receipt.clone(),
+            delivered_at: self.delivered.get(&receipt.seq()).copied(),
+        }
+    }
+
+    pub(super) fn receipts(&self, filter: &ReceiptFilter, page: SeqPage) -> Vec<DeliveredReceipt> {
+        if *filter == ReceiptFilter::All {
+            let after = usize::try_from(page.after).unwrap_or(usize::MAX);
+            let rest = self.receipts.iter().skip(after).take(page.limit);
+            return rest.map(|receipt| self.with_delivery(receipt)).collect();
+        }
+        let Some(seqs) = self.listed.get(filter) else {
+            return Vec::new();
+        };
+        let start = seqs.partition_point(|seq| *seq <= page.after);
+        let found = seqs[start..].iter().take(page.limit);
+        found
+            .filter_map(|seq| self.at(*seq))
+            .map(|receipt| self.with_delivery(receipt))
+            .collect()
+    }
+
+    pub(super) fn obligations(&self, owner: &PrincipalKey, page: SeqPage) -> Vec<Receipt> {
+        let from = ObligationKey {
+            owner: owner.clone(),
+            seq: page.after.saturating_add(1),
+        };
+        let open = self
+            .open
+            .range(from..)
+            .take_while(|key| key.owner == *owner);
+        open.take(page.limit)
+            .filter_map(|key| self.at(key.seq).cloned())
+            .collect()
+    }
+
+    pub(super) fn relationship(&self, principal: &PrincipalKey) -> Option<Relationship> {
+        self.relationships.get(principal).cloned()
+    }
+}
