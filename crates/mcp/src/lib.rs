@@ -1,1 +1,68 @@
+//! The MCP facade: the engine's operations as tools, over streamable HTTP and over stdio.
+//!
+//! Both eras of the protocol are served side by side: 2026-07-28, where every request stands
+//! alone, and the revisions up to 2025-11-25, which begin with `initialize`. Neither needs a
+//! session here: the server keeps no state between requests.
+//!
+//! Invariants:
+//! - No rule of the product lives here. A tool is an entry of the engine's registry; its arguments
+//!   reach the engine, and its output reaches the client, byte for byte.
+//! - A wrong *message* is a JSON-RPC error. A tool that says *no* is a result with `isError`,
+//!   because a model can read it and do better.
+//! - Over HTTP nothing is answered before `Origin` and the credential have been checked.
 
+mod backend;
+mod batch;
+mod dispatch;
+mod endpoint;
+mod era;
+mod headers;
+mod jsonrpc;
+mod lines;
+mod options;
+mod origin;
+mod stdio;
+mod tools;
+mod wire;
+
+#[cfg(test)]
+mod fake;
+
+use std::{io, sync::Arc};
+
+use asyncgate_engine::{Authenticator, Caller, Engine};
+use axum::Router;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+pub use options::Options;
+
+use crate::{backend::Live, dispatch::Dispatcher};
+
+/// The HTTP endpoint `/mcp`.
+pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Options) -> Router {
+    let dispatcher = Dispatcher::new(Live::new(engine), options.max_input_bytes);
+    endpoint::mount(dispatcher, auth, options)
+}
+
+/// Serves one client over a pair of streams, one JSON-RPC message per line, as `caller`.
+///
+/// A call that waits does not hold up others. The end of `reader` ends the service once the calls
+/// under way are answered.
+///
+/// # Errors
+/// When a stream fails.
+pub async fn stdio(
+    engine: Arc<Engine>,
+    caller: Caller,
+    options: Options,
+    reader: impl AsyncRead + Unpin + Send,
+    writer: impl AsyncWrite + Unpin + Send,
+) -> io::Result<()> {
+    let dispatcher = Dispatcher::new(Live::new(engine), options.max_input_bytes);
+    stdio::serve(dispatcher, caller, reader, writer).await
+}
+
+/// The tools as `tools/list` gives them: `{"tools": [...]}`.
+pub fn tool_list() -> serde_json::Value {
+    serde_json::json!({"tools": tools::describe(&backend::operations())})
+}

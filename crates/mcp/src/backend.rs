@@ -1,0 +1,97 @@
+//! What stands behind the tools: the engine, or in tests a fake that needs none.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use asyncgate_api::Spec;
+use asyncgate_engine::{Answer, Authenticator, Caller, Engine, Fault, Source, registry};
+use futures_util::future::BoxFuture;
+use schemars::Schema;
+
+/// An operation as the tool list needs it. Its place in the list is its number.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    pub spec: &'static Spec,
+    pub input: Schema,
+    pub output: Schema,
+}
+
+/// Runs operations by their number.
+pub(crate) trait Backend: Send + Sync + 'static {
+    /// Whom a call runs as.
+    type Caller: Send + Sync + 'static;
+
+    /// Every operation, in a fixed order.
+    fn operations(&self) -> Vec<Listed>;
+
+    /// Runs one operation with a JSON object as its input.
+    fn call<'a>(
+        &'a self,
+        operation: usize,
+        caller: &'a Self::Caller,
+        input: &'a [u8],
+    ) -> BoxFuture<'a, Result<Answer, Fault>>;
+
+    /// A new correlation id.
+    fn corr_id(&self) -> String;
+}
+
+/// Turns what stood behind `Authorization: Bearer` into a caller.
+pub(crate) trait Guard<C>: Send + Sync + 'static {
+    fn check<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<C, Fault>>;
+}
+
+impl Guard<Caller> for Arc<dyn Authenticator> {
+    fn check<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<Caller, Fault>> {
+        self.authenticate(bearer)
+    }
+}
+
+/// The engine and its registry.
+#[derive(Debug)]
+pub(crate) struct Live {
+    engine: Arc<Engine>,
+    corr_ids: AtomicU64,
+}
+
+impl Live {
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        Self {
+            engine,
+            corr_ids: AtomicU64::new(1),
+        }
+    }
+}
+
+impl Backend for Live {
+    type Caller = Caller;
+
+    fn operations(&self) -> Vec<Listed> {
+        operations()
+    }
+
+    fn call<'a>(
+        &'a self,
+        operation: usize,
+        caller: &'a Caller,
+        input: &'a [u8],
+    ) -> BoxFuture<'a, Result<Answer, Fault>> {
+        (registry()[operation].call)(&self.engine, caller, Source::Json(input))
+    }
+
+    fn corr_id(&self) -> String {
+        format!("mcp-{}", self.corr_ids.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// The registry's operations.
+pub(crate) fn operations() -> Vec<Listed> {
+    let listed = registry().iter().map(|entry| Listed {
+        spec: entry.spec,
+        input: (entry.input_schema)(),
+        output: (entry.output_schema)(),
+    });
+    listed.collect()
+}

@@ -1,0 +1,130 @@
+//! Several messages in one body, which 2025-03-26 and older allow.
+
+use futures_util::future::join_all;
+use serde_json::value::RawValue;
+
+use crate::{
+    backend::Backend,
+    dispatch::Dispatcher,
+    era::{self, admit},
+    jsonrpc::{self, Error, Message, read_message},
+};
+
+/// More messages than this in one body are refused: they would all run at once.
+const MOST: usize = 100;
+
+/// Checks that a batch may be answered at all.
+pub(crate) fn check(messages: &[&RawValue], version: &str) -> Result<(), Error> {
+    if !era::allows_batches(version) {
+        return Err(Error::invalid_request(
+            "this protocol version takes one message at a time",
+        ));
+    }
+    if messages.is_empty() || messages.len() > MOST {
+        return Err(Error::invalid_request("a batch has 1 to 100 messages"));
+    }
+    Ok(())
+}
+
+/// Answers all messages of a batch, side by side. Nothing is answered if none asked.
+pub(crate) async fn answer<B: Backend>(
+    dispatcher: &Dispatcher<B>,
+    caller: &B::Caller,
+    messages: &[&RawValue],
+    corr_id: &str,
+) -> Option<Vec<u8>> {
+    let answers = messages
+        .iter()
+        .map(|raw| answer_one(dispatcher, caller, raw, corr_id));
+    let answers: Vec<_> = join_all(answers).await.into_iter().flatten().collect();
+    if answers.is_empty() {
+        return None;
+    }
+    let mut json = vec![b'['];
+    json.extend_from_slice(&answers.join(&b","[..]));
+    json.push(b']');
+    Some(json)
+}
+
+/// Answers one message of several, or one that is known not to be `initialize`.
+pub(crate) async fn answer_one<B: Backend>(
+    dispatcher: &Dispatcher<B>,
+    caller: &B::Caller,
+    raw: &RawValue,
+    corr_id: &str,
+) -> Option<Vec<u8>> {
+    let request = match read_message(raw) {
+        Ok(Message::Request(request)) => request,
+        Ok(Message::Notification(_) | Message::Response) => return None,
+        Err(unreadable) => return Some(jsonrpc::error_answer(unreadable.id, &unreadable.error)),
+    };
+    let admitted = if request.method == "initialize" {
+        Err(Error::invalid_request("`initialize` must come alone"))
+    } else {
+        admit(&request, None)
+    };
+    match admitted {
+        Ok(admitted) => Some(dispatcher.answer(caller, &admitted, corr_id).await.json),
+        Err(error) => Some(jsonrpc::error_answer(Some(request.id), &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fake::{self, Fake};
+
+    async fn run(json: &str) -> Option<Value> {
+        let messages: Vec<&RawValue> = serde_json::from_str(json).unwrap();
+        let dispatcher = Dispatcher::new(Fake::default(), 1000);
+        let answer = answer(&dispatcher, &fake::ALICE, &messages, "c").await?;
+        Some(serde_json::from_slice(&answer).unwrap())
+    }
+
+    #[tokio::test]
+    async fn each_request_is_answered_and_nothing_else_is() {
+        let answers = run(r#"[
+            {"jsonrpc":"2.0","id":1,"method":"ping"},
+            {"jsonrpc":"2.0","method":"notifications/initialized"},
+            {"jsonrpc":"2.0","id":2,"method":"nope"},
+            {"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":"2025-03-26"}},
+            7
+        ]"#)
+        .await
+        .unwrap();
+        let found: Vec<_> = answers.as_array().unwrap().iter().collect();
+        assert_eq!(found.len(), 4);
+        assert_eq!(found[0], &json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
+        let codes: Vec<_> = found[1..]
+            .iter()
+            .map(|a| (&a["id"], &a["error"]["code"]))
+            .collect();
+        assert_eq!(
+            codes,
+            [
+                (&json!(2), &json!(-32601)),
+                (&json!(3), &json!(-32600)),
+                (&json!(null), &json!(-32600))
+            ]
+        );
+        assert_eq!(run(r#"[{"jsonrpc":"2.0","method":"n"}]"#).await, None);
+    }
+
+    #[test]
+    fn only_old_versions_and_sane_sizes() {
+        let raw: &RawValue = serde_json::from_str("1").unwrap();
+        assert!(check(&[raw], "2025-03-26").is_ok());
+        assert!(check(&[raw; 100], "2024-11-05").is_ok());
+        for (messages, version) in [
+            (vec![raw], "2025-06-18"),
+            (vec![raw], "2026-07-28"),
+            (vec![], "2025-03-26"),
+            (vec![raw; 101], "2025-03-26"),
+        ] {
+            let error = check(&messages, version).unwrap_err();
+            assert_eq!(error.code.number(), -32600);
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! From a request to its answer, whatever carried it here.
+
+use std::sync::Arc;
+
+use asyncgate_api::Code;
+use asyncgate_engine::Fault;
+use serde_json::value::RawValue;
+
+use crate::{
+    backend::Backend,
+    era::{self, Era, Params},
+    jsonrpc::{self, Error, ErrorCode, Request},
+    tools::Catalogue,
+    wire::{self, Fixed},
+};
+
+/// Everything that an answer is made from. Cheap to share, never changed.
+#[derive(Debug)]
+pub(crate) struct Dispatcher<B> {
+    backend: B,
+    tools: Catalogue,
+    fixed: Fixed,
+    pub max_input_bytes: usize,
+}
+
+/// A request that may be answered: its era is known and its envelope is in order.
+#[derive(Debug)]
+pub(crate) struct Admitted<'a> {
+    pub request: &'a Request<'a>,
+    pub params: Params<'a>,
+    pub era: Era,
+}
+
+/// An answer, ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub json: Vec<u8>,
+    /// The protocol error that the answer tells of, if it does.
+    pub failure: Option<ErrorCode>,
+}
+
+impl<B: Backend> Dispatcher<B> {
+    pub(crate) fn new(backend: B, max_input_bytes: usize) -> Arc<Self> {
+        let tools = Catalogue::new(&backend.operations());
+        Arc::new(Self {
+            fixed: Fixed::new(tools.json()),
+            backend,
+            tools,
+            max_input_bytes,
+        })
+    }
+
+    pub(crate) fn corr_id(&self) -> String {
+        self.backend.corr_id()
+    }
+
+    pub(crate) async fn answer(
+        &self,
+        caller: &B::Caller,
+        admitted: &Admitted<'_>,
+        corr_id: &str,
+    ) -> Reply {
+        let id = admitted.request.id;
+        match self.result(caller, admitted, corr_id).await {
+            Ok(json) => Reply {
+                json,
+                failure: None,
+            },
+            Err(error) => Reply {
+                json: jsonrpc::error_answer(Some(id), &error),
+                failure: Some(error.code),
+            },
+        }
+    }
+
+    async fn result(
+        &self,
+        caller: &B::Caller,
+        admitted: &Admitted<'_>,
+        corr_id: &str,
+    ) -> Result<Vec<u8>, Error> {
+        let id = admitted.request.id;
+        match (admitted.request.method.as_ref(), admitted.era) {
+            ("tools/call", _) => self.call_tool(caller, admitted, corr_id).await,
+            ("tools/list", Era::Handshake) => Ok(whole(id, &self.fixed.handshake_tools)),
+            ("tools/list", Era::Stateless) => Ok(whole(id, &self.fixed.stateless_tools)),
+            ("server/discover", Era::Stateless) => Ok(whole(id, &self.fixed.discover)),
+            ("initialize", Era::Handshake) => {
+                let version = requested_version(&admitted.params)?;
+                Ok(whole(id, &wire::initialized(version).to_string()))
+            }
+            ("ping", Era::Handshake) => Ok(whole(id, "{}")),
+            (_, _) => Err(Error::new(
+                ErrorCode::MethodNotFound,
+                "there is no such method",
+            )),
+        }
+    }
+
+    async fn call_tool(
+        &self,
+        caller: &B::Caller,
+        admitted: &Admitted<'_>,
+        corr_id: &str,
+    ) -> Result<Vec<u8>, Error> {
+        let name = admitted.params.name.and_then(jsonrpc::text);
+        let name = name.ok_or_else(|| Error::invalid_params("`name` must be a tool's name"))?;
+        let number = self.tools.find(&name).ok_or_else(|| unknown_tool(&name))?;
+        let arguments = admitted.params.arguments.map_or("{}", RawValue::get);
+        if !arguments.starts_with('{') {
+            return Err(Error::invalid_params("`arguments` must be an object"));
+        }
+        let outcome = if arguments.len() > self.max_input_bytes {
+            Err(too_large(self.max_input_bytes))
+        } else {
+            let input = arguments.as_bytes();
+            self.backend.call(number, caller, input).await
+        };
+        let era = admitted.era;
+        let mut json;
+        match outcome {
+            Ok(answer) => {
+                json = jsonrpc::begin_result(admitted.request.id, answer.json.len() * 2 + 256);
+                self.fixed.write_success(&mut json, era, &answer.json)?;
+            }
+            Err(fault) => {
+                wire::log_fault(&fault, &name, corr_id);
+                json = jsonrpc::begin_result(admitted.request.id, 512);
+                let body = wire::error_body(&fault, corr_id);
+                self.fixed.write_failure(&mut json, era, &body)?;
+            }
+        }
+        json.push(b'}');
+        Ok(json)
+    }
+}
+
+/// The version that `initialize` will agree on.
+pub(crate) fn requested_version(params: &Params<'_>) -> Result<&'static str, Error> {
+    let version = params.protocol_version.and_then(jsonrpc::text);
+    version
+        .map(|version| era::negotiate(&version))
+        .ok_or_else(|| Error::invalid_params("`protocolVersion` must be a string"))
+}
+
+fn whole(id: &RawValue, result: &str) -> Vec<u8> {
+    let mut json = jsonrpc::begin_result(id, result.len());
+    json.extend_from_slice(result.as_bytes());
+    json.push(b'}');
+    json
+}
+
+fn unknown_tool(name: &str) -> Error {
+    let shown: String = name.chars().take(128).collect();
+    Error::invalid_params(format!("unknown tool: {shown}"))
+}
+
+fn too_large(limit: usize) -> Fault {
+    let message = format!("the arguments may have at most {limit} bytes");
+    Fault::new(Code::TooLarge, message).with("limit", limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        era::admit,
+        fake::{self, Fake},
+        jsonrpc::{Message, read_message},
+    };
+
+    const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+    async fn ask(message: &str) -> String {
+        let dispatcher = Dispatcher::new(Fake::default(), 1000);
+        let raw: &RawValue = serde_json::from_str(message).unwrap();
+        let Ok(Message::Request(request)) = read_message(raw) else {
+            panic!("not a request: {message}");
+        };
+        let admitted = admit(&request, None).unwrap();
+        let reply = dispatcher.answer(&fake::ALICE, &admitted, "corr-1").await;
+        String::from_utf8(reply.json).unwrap()
+    }
+
+    async fn call(tool: &str, arguments: &str) -> String {
+        ask(&format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
+        ))
+        .await
+    }
+
+    fn parsed(json: &str) -> Value {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[tokio::test]
+    async fn arguments_and_output_pass_byte_for_byte() {
+        let arguments = "{ \"z\":123456789012345678901234567890.10e+05,\n\t\"a\":\"\\u0000\\/é\",\"a\":-0 , \"payload\":[1E400] }";
+        let answer = call("fake.echo", arguments).await;
+        let output = format!(r#"{{"caller":"alice","echo":{arguments}}}"#);
+        let (_, after) = answer.split_once(r#""structuredContent":"#).unwrap();
+        assert!(after.starts_with(&output), "{answer}");
+        let text: Value = {
+            let (_, text) = answer.split_once(r#""text":"#).unwrap();
+            let mut stream = serde_json::Deserializer::from_str(text).into_iter();
+            stream.next().unwrap().unwrap()
+        };
+        assert_eq!(text, Value::String(output));
+    }
+
+    #[tokio::test]
+    async fn a_handshake_result_has_nothing_of_the_newer_era() {
+        let answer = call("fake.echo", "{}").await;
+        let output = r#"{"caller":"alice","echo":{}}"#;
+        assert_eq!(
+            parsed(&answer),
+            json!({"jsonrpc": "2.0", "id": 1, "result": {
+                "content": [{"type": "text", "text": output}],
+                "structuredContent": {"caller": "alice", "echo": {}},
+                "isError": false}})
+        );
+    }
+
+    #[tokio::test]
+    async fn a_stateless_result_says_that_it_is_complete_and_by_whom() {
+        let message = format!(
+            r#"{{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{{"name":"fake.echo",{META}}}}}"#
+        );
+        let result = &parsed(&ask(&message).await)["result"];
+        assert_eq!(result["resultType"], "complete");
+        let info = &result["_meta"]["io.modelcontextprotocol/serverInfo"];
+        assert_eq!(info["name"], "asyncgate");
+        assert_eq!(
+            result["structuredContent"]["echo"],
+            json!({}),
+            "no arguments"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_fault_is_a_result_that_a_model_can_read() {
+        let answer = parsed(&call("fake.refuse", "{}").await);
+        let result = &answer["result"];
+        assert_eq!(result["isError"], true);
+        assert_eq!(result.get("structuredContent"), None);
+        let body = parsed(result["content"][0]["text"].as_str().unwrap());
+        assert_eq!(
+            body,
+            json!({"error": "unavailable", "code": "UNAVAILABLE", "message": "Not now.",
+                "corr_id": "corr-1", "retry_after": 2})
+        );
+        assert!(
+            !answer.to_string().contains("secret"),
+            "the cause stays inside"
+        );
+    }
+
+    #[tokio::test]
+    async fn arguments_past_the_limit_are_refused_before_the_engine() {
+        let fits = format!(r#"{{"a":"{}"}}"#, "x".repeat(1000 - 8));
+        assert_eq!(fits.len(), 1000);
+        assert_eq!(
+            parsed(&call("fake.echo", &fits).await)["result"]["isError"],
+            false
+        );
+        let over = format!("{} }}", &fits[..fits.len() - 1]);
+        let answer = parsed(&call("fake.echo", &over).await);
+        let body = parsed(answer["result"]["content"][0]["text"].as_str().unwrap());
+        assert_eq!(
+            (&body["code"], &body["limit"]),
+            (&json!("TOO_LARGE"), &json!(1000))
+        );
+    }
+
+    #[tokio::test]
+    async fn wrong_calls_are_protocol_errors() {
+        let table = [
+            (r#"{"name":"nope"}"#, -32602),
+            (r#"{"name":"hidden"}"#, -32602),
+            (r#"{"name":5}"#, -32602),
+            ("{}", -32602),
+            (r#"{"name":"fake.echo","arguments":[]}"#, -32602),
+            (r#"{"name":"fake.echo","arguments":"{}"}"#, -32602),
+        ];
+        for (params, code) in table {
+            let message =
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+            let answer = parsed(&ask(&message).await);
+            assert_eq!(answer["error"]["code"], code, "{params}");
+            assert_eq!(answer["id"], 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn each_era_has_its_methods() {
+        let table = [
+            ("ping", true, false),
+            ("tools/list", true, true),
+            ("server/discover", false, true),
+            ("prompts/list", false, false),
+            ("logging/setLevel", false, false),
+            ("subscriptions/listen", false, false),
+        ];
+        for (method, handshake, stateless) in table {
+            for (params, served) in [
+                ("{}".to_owned(), handshake),
+                (format!("{{{META}}}"), stateless),
+            ] {
+                let message =
+                    format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+                let answer = parsed(&ask(&message).await);
+                let code = answer.get("error").map(|error| error["code"].clone());
+                let expected = (!served).then(|| json!(-32601));
+                assert_eq!(code, expected, "{method} {params}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_handshake_introduces_the_server() {
+        let message = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+        let result = &parsed(&ask(message).await)["result"];
+        assert_eq!(result["protocolVersion"], "2025-06-18");
+        assert_eq!(result["serverInfo"]["name"], "asyncgate");
+        assert_eq!(result["capabilities"], json!({"tools": {}}));
+        assert!(result["instructions"].as_str().unwrap().len() > 100);
+        let nameless = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
+        assert_eq!(parsed(&ask(nameless).await)["error"]["code"], -32602);
+    }
+}

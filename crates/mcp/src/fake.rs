@@ -1,0 +1,136 @@
+//! A backend for tests: four tools that need no engine.
+
+use std::sync::Arc;
+
+use asyncgate_api::{Access, Code, Effect, Method, Spec};
+use asyncgate_engine::{Answer, Fault};
+use futures_util::future::BoxFuture;
+use schemars::{Schema, json_schema};
+use tokio::sync::Notify;
+
+use crate::backend::{Backend, Guard, Listed};
+
+/// The caller that tests run as.
+pub(crate) const ALICE: &str = "alice";
+
+const BASE: Spec = Spec {
+    name: "echo_all",
+    method: Method::Post,
+    path: "/echo",
+    tool: Some("fake.echo"),
+    access: Access::Any,
+    effect: Effect::Read,
+    summary: "Gives back.",
+    doc: "All of it.",
+    successor: None,
+};
+static SPECS: [Spec; 5] = [
+    BASE,
+    Spec {
+        name: "hidden",
+        path: "/hidden",
+        tool: None,
+        ..BASE
+    },
+    Spec {
+        name: "wait",
+        path: "/wait",
+        tool: Some("fake.wait"),
+        effect: Effect::Advance,
+        ..BASE
+    },
+    Spec {
+        name: "refuse",
+        path: "/refuse",
+        tool: Some("fake.refuse"),
+        effect: Effect::Add,
+        ..BASE
+    },
+    Spec {
+        name: "old",
+        path: "/old",
+        tool: Some("fake.old"),
+        effect: Effect::End,
+        summary: "Is old.",
+        doc: "Still works.",
+        successor: Some("/echo"),
+        ..BASE
+    },
+];
+
+/// Tools: `fake.echo` gives its arguments back, `fake.wait` waits for `wake`, `fake.refuse`
+/// refuses, `fake.old` panics.
+#[derive(Debug, Default)]
+pub(crate) struct Fake {
+    pub wake: Arc<Notify>,
+}
+
+pub(crate) fn operations() -> Vec<Listed> {
+    let schema = || {
+        json_schema!({
+            "properties": {"payload": true, "echo": {"type": "object"}},
+            "additionalProperties": false,
+        })
+    };
+    let open = || -> Schema { json_schema!({"title": "Anything"}) };
+    let listed = SPECS.iter().map(|spec| Listed {
+        spec,
+        input: schema(),
+        output: open(),
+    });
+    listed.collect()
+}
+
+impl Backend for Fake {
+    type Caller = &'static str;
+
+    fn operations(&self) -> Vec<Listed> {
+        operations()
+    }
+
+    fn call<'a>(
+        &'a self,
+        operation: usize,
+        caller: &'a &'static str,
+        input: &'a [u8],
+    ) -> BoxFuture<'a, Result<Answer, Fault>> {
+        Box::pin(async move {
+            match SPECS[operation].name {
+                "wait" => self.wake.notified().await,
+                "refuse" => {
+                    let fault = Fault::new(Code::Unavailable, "Not now.");
+                    return Err(fault.retry_after(2).because("secret"));
+                }
+                "old" => panic!("a defect"),
+                _ => {}
+            }
+            let mut json = format!(r#"{{"caller":"{caller}","echo":"#).into_bytes();
+            json.extend_from_slice(input);
+            json.push(b'}');
+            Ok(Answer {
+                json,
+                created: false,
+            })
+        })
+    }
+
+    fn corr_id(&self) -> String {
+        "corr-new".to_owned()
+    }
+}
+
+/// Lets `alice-key` in; says that it is full to `busy-key`.
+#[derive(Debug)]
+pub(crate) struct Keys;
+
+impl Guard<&'static str> for Keys {
+    fn check<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<&'static str, Fault>> {
+        Box::pin(async move {
+            match bearer {
+                Some("alice-key") => Ok(ALICE),
+                Some("busy-key") => Err(Fault::new(Code::RateLimit, "Slower.").retry_after(7)),
+                _ => Err(Fault::new(Code::Unauthorized, "Who is there?")),
+            }
+        })
+    }
+}
