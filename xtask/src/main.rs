@@ -1,1 +1,56 @@
-fn main() {}
+//! The project's own commands, run as `cargo xtask <command>`.
+//!
+//! They work with the Rust toolchain alone; what else a command needs (a database to measure beside)
+//! it installs or asks for by name.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "printing is what a command line tool does"
+)]
+#![expect(
+    clippy::print_stderr,
+    reason = "progress goes to stderr, results to stdout"
+)]
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+
+mod bench;
+mod codegen;
+mod process;
+mod services;
+mod test;
+mod tidy;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "Test, check, generate and measure AsyncGate"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run every test of the workspace
+    Test(test::Options),
+    /// Check what the compiler does not: crate direction, file sizes, named dependencies, leftovers
+    Tidy,
+    /// Write docs/openapi.json and docs/mcp-tools.json from the server's own registry
+    Codegen(codegen::Options),
+    /// Measure the release build
+    #[command(subcommand)]
+    Bench(bench::Command),
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().command {
+        Command::Test(options) => test::run(&options),
+        Command::Tidy => tidy::run(),
+        Command::Codegen(options) => codegen::run(&options),
+        Command::Bench(command) => bench::run(&command),
+    }
+}

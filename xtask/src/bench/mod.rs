@@ -1,0 +1,205 @@
+//! `cargo xtask bench tasks`: the figures that the task plane promises, measured on the release build
+//! over HTTP with every commit fsynced, beside peers on the same machine in the same run.
+//!
+//! Each part has its own file. The parts that compare rates run in turns, three rounds of each, and
+//! report medians, because the speed of a shared machine drifts.
+
+mod create;
+mod cycle;
+mod flat;
+mod histogram;
+mod load;
+mod machine;
+mod peers;
+mod report;
+mod server;
+mod steady;
+mod wake;
+mod workload;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+use tempfile::TempDir;
+
+use self::report::Section;
+use self::server::Server;
+use crate::process;
+
+const ROUNDS: usize = 3;
+const CONNECTIONS: usize = 64;
+
+/// Not the usual folder for temporary files: that one may live in memory, where fsync costs nothing.
+const SCRATCH: &str = "/var/tmp";
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Tasks: create, claim, complete, wait
+    Tasks(Options),
+}
+
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Shorter runs and 20,000 tasks instead of a million; docs/BENCHMARKS.md stays as it is
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Only these parts
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Measure this binary instead of building one
+    #[arg(long, value_name = "BINARY")]
+    server: Option<PathBuf>,
+    /// Keep the data here while measuring
+    #[arg(long, default_value = SCRATCH)]
+    dir: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    Create,
+    Cycle,
+    Peers,
+    Flat,
+    Steady,
+    Wake,
+}
+
+/// What every part needs.
+#[derive(Debug)]
+pub struct Bench {
+    binary: PathBuf,
+    scratch: TempDir,
+    quick: bool,
+}
+
+impl Bench {
+    /// A fresh server on an empty directory.
+    fn server(&self) -> Result<Server> {
+        Server::start(&self.binary, self.scratch.path())
+    }
+
+    fn folder(&self) -> Result<TempDir> {
+        open_folder(self.scratch.path())
+    }
+
+    /// A duration in seconds, by scale.
+    fn seconds(&self, full: u64, quick: u64) -> Duration {
+        Duration::from_secs(if self.quick { quick } else { full })
+    }
+}
+
+pub fn run(command: &Command) -> Result<()> {
+    let Command::Tasks(options) = command;
+    if cfg!(debug_assertions) {
+        return again_in_release();
+    }
+    let wants = |part| options.only.is_empty() || options.only.contains(&part);
+    let binary = match &options.server {
+        Some(path) => path
+            .canonicalize()
+            .with_context(|| format!("no binary at {}", path.display()))?,
+        None => server::build()?,
+    };
+    let bench = Bench {
+        binary,
+        scratch: open_folder(&options.dir)?,
+        quick: options.quick,
+    };
+
+    let mut sections = vec![machine::section(bench.scratch.path())?];
+    let rates = in_turns(&bench, &wants, &mut sections)?;
+    if wants(Part::Wake) {
+        sections.push(wake::run(&bench)?);
+    }
+    if wants(Part::Steady) {
+        sections.push(steady::run(&bench, rates)?);
+    }
+    if wants(Part::Flat) {
+        sections.push(flat::run(&bench)?);
+    }
+    publish(options, &sections)
+}
+
+/// The parts that compare rates: a round of each, then the next round. Gives back the cycles per second.
+fn in_turns(
+    bench: &Bench,
+    wants: &impl Fn(Part) -> bool,
+    sections: &mut Vec<Section>,
+) -> Result<Option<f64>> {
+    let mut create = wants(Part::Create).then(create::Rounds::default);
+    let mut peers = wants(Part::Peers).then(peers::Rounds::default);
+    // A ratio to a peer needs our own rate from the same minutes.
+    let mut cycle = (wants(Part::Cycle) || peers.is_some()).then(cycle::Rounds::default);
+    for round in 1..=ROUNDS {
+        if create.is_some() || cycle.is_some() {
+            eprintln!("round {round} of {ROUNDS}");
+        }
+        if let Some(rounds) = &mut create {
+            rounds.run(bench)?;
+        }
+        if let Some(rounds) = &mut cycle {
+            rounds.run(bench)?;
+        }
+        if let Some(rounds) = &mut peers {
+            rounds.run(bench)?;
+        }
+    }
+    sections.extend(create.map(|rounds| rounds.section()));
+    sections.extend(cycle.as_ref().map(cycle::Rounds::section));
+    let rate = cycle.map(|rounds| rounds.rate());
+    if let (Some(rounds), Some(rate)) = (peers, rate) {
+        sections.push(rounds.section(rate));
+    }
+    Ok(rate)
+}
+
+fn publish(options: &Options, sections: &[Section]) -> Result<()> {
+    if options.json {
+        let parts: Vec<_> = sections.iter().map(Section::json).collect();
+        println!("{:#}", json!({ "quick": options.quick, "parts": parts }));
+    } else {
+        for section in sections {
+            println!("## {}\n\n{}", section.id, section.markdown());
+        }
+    }
+    if !options.quick {
+        report::rewrite(&process::root().join("docs/BENCHMARKS.md"), sections)?;
+        eprintln!("docs/BENCHMARKS.md rewritten");
+    }
+    Ok(())
+}
+
+/// An unoptimised load generator would take the processor from the server that it measures.
+fn again_in_release() -> Result<()> {
+    let mut command = process::cargo();
+    command.current_dir(std::env::current_dir()?);
+    command.args([
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "xtask",
+        "--manifest-path",
+    ]);
+    command
+        .arg(process::root().join("Cargo.toml"))
+        .arg("--")
+        .args(std::env::args_os().skip(1));
+    process::run(&mut command)
+}
+
+/// A folder that goes away with its owner and that the user `postgres` may walk through.
+fn open_folder(parent: &Path) -> Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("asyncgate-bench-")
+        .permissions(std::fs::Permissions::from_mode(0o755))
+        .tempdir_in(parent)
+        .with_context(|| format!("cannot create a folder in {}", parent.display()))
+}

@@ -1,0 +1,218 @@
+//! The release build of the gate, started as a user starts it, on a directory of its own.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use super::load::http::Head;
+use super::open_folder;
+use crate::process;
+
+const KEY: &str = "a-shared-key-for-benchmarks-only";
+
+/// Builds the release binary and says where it is.
+pub fn build() -> Result<PathBuf> {
+    process::run(process::cargo().args(["build", "--release", "--package", "asyncgate-server"]))?;
+    let metadata = process::metadata()?;
+    let target = metadata["target_directory"]
+        .as_str()
+        .context("cargo metadata names no target directory")?;
+    Ok(Path::new(target).join("release").join("asyncgate"))
+}
+
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    pub addr: SocketAddr,
+    data: PathBuf,
+    /// Removed after the process, which `Drop` ends first.
+    _folder: TempDir,
+}
+
+impl Server {
+    /// Starts on an empty folder below `scratch`, with default settings but for the address, the folder
+    /// and the key.
+    pub fn start(binary: &Path, scratch: &Path) -> Result<Self> {
+        let folder = open_folder(scratch)?;
+        let dir = folder.path();
+        let data = dir.join("data");
+        let log = dir.join("stderr");
+        let mut command = Command::new(binary);
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy().into_owned();
+            if name.starts_with("ASYNCGATE_") || name.starts_with("SVCMBX_") {
+                command.env_remove(name);
+            }
+        }
+        let mut child = command
+            .args(["serve", "--bind", "127.0.0.1:0", "--data-dir"])
+            .arg(&data)
+            .env("ASYNCGATE_API_KEY", KEY)
+            .current_dir(dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log)?)
+            .spawn()
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        match address(&mut child) {
+            Ok(addr) => Ok(Self {
+                child,
+                addr,
+                data,
+                _folder: folder,
+            }),
+            Err(error) => {
+                drop(child.kill());
+                drop(child.wait());
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                Err(error.context(format!("the server does not start; it said:\n{said}")))
+            }
+        }
+    }
+
+    pub fn head(&self) -> Head {
+        Head::new(&self.addr.to_string(), KEY)
+    }
+
+    /// Resident memory in bytes: all of it, and the part that is not a file's pages.
+    pub fn memory(&self) -> Result<(u64, u64)> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        Ok((
+            kib_line(&status, "VmRSS:")? * 1024,
+            kib_line(&status, "RssAnon:")? * 1024,
+        ))
+    }
+
+    /// Processor time used so far.
+    pub fn cpu(&self) -> Result<Duration> {
+        cpu_time(&self.child.id().to_string())
+    }
+
+    pub fn disk(&self) -> Result<u64> {
+        size_of(&self.data)
+    }
+
+    /// Asks it to end, waits until it has, and gives back the size of what it leaves on disk.
+    pub fn stop(mut self) -> Result<u64> {
+        // The shell's own `kill`: a machine without procps has no other.
+        process::run(Command::new("sh").args(["-c", &format!("kill -TERM {}", self.child.id())]))?;
+        for _ in 0..1500 {
+            if let Some(status) = self.child.try_wait()? {
+                if !status.success() {
+                    bail!("the server ended with {status}");
+                }
+                return self.disk();
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        bail!("the server does not end within 30 s of SIGTERM");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already; its directory goes with it, so that nothing is lost by a hard stop.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Processor time of a process (`self` for our own), user and system.
+pub fn cpu_time(pid: &str) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name in parentheses may hold spaces; the fields after it are numbers.
+    let after = stat.rsplit_once(") ").context("an odd /proc stat line")?.1;
+    let ticks: u64 = after
+        .split(' ')
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse::<u64>().ok())
+        .sum();
+    // Linux counts in hundredths of a second for user space on every architecture.
+    Ok(Duration::from_millis(ticks * 10))
+}
+
+fn address(child: &mut Child) -> Result<SocketAddr> {
+    let stdout = child.stdout.take().context("no stdout")?;
+    let mut lines = BufReader::new(stdout).lines();
+    for line in lines.by_ref() {
+        let line = line?;
+        if let Some(addr) = line.strip_prefix("listening on http://") {
+            let addr = addr
+                .trim()
+                .parse()
+                .with_context(|| format!("not an address: {addr}"))?;
+            // Whatever it prints later must not block it.
+            thread::spawn(move || lines.for_each(drop));
+            return Ok(addr);
+        }
+    }
+    bail!("it ended without saying where it listens");
+}
+
+fn kib_line(status: &str, name: &str) -> Result<u64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .with_context(|| format!("no {name}"))?;
+    line.trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .with_context(|| format!("odd {name} {line}"))
+}
+
+fn size_of(path: &Path) -> Result<u64> {
+    let metadata = fs::symlink_metadata(path)?;
+    if !metadata.is_dir() {
+        return Ok(metadata.len());
+    }
+    let mut sum = 0;
+    for entry in fs::read_dir(path)? {
+        sum += size_of(&entry?.path())?;
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_processor_time_is_readable() {
+        assert!(cpu_time("self").unwrap() < Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn memory_lines_are_read_in_kib() {
+        let status = "Name:\tx\nVmRSS:\t    2048 kB\nRssAnon:\t      12 kB\n";
+        assert_eq!(kib_line(status, "VmRSS:").unwrap(), 2048);
+        assert!(kib_line(status, "VmSwap:").is_err());
+    }
+
+    #[test]
+    fn a_directory_weighs_what_its_files_do() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        fs::write(dir.path().join("a/b"), [0; 1000]).unwrap();
+        fs::write(dir.path().join("c"), [0; 24]).unwrap();
+        assert_eq!(size_of(dir.path()).unwrap(), 1024);
+    }
+
+    #[test]
+    fn a_binary_that_only_fails_is_reported_with_what_it_said() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let fake = dir.path().join("fake");
+        fs::write(&fake, "#!/bin/sh\necho bad config >&2\nexit 2\n").unwrap();
+        fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
+        let error = format!("{:#}", Server::start(&fake, dir.path()).unwrap_err());
+        assert!(error.contains("bad config"), "{error}");
+    }
+}

@@ -1,0 +1,256 @@
+//! What the gate is asked to do: create; create, claim and complete; create and claim.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use super::load::http::{self, Head};
+use super::load::{Then, Workload};
+
+pub const WORKER: &str = "w1";
+pub const CLAIM: &str =
+    r#"{"worker_id":"w1","capabilities":[],"max_tasks":1,"lease_ttl_seconds":300}"#;
+pub const COMPLETE: [&str; 2] = [
+    r#"{"worker_id":"w1","lease_id":""#,
+    r#"","result":{"text":"hello, worker"},"artifacts":[{"type":"inline"}]}"#,
+];
+
+/// The body of a create with extra members (`,"delay_seconds":60`), or none.
+pub fn create_body(extra: &str) -> String {
+    format!(
+        r#"{{"type":"echo","payload":{{"text":"hello, gate","n":1}},"principal_id":"bench"{extra}}}"#
+    )
+}
+
+/// Creates tasks, for ever or a given number.
+#[derive(Debug)]
+pub struct Create {
+    request: Vec<u8>,
+    left: Option<u64>,
+    progress: Option<Progress>,
+}
+
+impl Create {
+    pub fn echo(head: &Head) -> Self {
+        Self::with(head, "")
+    }
+
+    pub fn with(head: &Head, extra: &str) -> Self {
+        Self {
+            request: head.post("/v1/tasks", &create_body(extra)),
+            left: None,
+            progress: None,
+        }
+    }
+
+    pub fn times(mut self, count: u64) -> Self {
+        self.left = Some(count);
+        self
+    }
+
+    /// Shows how far it is, for seeding that takes minutes.
+    pub fn shown_as(mut self, what: &str) -> Self {
+        self.progress = Some(Progress {
+            what: what.to_owned(),
+            done: 0,
+            total: self.left.unwrap_or(0),
+            shown: Instant::now(),
+        });
+        self
+    }
+}
+
+impl Workload for Create {
+    fn kinds(&self) -> &'static [&'static str] {
+        &["create"]
+    }
+
+    fn request(&mut self, _connection: usize, out: &mut Vec<u8>) -> Option<usize> {
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(1)?;
+        }
+        out.extend_from_slice(&self.request);
+        Some(0)
+    }
+
+    fn answer(
+        &mut self,
+        _connection: usize,
+        _kind: usize,
+        status: u16,
+        body: &[u8],
+    ) -> Result<Then> {
+        expect(201, status, body)?;
+        if let Some(progress) = &mut self.progress {
+            progress.step();
+        }
+        Ok(Then::Finished)
+    }
+}
+
+#[derive(Debug)]
+struct Progress {
+    what: String,
+    done: u64,
+    total: u64,
+    shown: Instant,
+}
+
+impl Progress {
+    fn step(&mut self) {
+        self.done += 1;
+        if self.done.is_multiple_of(4096) && self.shown.elapsed() > Duration::from_secs(5) {
+            self.shown = Instant::now();
+            eprintln!("  {}: {} of {}", self.what, self.done, self.total);
+        }
+    }
+}
+
+/// Each connection creates a task, claims one (its own or another's) and completes it with proof.
+#[derive(Debug)]
+pub struct Cycle {
+    head: Head,
+    create: Vec<u8>,
+    claim: Vec<u8>,
+    /// By connection: the kind of the next request, and the completion that a claim prepared.
+    next: Vec<(usize, Vec<u8>)>,
+    empty_claims: u64,
+    last: usize,
+}
+
+const CREATE: usize = 0;
+const CLAIMED: usize = 1;
+const COMPLETED: usize = 2;
+
+impl Cycle {
+    pub fn new(head: &Head, connections: usize) -> Self {
+        Self {
+            create: head.post("/v1/tasks", &create_body("")),
+            claim: head.post("/v1/leases/claim", CLAIM),
+            head: head.clone(),
+            next: vec![(CREATE, Vec::new()); connections],
+            empty_claims: 0,
+            last: COMPLETED,
+        }
+    }
+
+    /// Leaves the claimed task leased: as many tasks stay ready as there were.
+    pub fn without_completion(mut self) -> Self {
+        self.last = CLAIMED;
+        self
+    }
+
+    /// Claims that found nothing, though each connection created a task before it claimed one.
+    pub fn empty_claims(&self) -> u64 {
+        self.empty_claims
+    }
+
+    fn claimed(&mut self, connection: usize, body: &[u8]) -> Result<Then> {
+        let found = (
+            http::field(body, "\"task_id\":\""),
+            http::field(body, "\"lease_id\":\""),
+        );
+        let (Some(task), Some(lease)) = found else {
+            if !body.starts_with(b"{\"tasks\":[]") {
+                bail!("a claim that makes no sense: {}", http::shown(body));
+            }
+            self.empty_claims += 1;
+            return Ok(Then::Continue);
+        };
+        if self.last == CLAIMED {
+            self.next[connection].0 = CREATE;
+            return Ok(Then::Finished);
+        }
+        let (kind, request) = &mut self.next[connection];
+        *kind = COMPLETED;
+        request.clear();
+        let body = [COMPLETE[0], lease, COMPLETE[1]];
+        self.head
+            .write_post(request, &["/v1/tasks/", task, "/complete"], &body);
+        Ok(Then::Continue)
+    }
+}
+
+impl Workload for Cycle {
+    fn kinds(&self) -> &'static [&'static str] {
+        &["create", "claim", "complete"]
+    }
+
+    fn request(&mut self, connection: usize, out: &mut Vec<u8>) -> Option<usize> {
+        let (kind, completion) = &self.next[connection];
+        out.extend_from_slice(match *kind {
+            CREATE => &self.create,
+            CLAIMED => &self.claim,
+            _ => completion,
+        });
+        Some(*kind)
+    }
+
+    fn answer(&mut self, connection: usize, kind: usize, status: u16, body: &[u8]) -> Result<Then> {
+        match kind {
+            CREATE => {
+                expect(201, status, body)?;
+                self.next[connection].0 = CLAIMED;
+                Ok(Then::Continue)
+            }
+            CLAIMED => {
+                expect(200, status, body)?;
+                self.claimed(connection, body)
+            }
+            _ => {
+                expect(200, status, body)?;
+                self.next[connection].0 = CREATE;
+                Ok(Then::Finished)
+            }
+        }
+    }
+}
+
+/// The same request a given number of times, as a reader of a page sends it.
+#[derive(Debug)]
+pub struct Repeat {
+    pub request: Vec<u8>,
+    pub left: u64,
+    /// What the answer must contain to count as an answer.
+    pub holds: &'static [u8],
+}
+
+impl Workload for Repeat {
+    fn kinds(&self) -> &'static [&'static str] {
+        &["request"]
+    }
+
+    fn request(&mut self, _connection: usize, out: &mut Vec<u8>) -> Option<usize> {
+        self.left = self.left.checked_sub(1)?;
+        out.extend_from_slice(&self.request);
+        Some(0)
+    }
+
+    fn answer(
+        &mut self,
+        _connection: usize,
+        _kind: usize,
+        status: u16,
+        body: &[u8],
+    ) -> Result<Then> {
+        expect(200, status, body)?;
+        if !body
+            .windows(self.holds.len())
+            .any(|window| window == self.holds)
+        {
+            bail!(
+                "an answer without {}: {}",
+                http::shown(self.holds),
+                http::shown(body)
+            );
+        }
+        Ok(Then::Finished)
+    }
+}
+
+fn expect(wanted: u16, status: u16, body: &[u8]) -> Result<()> {
+    if status != wanted {
+        bail!("expected {wanted}, got {status}: {}", http::shown(body));
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! `cargo xtask codegen`: the documents that the server's registry generates, committed so that a
+//! change of the wire shows in review. `--check` is what CI runs.
+
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::process;
+
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Change nothing; fail if a committed file is not what the server generates
+    #[arg(long)]
+    check: bool,
+}
+
+struct Document {
+    /// The server's hidden subcommand that prints it.
+    subcommand: &'static str,
+    path: &'static str,
+}
+
+const DOCUMENTS: [Document; 2] = [
+    Document {
+        subcommand: "openapi",
+        path: "docs/openapi.json",
+    },
+    Document {
+        subcommand: "mcp-tools",
+        path: "docs/mcp-tools.json",
+    },
+];
+
+pub fn run(options: &Options) -> Result<()> {
+    let mut stale = Vec::new();
+    for document in &DOCUMENTS {
+        let generated = generate(document)?;
+        let path = process::root().join(document.path);
+        let committed = fs::read_to_string(&path).unwrap_or_default();
+        match first_difference(&committed, &generated) {
+            None => println!("{} is up to date", document.path),
+            Some(difference) if options.check => {
+                stale.push(format!("{}: {difference}", document.path))
+            }
+            Some(_) => {
+                fs::write(&path, &generated)
+                    .with_context(|| format!("cannot write {}", document.path))?;
+                println!("{} written", document.path);
+            }
+        }
+    }
+    if !stale.is_empty() {
+        bail!(
+            "generated files are stale; run `cargo xtask codegen` and commit\n{}",
+            stale.join("\n")
+        );
+    }
+    Ok(())
+}
+
+fn generate(document: &Document) -> Result<String> {
+    let mut command = process::cargo();
+    command.args([
+        "run",
+        "--quiet",
+        "--package",
+        "asyncgate-server",
+        "--",
+        document.subcommand,
+    ]);
+    let text = process::output(&mut command)?;
+    serde_json::from_str::<serde_json::Value>(&text)
+        .with_context(|| format!("`asyncgate {}` printed no JSON", document.subcommand))?;
+    Ok(format!("{}\n", text.trim_end()))
+}
+
+/// The first line that differs, as a reader of CI's log wants to see it.
+fn first_difference(committed: &str, generated: &str) -> Option<String> {
+    if committed == generated {
+        return None;
+    }
+    let (mut old, mut new) = (committed.lines(), generated.lines());
+    for number in 1.. {
+        match (old.next(), new.next()) {
+            (None, None) => break,
+            (a, b) if a == b => {}
+            (a, b) => {
+                let shown = |line: Option<&str>| line.map_or("<end of file>".to_owned(), clipped);
+                return Some(format!(
+                    "line {number}\n  committed: {}\n  generated: {}",
+                    shown(a),
+                    shown(b)
+                ));
+            }
+        }
+    }
+    Some("line endings at the end of the file differ".to_owned())
+}
+
+fn clipped(line: &str) -> String {
+    line.chars().take(160).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_names_its_line() {
+        assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
+        let hint = first_difference("a\nb\n", "a\nc\n").unwrap();
+        assert!(
+            hint.contains("line 2")
+                && hint.contains("committed: b")
+                && hint.contains("generated: c"),
+            "{hint}"
+        );
+    }
+
+    #[test]
+    fn a_missing_file_and_a_missing_newline_are_differences() {
+        assert!(
+            first_difference("", "{}\n")
+                .unwrap()
+                .contains("<end of file>")
+        );
+        assert!(first_difference("{}", "{}\n").is_some());
+    }
+}

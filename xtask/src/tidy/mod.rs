@@ -1,0 +1,51 @@
+//! `cargo xtask tidy`: the rules of the house that no compiler checks.
+//!
+//! Each rule is a function from plain data to a list of complaints; this module gathers the data and
+//! fails if anybody complained.
+
+mod architecture;
+mod direction;
+mod sources;
+
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+
+pub fn run() -> Result<()> {
+    let root = process::root();
+    let packages = direction::packages(&process::metadata()?)?;
+    let mut complaints = direction::complaints(&packages);
+    complaints.extend(direction::core_complaints(&core_tree()?));
+    complaints.extend(sources::complaints(&root)?);
+
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).context("cannot read Cargo.toml")?;
+    let document =
+        fs::read_to_string(root.join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
+    complaints.extend(architecture::complaints(&manifest, &packages, &document)?);
+
+    if complaints.is_empty() {
+        println!("tidy: {} crates, nothing to complain of", packages.len());
+        return Ok(());
+    }
+    for complaint in &complaints {
+        eprintln!("tidy: {complaint}");
+    }
+    bail!("{} complaint(s)", complaints.len());
+}
+
+/// Everything that `core` pulls in, one package name a line.
+fn core_tree() -> Result<String> {
+    process::output(process::cargo().args([
+        "tree",
+        "--package",
+        "asyncgate-core",
+        "--edges",
+        "normal",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ]))
+}
