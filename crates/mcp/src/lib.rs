@@ -21,6 +21,7 @@ mod jsonrpc;
 mod lines;
 mod options;
 mod origin;
+mod portable;
 mod stdio;
 mod tools;
 mod wire;

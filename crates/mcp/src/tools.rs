@@ -2,19 +2,14 @@
 //!
 //! Invariants:
 //! - Tools stand in the order of the registry, always.
-//! - Both schemas of a tool are objects at their root, and their properties are object schemas:
-//!   clients of the older era refuse `true` where a property's schema must stand.
+//! - Both schemas of a tool are objects at their root.
 
 use std::collections::HashMap;
 
 use asyncgate_api::{Effect, Spec};
-use schemars::{
-    Schema,
-    transform::{ReplaceBoolSchemas, Transform},
-};
 use serde_json::{Value, json};
 
-use crate::backend::Listed;
+use crate::{backend::Listed, portable};
 
 /// The tools' names, and their descriptions as JSON.
 #[derive(Debug)]
@@ -54,8 +49,8 @@ pub(crate) fn describe(operations: &[Listed]) -> Value {
             "name": spec.tool?,
             "title": title(spec.name),
             "description": description(spec, operations),
-            "inputSchema": object_schema(&operation.input),
-            "outputSchema": object_schema(&operation.output),
+            "inputSchema": portable::input(operation.input.clone()),
+            "outputSchema": portable::output(operation.output.clone()),
             "annotations": annotations(spec.effect),
         }))
     });
@@ -81,15 +76,6 @@ fn description(spec: &Spec, operations: &[Listed]) -> String {
         text.push_str(&format!("\n\nDeprecated: call {successor} instead."));
     }
     text.trim().to_owned()
-}
-
-fn object_schema(schema: &Schema) -> Value {
-    let mut schema = schema.clone();
-    let mut replace = ReplaceBoolSchemas::default();
-    replace.skip_additional_properties = true;
-    replace.transform(&mut schema);
-    schema.insert("type".to_owned(), "object".into());
-    schema.to_value()
 }
 
 fn annotations(effect: Effect) -> Value {

@@ -1,0 +1,185 @@
+//! Schemas in the plain dialect that every client and model provider reads.
+//!
+//! What schemars writes for Rust's types is legal JSON Schema, but some clients take it amiss:
+//! `true` as a property's schema, and lists of types (`["string", "null"]`). The schemas are
+//! rewritten here to mean the same, with one liberty: an optional *input* is shown without its
+//! `null`, because leaving it out says the same and is what a model should do.
+
+use schemars::{
+    Schema,
+    transform::{ReplaceBoolSchemas, Transform, transform_subschemas},
+};
+use serde_json::{Map, Value, json};
+
+/// A tool's input: an object, its optional members without `null`.
+pub(crate) fn input(schema: Schema) -> Value {
+    let mut schema = output_schema(schema);
+    OptionalWithoutNull.transform(&mut schema);
+    schema.to_value()
+}
+
+/// A tool's output: an object.
+pub(crate) fn output(schema: Schema) -> Value {
+    output_schema(schema).to_value()
+}
+
+fn output_schema(mut schema: Schema) -> Schema {
+    let mut replace = ReplaceBoolSchemas::default();
+    replace.skip_additional_properties = true;
+    replace.transform(&mut schema);
+    schema.insert("type".to_owned(), "object".into());
+    OneTypeEach.transform(&mut schema);
+    schema
+}
+
+/// `type: [T, null]` becomes `anyOf: [T, null]`.
+#[derive(Debug, Clone)]
+struct OneTypeEach;
+
+impl Transform for OneTypeEach {
+    fn transform(&mut self, schema: &mut Schema) {
+        if let Some(members) = schema.as_object_mut() {
+            split_type(members);
+        }
+        transform_subschemas(self, schema);
+    }
+}
+
+/// Takes `null` from the alternatives of members that may be left out.
+#[derive(Debug, Clone)]
+struct OptionalWithoutNull;
+
+impl Transform for OptionalWithoutNull {
+    fn transform(&mut self, schema: &mut Schema) {
+        let required = schema.get("required").cloned().unwrap_or_default();
+        let is_required = |name: &str| {
+            let names = required.as_array();
+            names.is_some_and(|names| names.iter().any(|one| one == name))
+        };
+        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+            for (name, property) in properties {
+                if let Value::Object(property) = property
+                    && !is_required(name)
+                {
+                    drop_null(property);
+                }
+            }
+        }
+        transform_subschemas(self, schema);
+    }
+}
+
+fn split_type(members: &mut Map<String, Value>) {
+    let Some(Value::Array(types)) = members.get("type") else {
+        return;
+    };
+    let [one, other] = types.as_slice() else {
+        return;
+    };
+    let kept = match (one.as_str(), other.as_str()) {
+        (Some("null"), Some(kept)) | (Some(kept), Some("null")) => kept.to_owned(),
+        _ => return,
+    };
+    let (notes, mut branch): (Map<_, _>, Map<_, _>) = std::mem::take(members)
+        .into_iter()
+        .partition(|(name, _)| is_note(name));
+    branch.insert("type".to_owned(), kept.into());
+    if let Some(Value::Array(values)) = branch.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
+    *members = notes;
+    members.insert("anyOf".to_owned(), json!([branch, {"type": "null"}]));
+}
+
+fn drop_null(property: &mut Map<String, Value>) {
+    let Some(Value::Array(branches)) = property.get("anyOf") else {
+        return;
+    };
+    let null = json!({"type": "null"});
+    let mut others = branches.iter().filter(|branch| **branch != null);
+    let (Some(Value::Object(only)), None, true) =
+        (others.next(), others.next(), branches.contains(&null))
+    else {
+        return;
+    };
+    let only = only.clone();
+    property.remove("anyOf");
+    if property.get("default").is_some_and(Value::is_null) {
+        property.remove("default");
+    }
+    for (name, value) in only {
+        property.entry(name).or_insert(value);
+    }
+}
+
+/// Keywords that tell of a value and do not check it.
+fn is_note(name: &str) -> bool {
+    matches!(
+        name,
+        "title" | "description" | "default" | "examples" | "deprecated" | "readOnly" | "writeOnly"
+    ) || name.starts_with('$')
+}
+
+#[cfg(test)]
+mod tests {
+    use schemars::json_schema;
+
+    use super::*;
+
+    fn sample() -> Schema {
+        json_schema!({
+            "required": ["must", "payload"],
+            "properties": {
+                "must": {"type": ["string", "null"], "maxLength": 9, "description": "Must."},
+                "may": {"type": ["integer", "null"], "minimum": 0, "default": null, "description": "May."},
+                "kind": {"description": "Kind.", "anyOf": [{"$ref": "#/$defs/Kind"}, {"type": "null"}]},
+                "payload": true,
+                "list": {"type": "array", "items": {"type": ["null", "string"], "enum": ["a", null]}},
+            },
+            "additionalProperties": false,
+            "$defs": {"Kind": {"type": "object", "properties": {"id": {"type": ["string", "null"]}}}},
+        })
+    }
+
+    #[test]
+    fn lists_of_types_become_alternatives() {
+        let schema = output(sample());
+        assert_eq!(schema["type"], "object");
+        assert_eq!(schema["additionalProperties"], false);
+        assert_eq!(
+            schema["properties"]["must"],
+            json!({"description": "Must.",
+                "anyOf": [{"type": "string", "maxLength": 9}, {"type": "null"}]})
+        );
+        assert_eq!(schema["properties"]["payload"], json!({}));
+        assert_eq!(
+            schema["properties"]["list"]["items"],
+            json!({"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]})
+        );
+        assert_eq!(
+            schema["properties"]["kind"]["anyOf"][1],
+            json!({"type": "null"})
+        );
+    }
+
+    #[test]
+    fn optional_inputs_are_shown_without_null_and_required_ones_with_it() {
+        let schema = input(sample());
+        assert_eq!(
+            schema["properties"]["may"],
+            json!({"type": "integer", "minimum": 0, "description": "May."})
+        );
+        assert_eq!(
+            schema["properties"]["kind"],
+            json!({"description": "Kind.", "$ref": "#/$defs/Kind"})
+        );
+        assert_eq!(
+            schema["$defs"]["Kind"]["properties"]["id"],
+            json!({"type": "string"})
+        );
+        assert_eq!(
+            schema["properties"]["must"]["anyOf"][1],
+            json!({"type": "null"})
+        );
+    }
+}
