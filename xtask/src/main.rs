@@ -20,6 +20,8 @@ mod services;
 mod test;
 mod tidy;
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -46,8 +48,19 @@ enum Command {
     Bench(bench::Command),
 }
 
-fn main() -> Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The chain of causes in one line; where in this program it was noticed helps nobody.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
         Command::Test(options) => test::run(&options),
         Command::Tidy => tidy::run(),
         Command::Codegen(options) => codegen::run(&options),
