@@ -1,1 +1,190 @@
+//! The embedded store: one SQLite file, one writer thread, group commit.
+//!
+//! Writes go through one thread that shares a commit among all jobs that are waiting, so that the
+//! cost of an fsync is shared too. Reads use snapshots of their own and never wait for the writer.
 
+mod classes;
+mod codec;
+mod db;
+mod ledgers;
+mod query;
+mod reader;
+mod rows;
+mod schema;
+mod transaction;
+mod writer;
+
+use std::{path::Path, sync::atomic::Ordering};
+
+use asyncgate_core::{
+    PrincipalKey, Receipt, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp,
+};
+use asyncgate_store::{
+    Answer, DeliveredReceipt, Depths, Error, Health, Job, ReceiptFilter, SeqPage, Signals, Store,
+    StoreMetrics, TaskFilter, TaskPage,
+};
+
+use crate::{db::Db, reader::Readers, writer::Writer};
+
+/// How a store is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many transactions may wait to be written; more are turned away.
+    pub max_queued_jobs: usize,
+    /// How many bytes they may hold together.
+    pub max_queued_bytes: usize,
+    /// How many threads read.
+    pub readers: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_queued_jobs: 4_096,
+            max_queued_bytes: 64 << 20,
+            readers: 2,
+        }
+    }
+}
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file belongs to a newer program.
+    #[error("{0}")]
+    Schema(String),
+    /// SQLite refused.
+    #[error("cannot open the database: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+    /// The operating system refused.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl From<schema::Error> for OpenError {
+    fn from(error: schema::Error) -> Self {
+        match error {
+            schema::Error::TooNew { .. } => Self::Schema(error.to_string()),
+            schema::Error::Sqlite(error) => Self::Sqlite(error),
+        }
+    }
+}
+
+/// A store in one SQLite file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    writer: Writer,
+    readers: Readers,
+}
+
+impl SqliteStore {
+    /// Opens the file, which is made if it does not exist.
+    pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
+        let writer = Writer::start(path, options)?;
+        let readers = Readers::start(path, options.readers.max(1))?;
+        Ok(Self { writer, readers })
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&mut Db) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Answer<'_, T> {
+        Box::pin(self.readers.run(query))
+    }
+
+    /// Reads rows of one tenant; one that has none answers with the default.
+    fn read_of<T: Default + Send + 'static>(
+        &self,
+        tenant: TenantId,
+        query: impl FnOnce(&mut Db, i64) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Answer<'_, T> {
+        self.read(move |db| match db.tenant(tenant)? {
+            Some(tenant) => query(db, tenant),
+            None => Ok(T::default()),
+        })
+    }
+}
+
+impl Store for SqliteStore {
+    fn transact(&self, job: Job) -> Answer<'_, ()> {
+        let submitted = self.writer.submit(job);
+        Box::pin(async move {
+            let stopped = |_| Error::Unavailable("the writer has stopped".to_owned());
+            submitted?.await.map_err(stopped)?
+        })
+    }
+
+    fn task(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Task>> {
+        self.read_of(tenant, move |db, tenant| query::task(db, tenant, id))
+    }
+
+    fn tasks(&self, tenant: TenantId, filter: TaskFilter) -> Answer<'_, TaskPage> {
+        self.read_of(tenant, move |db, tenant| query::tasks(db, tenant, &filter))
+    }
+
+    fn receipt(&self, tenant: TenantId, id: ReceiptId) -> Answer<'_, Option<DeliveredReceipt>> {
+        self.read_of(tenant, move |db, tenant| {
+            rows::receipt::find(db, tenant, id)
+        })
+    }
+
+    fn receipts(
+        &self,
+        tenant: TenantId,
+        filter: ReceiptFilter,
+        page: SeqPage,
+    ) -> Answer<'_, Vec<DeliveredReceipt>> {
+        self.read_of(tenant, move |db, tenant| {
+            query::receipts(db, tenant, &filter, page)
+        })
+    }
+
+    fn obligations(
+        &self,
+        tenant: TenantId,
+        owner: PrincipalKey,
+        page: SeqPage,
+    ) -> Answer<'_, Vec<Receipt>> {
+        self.read_of(tenant, move |db, tenant| {
+            query::obligations(db, tenant, &owner, page)
+        })
+    }
+
+    fn relationship(
+        &self,
+        tenant: TenantId,
+        principal: PrincipalKey,
+    ) -> Answer<'_, Option<Relationship>> {
+        self.read_of(tenant, move |db, tenant| {
+            query::relationship(db, tenant, &principal)
+        })
+    }
+
+    fn due(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<(TenantId, TaskId)>> {
+        self.read(move |db| query::due(db, now, limit))
+    }
+
+    fn next_due(&self) -> Answer<'_, Option<Timestamp>> {
+        self.read(query::next_due)
+    }
+
+    fn depths(&self) -> Answer<'_, Depths> {
+        self.read(query::depths)
+    }
+
+    fn last_time(&self) -> Timestamp {
+        Timestamp::from_millis(self.writer.shared.last_time.load(Ordering::Relaxed))
+    }
+
+    fn health(&self) -> Health {
+        self.writer.shared.health()
+    }
+
+    fn signals(&self) -> &Signals {
+        &self.writer.shared.signals
+    }
+
+    fn metrics(&self) -> &StoreMetrics {
+        &self.writer.shared.metrics
+    }
+}

@@ -7,21 +7,22 @@ use std::{
     collections::{HashMap, VecDeque},
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
-use asyncgate_core::{Changes, Class, Placement, Reach, TaskId, TenantId};
+use asyncgate_core::{Changes, Class, Placement, Reach, TaskId, TenantId, Timestamp};
 use tokio::sync::{Notify, oneshot};
 
 /// Those who wait, and what for. Backends call [`Signals::publish`] after each commit.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Signals {
     waiting: AtomicUsize,
     next_id: AtomicU64,
     ready: Mutex<HashMap<TenantId, VecDeque<Worker>>>,
     ended: Mutex<HashMap<(TenantId, TaskId), Watchers>>,
     due: Notify,
+    watched: AtomicI64,
 }
 
 #[derive(Debug)]
@@ -35,6 +36,19 @@ struct Worker {
 struct Watchers {
     notify: std::sync::Arc<Notify>,
     count: usize,
+}
+
+impl Default for Signals {
+    fn default() -> Self {
+        Self {
+            waiting: AtomicUsize::default(),
+            next_id: AtomicU64::default(),
+            ready: Mutex::default(),
+            ended: Mutex::default(),
+            due: Notify::default(),
+            watched: AtomicI64::new(i64::MAX),
+        }
+    }
 }
 
 impl Signals {
@@ -71,28 +85,30 @@ impl Signals {
         }
     }
 
-    /// Waits until a deadline earlier than all known ones may have been written.
+    /// Says until when the one who watches deadlines will sleep; absent before it has looked. A
+    /// deadline that is written earlier than this wakes it.
+    pub fn watch_deadlines(&self, until: Option<Timestamp>) {
+        let until = until.map_or(i64::MAX, Timestamp::as_millis);
+        self.watched.store(until, Ordering::SeqCst);
+    }
+
+    /// Waits until a deadline earlier than the watched one was written.
     pub async fn earlier_deadline(&self) {
         self.due.notified().await;
-    }
-
-    /// Says that a deadline earlier than all known ones was written.
-    pub fn publish_earlier_deadline(&self) {
-        self.due.notify_one();
-    }
-
-    /// Whether anybody waits at all; if not, there is no need to publish.
-    pub fn has_waiters(&self) -> bool {
-        self.waiting.load(Ordering::SeqCst) > 0
     }
 
     /// Wakes those who wait for what `changes` wrote. Called after the commit.
     pub fn publish(&self, tenant: TenantId, changes: &Changes) {
         for write in &changes.tasks {
             match write.task.placement() {
+                Placement::Due { at } => {
+                    if at.as_millis() < self.watched.load(Ordering::SeqCst) {
+                        self.due.notify_one();
+                    }
+                }
+                _ if self.waiting.load(Ordering::SeqCst) == 0 => {}
                 Placement::Ready { .. } => self.wake_worker(tenant, &write.task.class()),
                 Placement::Ended => self.wake_watchers(tenant, write.task.id),
-                Placement::Due { .. } => {}
             }
         }
     }

@@ -51,7 +51,6 @@ impl MemoryStore {
         let Some(changes) = (job.decide)(tenant.load(&job.reads)) else {
             return;
         };
-        let earliest = state.due.first().map(|(at, ..)| *at);
         for write in &changes.tasks {
             let id = write.task.id;
             if let Some(at) = write.before.and_then(|before| deadline(before.placement)) {
@@ -63,11 +62,7 @@ impl MemoryStore {
         }
         tenant.apply(&changes);
         state.last_time = state.last_time.max(job.now);
-        let now_earliest = state.due.first().map(|(at, ..)| *at);
         drop(guard);
-        if now_earliest < earliest || (earliest.is_none() && now_earliest.is_some()) {
-            self.signals.publish_earlier_deadline();
-        }
         self.signals.publish(job.tenant, &changes);
         self.metrics.commits.inc();
         self.metrics.jobs_per_commit.observe(1.0);

@@ -1,0 +1,192 @@
+//! How values are written into columns and read back.
+//!
+//! Reading back fails with an error, never a panic: a file may have been damaged.
+
+use asyncgate_core::{
+    Json, LeaseId, Principal, PrincipalKey, PrincipalKind, ReceiptId, Seq, TaskId, Timestamp,
+};
+use rusqlite::{
+    Result, Row,
+    types::{FromSqlError, Type},
+};
+
+/// A row's integer key: the tenant's number above, a place in its ledger below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key(pub i64);
+
+pub(crate) const SEQ_BITS: u32 = 44;
+
+impl Key {
+    pub(crate) const fn new(tenant: i64, seq: Seq) -> Self {
+        Self((tenant << SEQ_BITS) | (seq & ((1 << SEQ_BITS) - 1)) as i64)
+    }
+
+    /// Before every key of the tenant that follows.
+    pub(crate) const fn end(tenant: i64) -> Self {
+        Self((tenant + 1) << SEQ_BITS)
+    }
+}
+
+/// A principal without its instance: a letter for the kind, then the id. The server itself, who is
+/// the addressee of every other receipt, is the empty text.
+pub(crate) fn principal_key(principal: &PrincipalKey) -> String {
+    if principal.kind == PrincipalKind::System && principal.id == "asyncgate" {
+        return String::new();
+    }
+    let mut text = String::with_capacity(principal.id.len() + 1);
+    text.push(kind_letter(principal.kind));
+    text.push_str(&principal.id);
+    text
+}
+
+/// A principal with its instance, if it has one, behind a NUL, which no id contains.
+pub(crate) fn principal(principal: &Principal) -> String {
+    let mut text = principal_key(&principal.key());
+    if let Some(instance) = &principal.instance_id {
+        text.push('\0');
+        text.push_str(instance);
+    }
+    text
+}
+
+pub(crate) fn read_principal(text: &str) -> Option<Principal> {
+    let (key, instance_id) = match text.split_once('\0') {
+        Some((key, instance)) => (key, Some(instance.to_owned())),
+        None => (text, None),
+    };
+    let mut chars = key.chars();
+    let principal = match chars.next() {
+        None => Principal::system(),
+        Some(letter) => Principal::new(read_kind(letter)?, chars.as_str()),
+    };
+    Some(Principal {
+        instance_id,
+        ..principal
+    })
+}
+
+const fn kind_letter(kind: PrincipalKind) -> char {
+    match kind {
+        PrincipalKind::Agent => 'a',
+        PrincipalKind::Worker => 'w',
+        PrincipalKind::Service => 's',
+        PrincipalKind::Human => 'h',
+        PrincipalKind::System => 'y',
+    }
+}
+
+fn read_kind(letter: char) -> Option<PrincipalKind> {
+    PrincipalKind::ALL
+        .into_iter()
+        .find(|kind| kind_letter(*kind) == letter)
+}
+
+/// Ids one after the other; absent when there are none.
+pub(crate) fn receipt_ids(ids: &[ReceiptId]) -> Option<Vec<u8>> {
+    (!ids.is_empty()).then(|| ids.iter().flat_map(|id| *id.as_bytes()).collect())
+}
+
+/// Reads columns of one row in the order they were selected.
+pub(crate) struct Columns<'a> {
+    row: &'a Row<'a>,
+    next: usize,
+}
+
+impl<'a> Columns<'a> {
+    pub(crate) fn of(row: &'a Row<'a>) -> Self {
+        Self { row, next: 0 }
+    }
+
+    pub(crate) fn get<T: rusqlite::types::FromSql>(&mut self) -> Result<T> {
+        let column = self.next;
+        self.next += 1;
+        self.row.get(column)
+    }
+
+    fn damaged(&self, kind: Type) -> rusqlite::Error {
+        let cause = Box::new(FromSqlError::InvalidType);
+        rusqlite::Error::FromSqlConversionFailure(self.next - 1, kind, cause)
+    }
+
+    pub(crate) fn time(&mut self) -> Result<Timestamp> {
+        self.get().map(Timestamp::from_millis)
+    }
+
+    pub(crate) fn some_time(&mut self) -> Result<Option<Timestamp>> {
+        Ok(self.get::<Option<i64>>()?.map(Timestamp::from_millis))
+    }
+
+    pub(crate) fn task_id(&mut self) -> Result<TaskId> {
+        self.get().map(TaskId::from_bytes)
+    }
+
+    pub(crate) fn receipt_id(&mut self) -> Result<ReceiptId> {
+        self.get().map(ReceiptId::from_bytes)
+    }
+
+    pub(crate) fn lease_id(&mut self) -> Result<Option<LeaseId>> {
+        Ok(self.get::<Option<[u8; 16]>>()?.map(LeaseId::from_bytes))
+    }
+
+    pub(crate) fn receipt_ids(&mut self) -> Result<Vec<ReceiptId>> {
+        let bytes: Option<Vec<u8>> = self.get()?;
+        let (ids, rest) = bytes.as_deref().unwrap_or_default().as_chunks::<16>();
+        if !rest.is_empty() {
+            return Err(self.damaged(Type::Blob));
+        }
+        Ok(ids.iter().map(|id| ReceiptId::from_bytes(*id)).collect())
+    }
+
+    pub(crate) fn json(&mut self) -> Result<Option<Json>> {
+        let Some(text) = self.get::<Option<String>>()? else {
+            return Ok(None);
+        };
+        let json = Json::from_text(text).ok_or_else(|| self.damaged(Type::Text))?;
+        Ok(Some(json))
+    }
+
+    pub(crate) fn principal(&mut self) -> Result<Principal> {
+        let text: String = self.get()?;
+        read_principal(&text).ok_or_else(|| self.damaged(Type::Text))
+    }
+
+    pub(crate) fn some_principal(&mut self) -> Result<Option<Principal>> {
+        let Some(text) = self.get::<Option<String>>()? else {
+            return Ok(None);
+        };
+        let principal = read_principal(&text).ok_or_else(|| self.damaged(Type::Text))?;
+        Ok(Some(principal))
+    }
+
+    /// The value, or an error if it is missing where there must be one.
+    pub(crate) fn must<T>(&self, value: Option<T>) -> Result<T> {
+        value.ok_or_else(|| self.damaged(Type::Null))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn principals_are_read_back_as_they_were() {
+        let mut all = vec![Principal::system()];
+        for kind in PrincipalKind::ALL {
+            all.push(Principal::new(kind, "x"));
+            all.push(Principal::new(kind, "asyncgate"));
+            all.push(Principal {
+                instance_id: Some("laptop".to_owned()),
+                ..Principal::new(kind, "ünï/x")
+            });
+        }
+        for expected in all {
+            assert_eq!(read_principal(&principal(&expected)), Some(expected));
+        }
+    }
+
+    #[test]
+    fn keys_order_by_tenant_then_place() {
+        let keys = [Key::new(1, 0), Key::new(1, 9), Key::end(1), Key::new(2, 1)];
+        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+}

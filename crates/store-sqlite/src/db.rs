@@ -1,0 +1,108 @@
+//! A connection with its settings, and the small dictionaries that every row refers to.
+
+use std::{collections::HashMap, path::Path, sync::Arc};
+
+use asyncgate_core::TenantId;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Result, config::DbConfig};
+
+/// A connection, and what it has learned of tenants and instances. Both only grow.
+#[derive(Debug)]
+pub(crate) struct Db {
+    pub(crate) conn: Connection,
+    tenants: HashMap<TenantId, i64>,
+    instances: HashMap<i64, Arc<str>>,
+}
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    Write,
+    Read,
+}
+
+impl Db {
+    pub(crate) fn open(path: &Path, purpose: Use) -> Result<Self> {
+        let flags = match purpose {
+            Use::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+            Use::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        };
+        let conn = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        // Without this, SQLite plans a statement again whenever a bound value changes, which costs
+        // as much as running it.
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+        conn.set_prepared_statement_cache_capacity(64);
+        conn.busy_timeout(std::time::Duration::from_secs(5))?;
+        conn.pragma_update(None, "temp_store", "MEMORY")?;
+        let cache_kib = match purpose {
+            Use::Write => 48 * 1024,
+            Use::Read => 8 * 1024,
+        };
+        conn.pragma_update(None, "cache_size", -cache_kib)?;
+        if purpose == Use::Write {
+            conn.pragma_update(None, "journal_mode", "WAL")?;
+            conn.pragma_update(None, "synchronous", "FULL")?;
+            // The writer checkpoints after it has answered, not inside a commit.
+            conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+        }
+        Ok(Self {
+            conn,
+            tenants: HashMap::new(),
+            instances: HashMap::new(),
+        })
+    }
+
+    /// The number of a tenant that has rows.
+    pub(crate) fn tenant(&mut self, id: TenantId) -> Result<Option<i64>> {
+        if let Some(tenant) = self.tenants.get(&id) {
+            return Ok(Some(*tenant));
+        }
+        let found = self
+            .conn
+            .prepare_cached("SELECT tenant FROM tenant WHERE tenant_id = ?1")?
+            .query_row([id.as_bytes()], |row| row.get(0))
+            .optional()?;
+        if let Some(tenant) = found {
+            self.tenants.insert(id, tenant);
+        }
+        Ok(found)
+    }
+
+    /// The name of an instance.
+    pub(crate) fn instance(&mut self, instance: i64) -> Result<Arc<str>> {
+        if let Some(name) = self.instances.get(&instance) {
+            return Ok(Arc::clone(name));
+        }
+        let name: String = self
+            .conn
+            .prepare_cached("SELECT name FROM instance WHERE instance = ?1")?
+            .query_row([instance], |row| row.get(0))?;
+        let name: Arc<str> = name.into();
+        self.instances.insert(instance, Arc::clone(&name));
+        Ok(name)
+    }
+
+    /// The number of an instance, which is made if it is new. For the writer only.
+    pub(crate) fn intern_instance(&mut self, name: &Arc<str>) -> Result<i64> {
+        let known = self.instances.iter().find(|(_, known)| *known == name);
+        if let Some((instance, _)) = known {
+            return Ok(*instance);
+        }
+        self.conn.execute(
+            "INSERT INTO instance (name) VALUES (?1) ON CONFLICT DO NOTHING",
+            [name],
+        )?;
+        let instance = self.conn.query_row(
+            "SELECT instance FROM instance WHERE name = ?1",
+            [name],
+            |row| row.get(0),
+        )?;
+        self.instances.insert(instance, Arc::clone(name));
+        Ok(instance)
+    }
+
+    /// Forgets what was learned inside a transaction that was rolled back.
+    pub(crate) fn forget(&mut self) {
+        self.tenants.clear();
+        self.instances.clear();
+    }
+}

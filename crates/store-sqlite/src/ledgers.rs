@@ -1,0 +1,110 @@
+//! What the writer keeps of each tenant between commits: where its ledger ends, and its counts.
+
+use std::collections::HashMap;
+
+use asyncgate_core::{Seq, TenantId, task::Status};
+use asyncgate_store::Depths;
+use rusqlite::{OptionalExtension, Result, Row, params};
+
+use crate::db::Db;
+
+/// A tenant as the writer knows it.
+#[derive(Debug, Clone)]
+pub(crate) struct Ledger {
+    pub(crate) tenant: i64,
+    pub(crate) head: Seq,
+    pub(crate) depths: Depths,
+    changed: bool,
+}
+
+impl Ledger {
+    /// The ledger, about to be changed.
+    pub(crate) fn changing(&mut self) -> &mut Self {
+        self.changed = true;
+        self
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Ledgers(HashMap<TenantId, Ledger>);
+
+impl Ledgers {
+    /// The tenant's ledger, which is begun if it is new.
+    pub(crate) fn of(&mut self, db: &Db, id: TenantId) -> Result<&mut Ledger> {
+        if !self.0.contains_key(&id) {
+            let ledger = match find(db, id)? {
+                Some(ledger) => ledger,
+                None => begin(db, id)?,
+            };
+            self.0.insert(id, ledger);
+        }
+        self.0
+            .get_mut(&id)
+            .ok_or(rusqlite::Error::QueryReturnedNoRows)
+    }
+
+    /// Writes the ledgers that changed, for the commit that is about to be made.
+    pub(crate) fn save(&mut self, db: &Db) -> Result<()> {
+        for ledger in self.0.values_mut().filter(|ledger| ledger.changed) {
+            let count = |status| ledger.depths.of(status);
+            db.conn
+                .prepare_cached(
+                    "UPDATE tenant SET head = ?2, queued = ?3, leased = ?4, running = ?5,
+                                       succeeded = ?6, failed = ?7, canceled = ?8
+                     WHERE tenant = ?1",
+                )?
+                .execute(params![
+                    ledger.tenant,
+                    ledger.head as i64,
+                    count(Status::Queued),
+                    count(Status::Leased),
+                    count(Status::Running),
+                    count(Status::Succeeded),
+                    count(Status::Failed),
+                    count(Status::Canceled),
+                ])?;
+            ledger.changed = false;
+        }
+        Ok(())
+    }
+}
+
+fn find(db: &Db, id: TenantId) -> Result<Option<Ledger>> {
+    db.conn
+        .prepare_cached(
+            "SELECT queued, leased, running, succeeded, failed, canceled, tenant, head
+             FROM tenant WHERE tenant_id = ?1",
+        )?
+        .query_row([id.as_bytes()], |row| {
+            Ok(Ledger {
+                depths: read_depths(row)?,
+                tenant: row.get(6)?,
+                head: row.get::<_, i64>(7)?.unsigned_abs(),
+                changed: false,
+            })
+        })
+        .optional()
+}
+
+fn begin(db: &Db, id: TenantId) -> Result<Ledger> {
+    db.conn.execute(
+        "INSERT INTO tenant (tenant_id, head, queued, leased, running, succeeded, failed, canceled)
+         VALUES (?1, 0, 0, 0, 0, 0, 0, 0)",
+        [id.as_bytes()],
+    )?;
+    Ok(Ledger {
+        tenant: db.conn.last_insert_rowid(),
+        head: 0,
+        depths: Depths::default(),
+        changed: false,
+    })
+}
+
+/// Counts from the first six columns, in the order of [`Status::ALL`].
+pub(crate) fn read_depths(row: &Row<'_>) -> Result<Depths> {
+    let mut depths = Depths::default();
+    for (column, status) in Status::ALL.into_iter().enumerate() {
+        depths.set(status, row.get::<_, Option<i64>>(column)?.unwrap_or(0));
+    }
+    Ok(depths)
+}

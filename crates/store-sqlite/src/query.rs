@@ -1,0 +1,214 @@
+//! Reads that list: each costs what it returns.
+
+use asyncgate_core::{
+    LeaseId, PrincipalKey, Receipt, ReceiptType, Relationship, Task, TaskId, TenantId, Timestamp,
+};
+use asyncgate_store::{DeliveredReceipt, Depths, ReceiptFilter, SeqPage, TaskFilter, TaskPage};
+use rusqlite::{OptionalExtension, Result, params};
+
+use crate::{
+    codec::{self, Columns, Key, SEQ_BITS},
+    db::Db,
+    ledgers::read_depths,
+    rows::{receipt, task},
+};
+
+/// How many tasks a listing looks at before it answers with what it has: a rare filter costs the
+/// caller more pages, never the server a scan.
+const MAX_LOOKED_AT: usize = 2_000;
+
+pub(crate) fn tasks(db: &mut Db, tenant: i64, filter: &TaskFilter) -> Result<TaskPage> {
+    let before = filter
+        .before
+        .map_or(Key::end(tenant), |id| Key::new(tenant, id.seq()));
+    let keys = match &filter.owner {
+        Some(owner) => assigned(db, tenant, owner, before)?,
+        None => all(db, tenant, before)?,
+    };
+    let mut page = TaskPage::default();
+    let exhausted = keys.len() < MAX_LOOKED_AT;
+    let mut last = None;
+    for key in keys {
+        if page.tasks.len() == filter.limit {
+            page.next = page.tasks.last().map(|task| task.id);
+            return Ok(page);
+        }
+        let Some(found) = task::load(db, key)? else {
+            continue;
+        };
+        last = Some(found.id);
+        if filter.matches(&found) {
+            page.tasks.push(found);
+        }
+    }
+    page.next = last.filter(|_| !exhausted);
+    Ok(page)
+}
+
+fn all(db: &Db, tenant: i64, before: Key) -> Result<Vec<Key>> {
+    db.conn
+        .prepare_cached(
+            "SELECT task FROM task WHERE task > ?1 AND task < ?2 ORDER BY task DESC LIMIT ?3",
+        )?
+        .query_map(
+            params![Key::new(tenant, 0).0, before.0, MAX_LOOKED_AT as i64],
+            |row| row.get(0).map(Key),
+        )?
+        .collect()
+}
+
+/// The tasks that were assigned to a principal. A task stands where its assignment stands.
+fn assigned(db: &Db, tenant: i64, owner: &PrincipalKey, before: Key) -> Result<Vec<Key>> {
+    db.conn
+        .prepare_cached(
+            "SELECT receipt FROM receipt INDEXED BY receipt_addressee
+             WHERE addressee = ?1 AND receipt > ?2 AND receipt < ?3 AND type = ?4
+             ORDER BY receipt DESC LIMIT ?5",
+        )?
+        .query_map(
+            params![
+                codec::principal_key(owner),
+                Key::new(tenant, 0).0,
+                before.0,
+                ReceiptType::TaskAssigned as i64,
+                MAX_LOOKED_AT as i64
+            ],
+            |row| row.get(0).map(Key),
+        )?
+        .collect()
+}
+
+pub(crate) fn receipts(
+    db: &mut Db,
+    tenant: i64,
+    filter: &ReceiptFilter,
+    page: SeqPage,
+) -> Result<Vec<DeliveredReceipt>> {
+    let (after, end) = (Key::new(tenant, page.after).0, Key::end(tenant).0);
+    let limit = page.limit as i64;
+    match filter {
+        ReceiptFilter::To(principal) => receipt::list(
+            db,
+            "INDEXED BY receipt_addressee WHERE r.addressee = ?1 AND r.receipt > ?2 AND r.receipt < ?3
+             ORDER BY r.receipt LIMIT ?4",
+            params![codec::principal_key(principal), after, end, limit],
+        ),
+        ReceiptFilter::Type(receipt_type) => receipt::list(
+            db,
+            "INDEXED BY receipt_type WHERE r.type = ?1 AND r.receipt > ?2 AND r.receipt < ?3
+             ORDER BY r.receipt LIMIT ?4",
+            params![*receipt_type as i64, after, end, limit],
+        ),
+        ReceiptFilter::Task(id) => receipt::list(
+            db,
+            "WHERE r.task = ?1 AND r.task_id = ?2 AND r.receipt > ?3 ORDER BY r.receipt LIMIT ?4",
+            params![Key::new(tenant, id.seq()).0, id.as_bytes(), after, limit],
+        ),
+        ReceiptFilter::Lease(id) => leased(db, tenant, *id, page),
+        ReceiptFilter::All => receipt::list(
+            db,
+            "WHERE r.receipt > ?1 AND r.receipt < ?2 ORDER BY r.receipt LIMIT ?3",
+            params![after, end, limit],
+        ),
+    }
+}
+
+/// A lease's story begins with the acceptance at the place that its id names, and is part of its
+/// task's story.
+fn leased(db: &mut Db, tenant: i64, id: LeaseId, page: SeqPage) -> Result<Vec<DeliveredReceipt>> {
+    let accepted = Key::new(tenant, id.seq()).0;
+    let task: Option<Option<i64>> = db
+        .conn
+        .prepare_cached("SELECT task FROM receipt WHERE receipt = ?1 AND lease_id = ?2")?
+        .query_row(params![accepted, id.as_bytes()], |row| row.get(0))
+        .optional()?;
+    let Some(task) = task.flatten() else {
+        return Ok(Vec::new());
+    };
+    let after = Key::new(tenant, page.after).0.max(accepted - 1);
+    receipt::list(
+        db,
+        "WHERE r.task = ?1 AND r.lease_id = ?2 AND r.receipt > ?3 ORDER BY r.receipt LIMIT ?4",
+        params![task, id.as_bytes(), after, page.limit as i64],
+    )
+}
+
+pub(crate) fn obligations(
+    db: &mut Db,
+    tenant: i64,
+    owner: &PrincipalKey,
+    page: SeqPage,
+) -> Result<Vec<Receipt>> {
+    let found = receipt::list(
+        db,
+        "WHERE r.receipt IN (
+             SELECT receipt FROM obligation WHERE owner = ?1 AND receipt > ?2 AND receipt < ?3
+             ORDER BY receipt LIMIT ?4)
+         ORDER BY r.receipt",
+        params![
+            codec::principal_key(owner),
+            Key::new(tenant, page.after).0,
+            Key::end(tenant).0,
+            page.limit as i64
+        ],
+    )?;
+    Ok(found.into_iter().map(|found| found.receipt).collect())
+}
+
+pub(crate) fn relationship(
+    db: &mut Db,
+    tenant: i64,
+    principal: &PrincipalKey,
+) -> Result<Option<Relationship>> {
+    db.conn
+        .prepare_cached(
+            "SELECT principal, instance_id, first_seen_at, last_seen_at, sessions
+             FROM relationship WHERE tenant = ?1 AND principal = ?2",
+        )?
+        .query_row(params![tenant, codec::principal_key(principal)], |row| {
+            let mut c = Columns::of(row);
+            let mut principal = c.principal()?;
+            principal.instance_id = c.get()?;
+            Ok(Relationship {
+                principal,
+                first_seen_at: c.time()?,
+                last_seen_at: c.time()?,
+                sessions_count: c.get::<i64>()?.unsigned_abs(),
+            })
+        })
+        .optional()
+}
+
+pub(crate) fn due(db: &mut Db, now: Timestamp, limit: usize) -> Result<Vec<(TenantId, TaskId)>> {
+    db.conn
+        .prepare_cached(&format!(
+            "SELECT n.tenant_id, t.task_id FROM due d
+             JOIN task t ON t.task = d.task JOIN tenant n ON n.tenant = d.task >> {SEQ_BITS}
+             WHERE d.at <= ?1 ORDER BY d.at LIMIT ?2"
+        ))?
+        .query_map(params![now.as_millis(), limit as i64], |row| {
+            let (tenant, task) = (row.get(0)?, row.get(1)?);
+            Ok((TenantId::from_bytes(tenant), TaskId::from_bytes(task)))
+        })?
+        .collect()
+}
+
+pub(crate) fn next_due(db: &mut Db) -> Result<Option<Timestamp>> {
+    db.conn
+        .prepare_cached("SELECT at FROM due ORDER BY at LIMIT 1")?
+        .query_row([], |row| row.get(0).map(Timestamp::from_millis))
+        .optional()
+}
+
+pub(crate) fn depths(db: &mut Db) -> Result<Depths> {
+    db.conn
+        .prepare_cached(
+            "SELECT sum(queued), sum(leased), sum(running), sum(succeeded), sum(failed),
+                    sum(canceled) FROM tenant",
+        )?
+        .query_row([], |row| read_depths(row))
+}
+
+pub(crate) fn task(db: &mut Db, tenant: i64, id: TaskId) -> Result<Option<Task>> {
+    task::find(db, tenant, id)
+}

@@ -1,0 +1,4 @@
+//! Rows of the two large tables, read and written.
+
+pub(crate) mod receipt;
+pub(crate) mod task;

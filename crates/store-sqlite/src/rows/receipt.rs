@@ -1,0 +1,115 @@
+//! Receipt rows.
+
+use asyncgate_core::{Receipt, ReceiptId, ReceiptType, TaskId};
+use asyncgate_store::DeliveredReceipt;
+use rusqlite::{OptionalExtension, Params, Result, Row, params};
+
+use crate::{
+    codec::{self, Columns, Key},
+    db::Db,
+};
+
+const INSERT: &str = "
+    INSERT INTO receipt (receipt, receipt_id, type, created_at, sender, addressee,
+                         addressee_instance, task, task_id, lease_id, parents, body, instance)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+
+/// The columns that [`read`] wants, of `receipt r`, with the delivery mark.
+pub(crate) const SELECT: &str = "
+    SELECT r.receipt_id, r.type, r.created_at, r.sender, r.addressee, r.addressee_instance,
+           r.task_id, r.lease_id, r.parents, r.body, r.instance, d.at
+    FROM receipt r LEFT JOIN delivery d ON d.receipt = r.receipt";
+
+pub(crate) fn insert(db: &mut Db, tenant: i64, receipt: &Receipt) -> Result<()> {
+    let instance = db.intern_instance(&receipt.instance)?;
+    db.conn.prepare_cached(INSERT)?.execute(params![
+        Key::new(tenant, receipt.seq()).0,
+        receipt.id.as_bytes(),
+        receipt.receipt_type as i64,
+        receipt.created_at.as_millis(),
+        codec::principal(&receipt.from),
+        codec::principal_key(&receipt.to.key()),
+        receipt.to.instance_id,
+        receipt.task_id.map(|id| Key::new(tenant, id.seq()).0),
+        receipt.task_id.as_ref().map(|id| id.as_bytes()),
+        receipt.lease_id.as_ref().map(|id| id.as_bytes()),
+        codec::receipt_ids(&receipt.parents),
+        receipt.body.text(),
+        instance,
+    ])?;
+    Ok(())
+}
+
+/// The receipt with this id, if there is one.
+pub(crate) fn find(db: &mut Db, tenant: i64, id: ReceiptId) -> Result<Option<DeliveredReceipt>> {
+    let key = Key::new(tenant, id.seq());
+    let sql = format!("{SELECT} WHERE r.receipt = ?1");
+    let found = db
+        .conn
+        .prepare_cached(&sql)?
+        .query_row([key.0], |row| read(row))
+        .optional()?;
+    match found.filter(|(found, _)| found.receipt.id == id) {
+        Some((found, instance)) => with_instance(db, found, instance).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The receipts that a query behind [`SELECT`] finds.
+pub(crate) fn list(
+    db: &mut Db,
+    condition: &str,
+    params: impl Params,
+) -> Result<Vec<DeliveredReceipt>> {
+    let sql = format!("{SELECT} {condition}");
+    let rows: Vec<_> = db
+        .conn
+        .prepare_cached(&sql)?
+        .query_map(params, read)?
+        .collect::<Result<_>>()?;
+    rows.into_iter()
+        .map(|(receipt, instance)| with_instance(db, receipt, instance))
+        .collect()
+}
+
+fn with_instance(
+    db: &mut Db,
+    mut found: DeliveredReceipt,
+    instance: i64,
+) -> Result<DeliveredReceipt> {
+    found.receipt.instance = db.instance(instance)?;
+    Ok(found)
+}
+
+/// A receipt whose instance is still to be filled in, and the instance's number.
+fn read(row: &Row<'_>) -> Result<(DeliveredReceipt, i64)> {
+    let mut columns = Columns::of(row);
+    let c = &mut columns;
+    let id = c.receipt_id()?;
+    let number: u8 = c.get()?;
+    let receipt_type = c.must(ReceiptType::ALL.get(usize::from(number)).copied())?;
+    let (created_at, from, mut to) = (c.time()?, c.principal()?, c.principal()?);
+    to.instance_id = c.get()?;
+    let receipt = Receipt {
+        id,
+        receipt_type,
+        created_at,
+        from,
+        to,
+        task_id: c.get::<Option<[u8; 16]>>()?.map(TaskId::from_bytes),
+        lease_id: c.lease_id()?,
+        parents: c.receipt_ids()?,
+        body: {
+            let body = c.json()?;
+            c.must(body)?
+        },
+        instance: "".into(),
+    };
+    let instance = c.get()?;
+    let delivered_at = c.some_time()?;
+    let found = DeliveredReceipt {
+        receipt,
+        delivered_at,
+    };
+    Ok((found, instance))
+}

@@ -1,0 +1,136 @@
+//! The tables, and how older files are brought up to date.
+//!
+//! Rows are found by one integer that packs the tenant and a place in the tenant's ledger
+//! ([`Key`](crate::codec::Key)): the tenant stands first in every key, rows of one time lie
+//! together, and secondary indexes stay small. Index tables (`ready`, `due`, `obligation`) hold
+//! only what is current, so what they cost does not grow with history.
+
+use rusqlite::Connection;
+
+/// Each step brings a file from the version that is its index to the next.
+const MIGRATIONS: &[&str] = &[V1];
+
+const V1: &str = "
+    CREATE TABLE tenant (
+        tenant    INTEGER PRIMARY KEY,
+        tenant_id BLOB NOT NULL UNIQUE,
+        head      INTEGER NOT NULL,
+        queued    INTEGER NOT NULL,
+        leased    INTEGER NOT NULL,
+        running   INTEGER NOT NULL,
+        succeeded INTEGER NOT NULL,
+        failed    INTEGER NOT NULL,
+        canceled  INTEGER NOT NULL
+    );
+    CREATE TABLE instance (instance INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+    CREATE TABLE clock (only INTEGER PRIMARY KEY CHECK (only = 1), last_time INTEGER NOT NULL);
+    INSERT INTO clock VALUES (1, 0);
+
+    CREATE TABLE task (
+        task            INTEGER PRIMARY KEY,
+        task_id         BLOB NOT NULL,
+        state           INTEGER NOT NULL,
+        attempt         INTEGER NOT NULL,
+        expiries        INTEGER NOT NULL,
+        updated_at      INTEGER NOT NULL,
+        eligible_at     INTEGER NOT NULL,
+        lease_id        BLOB,
+        worker          TEXT,
+        leased_at       INTEGER,
+        lease_until     INTEGER,
+        renewals        INTEGER,
+        progress        TEXT,
+        progress_at     INTEGER,
+        ended_at        INTEGER,
+        result          TEXT,
+        error           TEXT,
+        artifacts       TEXT,
+        delivery_proof  TEXT,
+        end_receipt     BLOB,
+        discharged      INTEGER,
+        type            TEXT NOT NULL,
+        payload         TEXT,
+        payload_pointer TEXT,
+        requirements    TEXT,
+        priority        INTEGER NOT NULL,
+        max_attempts    INTEGER NOT NULL,
+        retry_backoff   INTEGER NOT NULL,
+        idempotency_key TEXT,
+        outcome_kind    TEXT,
+        artifact_mime   TEXT,
+        owner           TEXT NOT NULL,
+        created_at      INTEGER NOT NULL,
+        assignment      BLOB NOT NULL,
+        instance        INTEGER NOT NULL
+    );
+    -- Payloads that are too large to be rewritten with every change of their task.
+    CREATE TABLE large_payload (task INTEGER PRIMARY KEY, payload TEXT NOT NULL);
+    CREATE TABLE idempotency (
+        tenant INTEGER NOT NULL, owner TEXT NOT NULL, key TEXT NOT NULL, task INTEGER NOT NULL,
+        PRIMARY KEY (tenant, owner, key)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE class (
+        class INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, type TEXT NOT NULL, capabilities TEXT NOT NULL
+    );
+    CREATE TABLE ready (
+        class INTEGER NOT NULL, rank INTEGER NOT NULL, task INTEGER NOT NULL,
+        PRIMARY KEY (class, rank, task)
+    ) WITHOUT ROWID;
+    CREATE TABLE due (
+        at INTEGER NOT NULL, task INTEGER NOT NULL, PRIMARY KEY (at, task)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE receipt (
+        receipt    INTEGER PRIMARY KEY,
+        receipt_id BLOB NOT NULL,
+        type       INTEGER NOT NULL,
+        created_at INTEGER NOT NULL,
+        sender     TEXT NOT NULL,
+        addressee  TEXT NOT NULL,
+        addressee_instance TEXT,
+        task       INTEGER,
+        task_id    BLOB,
+        lease_id   BLOB,
+        parents    BLOB,
+        body       TEXT NOT NULL,
+        instance   INTEGER NOT NULL
+    );
+    CREATE INDEX receipt_addressee ON receipt (addressee);
+    CREATE INDEX receipt_task ON receipt (task) WHERE task IS NOT NULL;
+    CREATE INDEX receipt_type ON receipt (type);
+    CREATE TABLE delivery (receipt INTEGER PRIMARY KEY, at INTEGER NOT NULL);
+    CREATE TABLE obligation (
+        owner TEXT NOT NULL, receipt INTEGER NOT NULL, PRIMARY KEY (owner, receipt)
+    ) WITHOUT ROWID;
+    CREATE TABLE relationship (
+        tenant INTEGER NOT NULL, principal TEXT NOT NULL, instance_id TEXT,
+        first_seen_at INTEGER NOT NULL, last_seen_at INTEGER NOT NULL, sessions INTEGER NOT NULL,
+        PRIMARY KEY (tenant, principal)
+    ) WITHOUT ROWID;
+";
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("the file has schema version {found}, this program knows {known}: use a newer program")]
+    TooNew { found: u32, known: u32 },
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+}
+
+/// Brings the file to the newest version, each step in a transaction of its own.
+pub(crate) fn migrate(conn: &mut Connection) -> Result<(), Error> {
+    let found: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let known = MIGRATIONS.len() as u32;
+    if found > known {
+        return Err(Error::TooNew { found, known });
+    }
+    for (version, step) in (1..).zip(MIGRATIONS).skip(found as usize) {
+        let tx = conn.transaction()?;
+        tx.execute_batch(step)?;
+        tx.pragma_update(None, "user_version", version)?;
+        tx.commit()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,251 @@
+//! Inside a transaction: load what a job declared, decide, write what it decided.
+
+use asyncgate_core::{Changes, Class, Placement, TaskWrite};
+use asyncgate_store::{IdempotencyKey, Job, ReadSet, Snapshot};
+use rusqlite::{OptionalExtension, Result, params};
+
+use crate::{
+    classes::Classes,
+    codec::{self, Key},
+    db::Db,
+    ledgers::Ledgers,
+    query,
+    rows::{receipt, task},
+};
+
+/// The writer's side of the file: one connection, and what is kept in memory beside it.
+#[derive(Debug)]
+pub(crate) struct Writable {
+    pub(crate) db: Db,
+    pub(crate) ledgers: Ledgers,
+    classes: Classes,
+}
+
+impl Writable {
+    pub(crate) fn new(db: Db) -> Result<Self> {
+        Ok(Self {
+            classes: Classes::load(&db)?,
+            db,
+            ledgers: Ledgers::default(),
+        })
+    }
+
+    /// Forgets what was kept in memory, after a rollback.
+    pub(crate) fn reload(&mut self) -> Result<()> {
+        self.db.forget();
+        self.ledgers = Ledgers::default();
+        self.classes = Classes::load(&self.db)?;
+        Ok(())
+    }
+
+    /// Runs one job. Answers what it wrote, if anything.
+    pub(crate) fn run(&mut self, job: &mut Job) -> Result<Option<Changes>> {
+        let ledger = self.ledgers.of(&self.db, job.tenant)?;
+        let (tenant, head) = (ledger.tenant, ledger.head);
+        let mut snapshot = self.load(tenant, &job.reads)?;
+        snapshot.head = head;
+        let Some(changes) = (job.decide)(snapshot).filter(|changes| !changes.is_empty()) else {
+            return Ok(None);
+        };
+        let ledger = self.ledgers.of(&self.db, job.tenant)?.changing();
+        ledger.head += changes.receipts.len() as u64;
+        for write in &changes.tasks {
+            let before = write.before.map(|before| before.status);
+            ledger.depths.count(before, write.task.status());
+        }
+        self.write(tenant, &changes)?;
+        Ok(Some(changes))
+    }
+
+    fn load(&mut self, tenant: i64, reads: &ReadSet) -> Result<Snapshot> {
+        let mut snapshot = Snapshot::default();
+        for id in &reads.tasks {
+            snapshot
+                .tasks
+                .extend(task::find(&mut self.db, tenant, *id)?);
+        }
+        if let Some(key) = &reads.keyed
+            && let Some(found) = self.keyed(tenant, key)?
+        {
+            snapshot.keyed = task::load(&mut self.db, found)?;
+        }
+        if let Some((reach, limit)) = &reads.claimable {
+            for key in self.classes.claimable(&self.db, tenant, reach, *limit)? {
+                snapshot.claimable.extend(task::load(&mut self.db, key)?);
+            }
+        }
+        if let Some(id) = reads.receipt {
+            let found = receipt::find(&mut self.db, tenant, id)?;
+            snapshot.receipt = found.map(|found| found.receipt);
+        }
+        if let Some(principal) = &reads.relationship {
+            snapshot.relationship = query::relationship(&mut self.db, tenant, principal)?;
+        }
+        Ok(snapshot)
+    }
+
+    fn keyed(&self, tenant: i64, key: &IdempotencyKey) -> Result<Option<Key>> {
+        self.db
+            .conn
+            .prepare_cached(
+                "SELECT task FROM idempotency WHERE tenant = ?1 AND owner = ?2 AND key = ?3",
+            )?
+            .query_row(
+                params![tenant, codec::principal_key(&key.owner), key.key],
+                |row| row.get(0).map(Key),
+            )
+            .optional()
+    }
+
+    fn write(&mut self, tenant: i64, changes: &Changes) -> Result<()> {
+        for write in &changes.tasks {
+            self.write_task(tenant, write)?;
+        }
+        for written in &changes.receipts {
+            receipt::insert(&mut self.db, tenant, written)?;
+        }
+        for opened in &changes.opened {
+            self.db
+                .conn
+                .prepare_cached("INSERT INTO obligation (owner, receipt) VALUES (?1, ?2)")?
+                .execute(params![
+                    codec::principal_key(&opened.owner),
+                    Key::new(tenant, opened.seq).0
+                ])?;
+        }
+        for closed in &changes.closed {
+            self.db
+                .conn
+                .prepare_cached("DELETE FROM obligation WHERE owner = ?1 AND receipt = ?2")?
+                .execute(params![
+                    codec::principal_key(&closed.owner),
+                    Key::new(tenant, closed.seq).0
+                ])?;
+        }
+        self.write_sight(tenant, changes)
+    }
+
+    /// What was handed over, and to whom.
+    fn write_sight(&mut self, tenant: i64, changes: &Changes) -> Result<()> {
+        if let Some(delivery) = &changes.delivered {
+            let mut insert = self.db.conn.prepare_cached(
+                "INSERT INTO delivery (receipt, at) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+            )?;
+            for seq in &delivery.seqs {
+                insert.execute(params![Key::new(tenant, *seq).0, delivery.at.as_millis()])?;
+            }
+        }
+        let Some(seen) = &changes.relationship else {
+            return Ok(());
+        };
+        self.db
+            .conn
+            .prepare_cached("INSERT OR REPLACE INTO relationship VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+            .execute(params![
+                tenant,
+                codec::principal_key(&seen.principal.key()),
+                seen.principal.instance_id,
+                seen.first_seen_at.as_millis(),
+                seen.last_seen_at.as_millis(),
+                seen.sessions_count as i64,
+            ])?;
+        Ok(())
+    }
+
+    fn write_task(&mut self, tenant: i64, write: &TaskWrite) -> Result<()> {
+        let task = &write.task;
+        let key = Key::new(tenant, task.id.seq());
+        let placement = task.placement();
+        match write.before {
+            None => {
+                task::insert(&mut self.db, key, task)?;
+                self.remember_key(tenant, key, task)?;
+                self.place(tenant, key, placement, || task.class())
+            }
+            Some(before) => {
+                task::update(&self.db, key, task)?;
+                if before.placement == placement {
+                    return Ok(());
+                }
+                self.unplace(tenant, key, before.placement, &task.class())?;
+                self.place(tenant, key, placement, || task.class())
+            }
+        }
+    }
+
+    fn remember_key(&self, tenant: i64, key: Key, task: &asyncgate_core::Task) -> Result<()> {
+        let Some(name) = &task.spec.idempotency_key else {
+            return Ok(());
+        };
+        self.db
+            .conn
+            .prepare_cached("INSERT INTO idempotency VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![
+                tenant,
+                codec::principal_key(&task.created_by.key()),
+                name,
+                key.0
+            ])?;
+        Ok(())
+    }
+
+    fn place(
+        &mut self,
+        tenant: i64,
+        key: Key,
+        placement: Placement,
+        class: impl FnOnce() -> Class,
+    ) -> Result<()> {
+        match placement {
+            Placement::Ready { priority } => {
+                let class = self.classes.enter(&self.db, tenant, class())?;
+                self.db
+                    .conn
+                    .prepare_cached("INSERT INTO ready (class, rank, task) VALUES (?1, ?2, ?3)")?
+                    .execute(params![class, rank(priority), key.0])?;
+            }
+            Placement::Due { at } => {
+                self.db
+                    .conn
+                    .prepare_cached("INSERT INTO due (at, task) VALUES (?1, ?2)")?
+                    .execute(params![at.as_millis(), key.0])?;
+            }
+            Placement::Ended => {}
+        }
+        Ok(())
+    }
+
+    fn unplace(
+        &mut self,
+        tenant: i64,
+        key: Key,
+        placement: Placement,
+        class: &Class,
+    ) -> Result<()> {
+        match placement {
+            Placement::Ready { priority } => {
+                if let Some(class) = self.classes.number(tenant, class) {
+                    self.db
+                        .conn
+                        .prepare_cached(
+                            "DELETE FROM ready WHERE class = ?1 AND rank = ?2 AND task = ?3",
+                        )?
+                        .execute(params![class, rank(priority), key.0])?;
+                }
+            }
+            Placement::Due { at } => {
+                self.db
+                    .conn
+                    .prepare_cached("DELETE FROM due WHERE at = ?1 AND task = ?2")?
+                    .execute(params![at.as_millis(), key.0])?;
+            }
+            Placement::Ended => {}
+        }
+        Ok(())
+    }
+}
+
+/// Higher priorities come first in ascending order.
+const fn rank(priority: i32) -> i64 {
+    -(priority as i64)
+}

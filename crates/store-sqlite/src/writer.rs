@@ -1,0 +1,364 @@
+//! The writer thread: takes the jobs that are waiting, runs them in one transaction, commits once,
+//! then answers all of them.
+//!
+//! Invariants: nothing is answered with success before the commit that holds it is on disk; a
+//! failed commit is rolled back whole and every job in it is told so; a job that fails alone does
+//! not fail the jobs beside it.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering},
+    mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
+};
+use std::{path::Path, thread, time::Duration};
+
+use asyncgate_core::{Changes, TenantId, Timestamp};
+use asyncgate_store::{Error, Health, Job, Signals, Stopwatch, StoreMetrics};
+use rusqlite::ErrorCode;
+use tokio::sync::oneshot;
+
+use crate::{
+    OpenError, Options,
+    db::{Db, Use},
+    schema,
+    transaction::Writable,
+};
+
+/// The most jobs that share a commit, so that the first of them does not wait too long.
+const MAX_BATCH: usize = 256;
+/// How many pages the log may grow before they are moved into the main file.
+const CHECKPOINT_PAGES: u32 = 1_000;
+/// How often a failing disk is tried again when nobody asks.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the writer shares with those who give it work.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) signals: Signals,
+    pub(crate) metrics: StoreMetrics,
+    pub(crate) last_time: AtomicI64,
+    health: Mutex<Health>,
+    queued_bytes: AtomicUsize,
+    max_queued_bytes: usize,
+}
+
+impl Shared {
+    pub(crate) fn health(&self) -> Health {
+        self.health
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set_health(&self, health: Health) {
+        *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health;
+    }
+}
+
+struct Waiting {
+    job: Job,
+    answer: oneshot::Sender<Result<(), Error>>,
+}
+
+/// The way to the writer thread. Dropping it lets the thread finish what is waiting and end.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    jobs: Option<SyncSender<Waiting>>,
+    thread: Option<thread::JoinHandle<()>>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Writer {
+    /// Opens the file, brings it up to date and starts the thread.
+    pub(crate) fn start(path: &Path, options: &Options) -> Result<Self, OpenError> {
+        let mut db = Db::open(path, Use::Write)?;
+        schema::migrate(&mut db.conn)?;
+        let last_time = db
+            .conn
+            .query_row("SELECT last_time FROM clock", [], |row| row.get(0))?;
+        let shared = Arc::new(Shared {
+            signals: Signals::default(),
+            metrics: StoreMetrics::default(),
+            last_time: AtomicI64::new(last_time),
+            health: Mutex::new(Health::Ready),
+            queued_bytes: AtomicUsize::new(0),
+            max_queued_bytes: options.max_queued_bytes,
+        });
+        let log_pages = Arc::new(AtomicU32::new(0));
+        let seen = Arc::clone(&log_pages);
+        db.conn.wal_hook(Some(move |_: &mut _, pages: i32| {
+            seen.store(pages.unsigned_abs(), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        let (jobs, waiting) = sync_channel(options.max_queued_jobs);
+        let mut worker = Worker {
+            writable: Writable::new(db)?,
+            shared: Arc::clone(&shared),
+            log_pages,
+            checkpoint_at: CHECKPOINT_PAGES,
+        };
+        let thread = thread::Builder::new()
+            .name("sqlite-writer".to_owned())
+            .spawn(move || worker.run(&waiting))?;
+        Ok(Self {
+            jobs: Some(jobs),
+            thread: Some(thread),
+            shared,
+        })
+    }
+
+    /// Hands a job to the thread. Refused when too much is waiting.
+    pub(crate) fn submit(&self, job: Job) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
+        let shared = &self.shared;
+        let weight = job.weight;
+        let queued = shared.queued_bytes.fetch_add(weight, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        let sent = if queued.saturating_add(weight) > shared.max_queued_bytes {
+            Err(Error::Busy)
+        } else {
+            self.send(Waiting { job, answer })
+        };
+        match sent {
+            Ok(()) => {
+                shared.metrics.waiting.inc();
+                Ok(answered)
+            }
+            Err(error) => {
+                shared.queued_bytes.fetch_sub(weight, Ordering::Relaxed);
+                shared.metrics.turned_away.inc();
+                Err(error)
+            }
+        }
+    }
+
+    fn send(&self, waiting: Waiting) -> Result<(), Error> {
+        let stopped = || Error::Unavailable("the writer has stopped".to_owned());
+        let jobs = self.jobs.as_ref().ok_or_else(stopped)?;
+        jobs.try_send(waiting).map_err(|error| match error {
+            TrySendError::Full(_) => Error::Busy,
+            TrySendError::Disconnected(_) => stopped(),
+        })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // A writer that panicked has nothing left to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Worker {
+    writable: Writable,
+    shared: Arc<Shared>,
+    log_pages: Arc<AtomicU32>,
+    /// The log size at which to checkpoint next; it grows when readers hold a checkpoint up.
+    checkpoint_at: u32,
+}
+
+/// Jobs that ran in the open transaction, with what they wrote.
+type Ran = Vec<(Waiting, Option<(TenantId, Changes)>)>;
+
+impl Worker {
+    fn run(&mut self, waiting: &Receiver<Waiting>) {
+        loop {
+            match waiting.recv_timeout(PROBE_INTERVAL) {
+                Ok(first) => self.batch(first, waiting),
+                Err(RecvTimeoutError::Timeout) => self.probe(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.checkpoint("TRUNCATE");
+    }
+
+    /// Runs `first` and whatever else is waiting, in one commit.
+    fn batch(&mut self, first: Waiting, waiting: &Receiver<Waiting>) {
+        let mut ran: Ran = Vec::new();
+        let jobs = std::iter::once(first).chain(waiting.try_iter());
+        match self.transaction(&mut ran, jobs.take(MAX_BATCH)) {
+            Ok(()) => self.succeed(ran),
+            Err(error) if ran.len() > 1 && !is_disk_error(&error) => self.one_by_one(ran),
+            Err(error) => self.fail(ran, &error),
+        }
+    }
+
+    /// Nobody knows which of the jobs the error belongs to, so each gets a commit of its own.
+    fn one_by_one(&mut self, ran: Ran) {
+        for (waiting, _) in ran {
+            let mut alone: Ran = Vec::new();
+            let outcome = self.transaction(&mut alone, std::iter::once(waiting));
+            match outcome {
+                Ok(()) => self.succeed(alone),
+                Err(error) => self.fail(alone, &error),
+            }
+        }
+    }
+
+    /// Runs jobs and commits. On an error everything is rolled back.
+    fn transaction(
+        &mut self,
+        ran: &mut Ran,
+        jobs: impl Iterator<Item = Waiting>,
+    ) -> rusqlite::Result<()> {
+        let mut outcome = self.writable.db.conn.execute_batch("BEGIN IMMEDIATE");
+        let mut last_time = None;
+        for mut waiting in jobs {
+            let mut wrote = None;
+            if outcome.is_ok() {
+                match self.writable.run(&mut waiting.job) {
+                    Ok(changes) => wrote = changes.map(|changes| (waiting.job.tenant, changes)),
+                    Err(error) => outcome = Err(error),
+                }
+            }
+            if wrote.is_some() {
+                last_time = last_time.max(Some(waiting.job.now));
+            }
+            let failed = outcome.is_err();
+            ran.push((waiting, wrote));
+            if failed {
+                break;
+            }
+        }
+        match outcome.and_then(|()| self.commit(last_time)) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.roll_back();
+                Err(error)
+            }
+        }
+    }
+
+    /// Commits. `last_time` is absent when nothing was written: then there is nothing to sync.
+    fn commit(&mut self, last_time: Option<Timestamp>) -> rusqlite::Result<()> {
+        let Some(last_time) = last_time else {
+            return self.writable.db.conn.execute_batch("COMMIT");
+        };
+        let last_time = last_time
+            .as_millis()
+            .max(self.shared.last_time.load(Ordering::Relaxed));
+        self.writable.ledgers.save(&self.writable.db)?;
+        let conn = &self.writable.db.conn;
+        conn.prepare_cached("UPDATE clock SET last_time = ?1")?
+            .execute([last_time])?;
+        let watch = Stopwatch::start();
+        conn.execute_batch("COMMIT")?;
+        self.shared
+            .metrics
+            .commit_seconds
+            .observe(watch.elapsed().as_secs_f64());
+        self.shared.metrics.commits.inc();
+        self.shared.last_time.store(last_time, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn roll_back(&mut self) {
+        if !self.writable.db.conn.is_autocommit() {
+            // If even this fails, the next BEGIN will, and say why.
+            let _ = self.writable.db.conn.execute_batch("ROLLBACK");
+        }
+        if let Err(error) = self.writable.reload() {
+            tracing::error!(%error, "cannot reload after a rollback");
+        }
+    }
+
+    fn succeed(&mut self, ran: Ran) {
+        let wrote = ran.iter().filter(|(_, wrote)| wrote.is_some()).count();
+        if wrote > 0 {
+            self.shared.metrics.jobs_per_commit.observe(wrote as f64);
+            self.recovered();
+        }
+        for (waiting, wrote) in ran {
+            self.answer(waiting, Ok(()));
+            if let Some((tenant, changes)) = wrote {
+                self.shared.signals.publish(tenant, &changes);
+            }
+        }
+        let pages = self.log_pages.load(Ordering::Relaxed);
+        if pages >= self.checkpoint_at {
+            self.checkpoint("PASSIVE");
+        }
+    }
+
+    fn fail(&mut self, ran: Ran, error: &rusqlite::Error) {
+        self.shared.metrics.commit_failures.inc();
+        tracing::error!(%error, jobs = ran.len(), "a commit failed and was rolled back");
+        let told = if is_disk_error(error) {
+            self.shared.set_health(Health::Failing(error.to_string()));
+            Error::Unavailable(error.to_string())
+        } else {
+            Error::Corrupt(error.to_string())
+        };
+        for (waiting, _) in ran {
+            self.answer(waiting, Err(told.clone()));
+        }
+    }
+
+    fn answer(&self, waiting: Waiting, answer: Result<(), Error>) {
+        self.shared
+            .queued_bytes
+            .fetch_sub(waiting.job.weight, Ordering::Relaxed);
+        self.shared.metrics.waiting.dec();
+        // Whoever asked may have gone; what was decided stands all the same.
+        let _ = waiting.answer.send(answer);
+    }
+
+    /// Tries a failing disk again, so that readiness returns even when nobody writes.
+    fn probe(&mut self) {
+        if self.shared.health() == Health::Ready {
+            return;
+        }
+        let last_time = Timestamp::from_millis(self.shared.last_time.load(Ordering::Relaxed));
+        let begun = self.writable.db.conn.execute_batch("BEGIN IMMEDIATE");
+        match begun.and_then(|()| self.commit(Some(last_time))) {
+            Ok(()) => self.recovered(),
+            Err(_) => self.roll_back(),
+        }
+    }
+
+    fn recovered(&self) {
+        if self.shared.health() != Health::Ready {
+            tracing::info!("storage accepts writes again");
+            self.shared.set_health(Health::Ready);
+        }
+    }
+
+    /// Moves the log into the main file, after everyone was answered. A reader may hold it up; then
+    /// the log grows and the next try comes later.
+    fn checkpoint(&mut self, mode: &str) {
+        let sql = format!("PRAGMA wal_checkpoint({mode})");
+        let moved = self.writable.db.conn.query_row(&sql, [], |row| {
+            let (logged, moved): (i64, i64) = (row.get(1)?, row.get(2)?);
+            Ok(logged == moved)
+        });
+        match moved {
+            Ok(true) => self.checkpoint_at = CHECKPOINT_PAGES,
+            Ok(false) => {
+                self.checkpoint_at = self.log_pages.load(Ordering::Relaxed) + CHECKPOINT_PAGES;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "checkpoint failed; the log keeps everything");
+                self.checkpoint_at = self.log_pages.load(Ordering::Relaxed) + CHECKPOINT_PAGES;
+            }
+        }
+    }
+}
+
+/// Whether the disk below is the cause, rather than one job or the file's content.
+fn is_disk_error(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::CannotOpen
+                | ErrorCode::ReadOnly
+                | ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::OutOfMemory
+                | ErrorCode::PermissionDenied
+        )
+    )
+}
