@@ -1,11 +1,13 @@
 //! Full cycles per second: create, claim one, complete with proof, three requests in a row.
 
+use std::time::Duration;
+
 use anyhow::Result;
 
+use super::cost::Costs;
 use super::histogram::Histogram;
-use super::load::{Plan, drive};
+use super::load::Plan;
 use super::report::{Figure, Section, Unit, median};
-use super::server::cpu_time;
 use super::workload::Cycle;
 use super::{Bench, CONNECTIONS};
 
@@ -14,8 +16,7 @@ pub struct Rounds {
     rates: Vec<f64>,
     /// Create, claim, complete.
     latencies: [Histogram; 3],
-    server_cpu: Vec<f64>,
-    own_cpu: Vec<f64>,
+    costs: Costs,
     empty_claims: u64,
 }
 
@@ -23,21 +24,8 @@ impl Rounds {
     pub fn run(&mut self, bench: &Bench) -> Result<()> {
         let server = bench.server()?;
         let mut cycle = Cycle::new(&server.head(), CONNECTIONS);
-        // Warm up in a run of its own, so that the processor time covers what is counted and no more.
-        drive(
-            server.addr,
-            Plan::closed(CONNECTIONS, bench.seconds(0, 0), bench.seconds(1, 1)),
-            &mut cycle,
-        )?;
-        let mut cycle = Cycle::new(&server.head(), CONNECTIONS);
-        let (theirs, ours) = (server.cpu()?, cpu_time("self")?);
-        let plan = Plan::closed(CONNECTIONS, bench.seconds(0, 0), bench.seconds(10, 3));
-        let tally = drive(server.addr, plan, &mut cycle)?;
-        let per_unit = |used: std::time::Duration| used.as_secs_f64() * 1e6 / tally.units as f64;
-        self.server_cpu
-            .push(per_unit(server.cpu()?.saturating_sub(theirs)));
-        self.own_cpu
-            .push(per_unit(cpu_time("self")?.saturating_sub(ours)));
+        let plan = Plan::closed(CONNECTIONS, Duration::ZERO, bench.seconds(10, 3));
+        let tally = self.costs.measure(&server, plan, &mut cycle)?;
         eprintln!("  cycle: {:.0}/s", tally.per_second());
         self.rates.push(tally.per_second());
         for (all, one) in self.latencies.iter_mut().zip(&tally.latencies) {
@@ -73,16 +61,7 @@ impl Rounds {
             );
             figures.push(Figure::latency(format!("{name} max"), latencies.max()));
         }
-        figures.push(Figure::new(
-            "server processor time per cycle",
-            median(&self.server_cpu),
-            Unit::Micros,
-        ));
-        figures.push(Figure::new(
-            "load generator processor time per cycle",
-            median(&self.own_cpu),
-            Unit::Micros,
-        ));
+        figures.extend(self.costs.figures("cycle"));
         figures.push(
             Figure::new(
                 "claims that found nothing",

@@ -4,6 +4,7 @@
 //! Each part has its own file. The parts that compare rates run in turns, three rounds of each, and
 //! report medians, because the speed of a shared machine drifts.
 
+mod cost;
 mod create;
 mod cycle;
 mod flat;

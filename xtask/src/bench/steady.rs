@@ -1,6 +1,8 @@
 //! A minute at 80 % of the measured rate: the latencies that a user sees when the gate is busy but not
 //! overrun, and what the finished tasks leave on disk.
 
+use std::time::Duration;
+
 use anyhow::Result;
 
 use super::load::{Plan, drive};
@@ -23,7 +25,7 @@ pub fn run(bench: &Bench, cycles_per_second: Option<f64>) -> Result<Section> {
     let mut workload = Cycle::new(&server.head(), CONNECTIONS);
     let plan = Plan {
         rate: Some(rate),
-        ..Plan::closed(CONNECTIONS, bench.seconds(0, 0), length)
+        ..Plan::closed(CONNECTIONS, Duration::ZERO, length)
     };
     let tally = drive(server.addr, plan, &mut workload)?;
     let all = tally.all();

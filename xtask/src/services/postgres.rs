@@ -3,11 +3,13 @@
 //! PostgreSQL refuses to run as root, so that a root user's commands go through `runuser` as the
 //! user `postgres`, whom the Debian package creates.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::{apt, free_port};
 use crate::process;
@@ -15,13 +17,13 @@ use crate::process;
 /// The version that the figures are stated against; another one is used if only that is installed.
 const PREFERRED: &str = "15";
 const INSTALLED: &str = "/usr/lib/postgresql";
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub struct Postgres {
-    as_root: bool,
-    bin: PathBuf,
-    dir: PathBuf,
-    port: u16,
+    cluster: Cluster,
+    /// In the foreground and not through `pg_ctl start`, so that Ctrl-C reaches it too.
+    child: Child,
 }
 
 impl Postgres {
@@ -32,73 +34,113 @@ impl Postgres {
     /// Creates a cluster under `dir`, which must exist, and starts it with every commit fsynced.
     pub fn start(dir: &Path) -> Result<Self> {
         Self::install()?;
-        let bin = binaries().context("no PostgreSQL below /usr/lib/postgresql")?;
-        let server = Self {
-            as_root: apt::is_root()?,
-            bin,
-            dir: dir.to_path_buf(),
-            port: free_port()?,
-        };
-        if server.as_root {
-            process::run(Command::new("chown").arg("postgres").arg(dir))?;
-        }
-        let data = dir.join("data");
-        process::output(
-            server
-                .tool("initdb")
-                .args(["--auth=trust", "--encoding=UTF8", "--locale=C", "-D"])
-                .arg(&data),
-        )?;
-        server.configure(&data)?;
-        let log = dir.join("log");
-        process::output(
-            server
-                .tool("pg_ctl")
-                .args(["--wait", "--silent", "start", "-D"])
-                .arg(&data)
-                .arg("-l")
-                .arg(&log),
-        )
-        .with_context(|| {
-            format!(
-                "PostgreSQL does not start; its log:\n{}",
-                fs::read_to_string(&log).unwrap_or_default()
-            )
-        })?;
+        let cluster = Cluster::create(dir)?;
+        let log = File::create(cluster.log())?;
+        let child = cluster
+            .tool("postgres")
+            .arg("-D")
+            .arg(cluster.data())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("cannot start PostgreSQL")?;
+        // Owned before the wait, so that a start that fails leaves no process behind.
+        let mut server = Self { cluster, child };
+        server.await_ready()?;
         Ok(server)
     }
 
     /// As in "PostgreSQL 15.18".
     pub fn version(&self) -> Result<String> {
-        let text = process::output(Command::new(self.bin.join("postgres")).arg("--version"))?;
+        let binary = self.cluster.bin.join("postgres");
+        let text = process::output(Command::new(binary).arg("--version"))?;
         let number = text.split_whitespace().nth(2).unwrap_or_default();
         Ok(format!("PostgreSQL {number}"))
     }
 
     /// A client program of the same version, aimed at this server over loopback TCP.
     pub fn client(&self, name: &str) -> Command {
-        let mut command = Command::new(self.bin.join(name));
-        command.args([
-            "-h",
-            "127.0.0.1",
-            "-U",
-            "postgres",
-            "-p",
-            &self.port.to_string(),
-        ]);
+        let mut command = Command::new(self.cluster.bin.join(name));
+        let port = self.cluster.port.to_string();
+        command.args(["-h", "127.0.0.1", "-U", "postgres", "-p", &port]);
         command.current_dir("/");
         command
     }
 
-    fn configure(&self, data: &Path) -> Result<()> {
-        let settings = format!(
-            "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = '{}'\nmax_connections = 200\n\
-             fsync = on\nsynchronous_commit = on\nfull_page_writes = on\nshared_buffers = 256MB\nmax_wal_size = 4GB\n",
+    fn await_ready(&mut self) -> Result<()> {
+        let started = Instant::now();
+        while process::output(self.client("pg_isready").arg("--quiet")).is_err() {
+            if self.child.try_wait()?.is_some() || started.elapsed() > START_TIMEOUT {
+                let log = fs::read_to_string(self.cluster.log()).unwrap_or_default();
+                bail!("PostgreSQL does not start; its log:\n{log}");
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // pg_ctl reads the pid from the data directory, so that no other server is ever touched.
+        if self.cluster.data().join("postmaster.pid").exists() {
+            let mut stop = self.cluster.tool("pg_ctl");
+            stop.args(["--wait", "--silent", "--mode=fast", "stop", "-D"]);
+            if let Err(error) = process::output(stop.arg(self.cluster.data())) {
+                eprintln!("PostgreSQL was not stopped: {error:#}");
+                drop(self.child.kill());
+            }
+        }
+        drop(self.child.wait());
+    }
+}
+
+/// The files of a server, and the programs that work on them.
+#[derive(Debug)]
+struct Cluster {
+    as_root: bool,
+    bin: PathBuf,
+    dir: PathBuf,
+    port: u16,
+}
+
+impl Cluster {
+    fn create(dir: &Path) -> Result<Self> {
+        let cluster = Self {
+            as_root: apt::is_root()?,
+            bin: binaries().with_context(|| format!("no PostgreSQL below {INSTALLED}"))?,
+            dir: dir.to_path_buf(),
+            port: free_port()?,
+        };
+        if cluster.as_root {
+            process::run(Command::new("chown").arg("postgres").arg(dir))?;
+        }
+        let mut initdb = cluster.tool("initdb");
+        initdb.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "-D"]);
+        process::output(initdb.arg(cluster.data()))?;
+        let settings = cluster.data().join("postgresql.auto.conf");
+        fs::write(&settings, cluster.settings())
+            .with_context(|| format!("cannot write {}", settings.display()))?;
+        Ok(cluster)
+    }
+
+    fn settings(&self) -> String {
+        format!(
+            "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = '{}'\n\
+             max_connections = 200\nfsync = on\nsynchronous_commit = on\nfull_page_writes = on\n\
+             shared_buffers = 256MB\nmax_wal_size = 4GB\n",
             self.port,
             self.dir.display()
-        );
-        let path = data.join("postgresql.auto.conf");
-        fs::write(&path, settings).with_context(|| format!("cannot write {}", path.display()))
+        )
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.join("log")
     }
 
     /// A program that works on the data directory, as the user that owns it.
@@ -114,23 +156,6 @@ impl Postgres {
         // The user postgres may not be allowed into the directory that we were started from.
         command.current_dir("/");
         command
-    }
-}
-
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        // pg_ctl reads the pid from the data directory, so that no other server is ever touched.
-        let data = self.dir.join("data");
-        if !data.join("postmaster.pid").exists() {
-            return;
-        }
-        let mut stop = self.tool("pg_ctl");
-        if let Err(error) = process::output(
-            stop.args(["--wait", "--silent", "--mode=fast", "stop", "-D"])
-                .arg(data),
-        ) {
-            eprintln!("PostgreSQL was not stopped: {error:#}");
-        }
     }
 }
 

@@ -7,7 +7,7 @@ mod connection;
 mod driver;
 pub mod http;
 
-pub use driver::{Plan, drive};
+pub use driver::{Plan, Tally, drive};
 
 use std::ops::Range;
 

@@ -1,0 +1,56 @@
+//! A run on a warm server together with the processor time that it took on both sides.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::load::{Plan, Tally, Workload, drive};
+use super::report::{Figure, Unit, median};
+use super::server::{Server, cpu_time};
+
+const WARMUP: Duration = Duration::from_secs(1);
+
+/// Processor microseconds per unit of work, by round.
+#[derive(Debug, Default)]
+pub struct Costs {
+    server: Vec<f64>,
+    own: Vec<f64>,
+}
+
+impl Costs {
+    /// Warms up in a run of its own, so that the processor time covers what is counted and no more.
+    pub fn measure(
+        &mut self,
+        server: &Server,
+        plan: Plan,
+        workload: &mut impl Workload,
+    ) -> Result<Tally> {
+        let warm = Plan {
+            length: Some(WARMUP),
+            ..plan
+        };
+        drive(server.addr, warm, workload)?;
+        let (theirs, ours) = (server.cpu()?, cpu_time("self")?);
+        let tally = drive(server.addr, plan, workload)?;
+        let per_unit = |used: Duration| used.as_secs_f64() * 1e6 / tally.units as f64;
+        self.server
+            .push(per_unit(server.cpu()?.saturating_sub(theirs)));
+        self.own
+            .push(per_unit(cpu_time("self")?.saturating_sub(ours)));
+        Ok(tally)
+    }
+
+    pub fn figures(&self, unit: &str) -> [Figure; 2] {
+        let figure = |who: &str, costs: &[f64]| {
+            Figure::new(
+                format!("{who} processor time per {unit}"),
+                median(costs),
+                Unit::Micros,
+            )
+        };
+        [
+            figure("server", &self.server),
+            figure("load generator", &self.own),
+        ]
+    }
+}
