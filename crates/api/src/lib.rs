@@ -4,7 +4,17 @@
 //! refused by the engine.
 
 mod code;
+mod leases;
 mod operation;
+mod principal;
+mod receipts;
+mod server;
+mod tasks;
 
 pub use code::{Code, ErrorBody};
+pub use leases::*;
 pub use operation::{Access, Effect, Method, Operation, Spec};
+pub use principal::{Principal, PrincipalKind};
+pub use receipts::*;
+pub use server::*;
+pub use tasks::*;

@@ -1,0 +1,408 @@
+//! Operations of those who do the work.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{Access, Effect, Method, Operation, Principal, PrincipalKind, Requirements, Spec};
+
+/// Takes tasks to work on.
+#[derive(Debug)]
+pub struct LeaseNext;
+
+impl Operation for LeaseNext {
+    type Input = LeaseNextInput;
+    type Output = LeaseNextOutput;
+    const SPEC: Spec = Spec {
+        name: "lease_next",
+        method: Method::Post,
+        path: "/v1/leases/claim",
+        tool: Some("asyncgate.lease_next"),
+        access: Access::Worker,
+        effect: Effect::Add,
+        summary: "Take the next tasks to work on.",
+        doc: "Gives you the tasks with the highest priority, oldest first, whose required \
+              capabilities you offer. Each comes with a lease_id: send it with every later call \
+              about the task. Before expires_at, either finish (complete or fail) or renew_lease; \
+              otherwise the task goes to another worker and your lease is void. With wait_seconds \
+              (up to 60) the call waits for a task and answers as soon as there is one; an empty \
+              list means there was none.",
+        successor: None,
+    };
+}
+
+/// What a worker offers and wants.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeaseNextInput {
+    /// Your stable name. Default: your credential's principal.
+    #[serde(default)]
+    pub worker_id: Option<String>,
+    /// Your kind. Default `worker`.
+    #[serde(default)]
+    pub worker_kind: Option<PrincipalKind>,
+    /// The process or machine you run in.
+    #[serde(default)]
+    pub worker_instance_id: Option<String>,
+    /// What you can do. Tasks that require anything else are not given to you.
+    #[serde(default)]
+    pub capabilities: Option<Vec<String>>,
+    /// The only task types you accept. Default: any.
+    #[serde(default)]
+    pub accept_types: Option<Vec<String>>,
+    /// The most tasks to take, 1 to 100. Default 1.
+    #[serde(default)]
+    pub max_tasks: Option<u32>,
+    /// Seconds that you may hold each before you must renew, 1 to 1800. Default 300.
+    #[serde(default)]
+    pub lease_ttl_seconds: Option<i64>,
+    /// Seconds to wait for a task, 0 to 60. Default 0.
+    #[serde(default)]
+    pub wait_seconds: Option<u32>,
+}
+
+/// The tasks that are yours for now.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct LeaseNextOutput {
+    /// The tasks, in the order to work on them.
+    pub tasks: Vec<LeasedTask>,
+}
+
+/// A task in your hands.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct LeasedTask {
+    /// The task's id.
+    pub task_id: String,
+    /// The lease's id: send it with every call about the task.
+    pub lease_id: String,
+    /// What sort of work it is.
+    #[serde(rename = "type")]
+    pub task_type: String,
+    /// The work's input, as it was sent.
+    pub payload: Box<RawValue>,
+    /// Where a larger input is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_pointer: Option<String>,
+    /// How many failures were reported before.
+    pub attempt: u32,
+    /// When the lease runs out.
+    pub expires_at: String,
+    /// What was required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requirements: Option<Requirements>,
+    /// The task's owner.
+    pub created_by: Principal,
+    /// The owner's id.
+    pub principal_ai: String,
+    /// What sort of outcome the owner expects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_outcome_kind: Option<String>,
+    /// The media type of the artifact the owner expects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_artifact_mime: Option<String>,
+}
+
+/// Keeps a task longer.
+#[derive(Debug)]
+pub struct RenewLease;
+
+impl Operation for RenewLease {
+    type Input = RenewLeaseInput;
+    type Output = RenewLeaseOutput;
+    const SPEC: Spec = Spec {
+        name: "renew_lease",
+        method: Method::Post,
+        path: "/v1/leases/renew",
+        tool: Some("asyncgate.renew_lease"),
+        access: Access::Worker,
+        effect: Effect::Advance,
+        summary: "Keep a task longer.",
+        doc: "Moves the end of your lease to now plus extend_by_seconds (default 300, at most \
+              1800); it never gets shorter. LEASE_INVALID_OR_EXPIRED means that the task is no \
+              longer yours: stop working on it.",
+        successor: None,
+    };
+}
+
+/// Which lease to renew.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RenewLeaseInput {
+    /// The task's id.
+    pub task_id: String,
+    /// The lease's id.
+    pub lease_id: String,
+    /// Seconds from now until the new end, 1 to 1800. Default 300.
+    #[serde(default)]
+    pub extend_by_seconds: Option<i64>,
+    /// Your stable name.
+    #[serde(default)]
+    pub worker_id: Option<String>,
+    /// Your kind. Default `worker`.
+    #[serde(default)]
+    pub worker_kind: Option<PrincipalKind>,
+    /// The process or machine you run in.
+    #[serde(default)]
+    pub worker_instance_id: Option<String>,
+}
+
+/// The lease goes on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RenewLeaseOutput {
+    /// Always true.
+    pub ok: bool,
+    /// When the lease runs out now.
+    pub expires_at: String,
+}
+
+/// Gives a task back.
+#[derive(Debug)]
+pub struct ReleaseLease;
+
+impl Operation for ReleaseLease {
+    type Input = ReleaseLeaseInput;
+    type Output = Done;
+    const SPEC: Spec = Spec {
+        name: "release_lease",
+        method: Method::Post,
+        path: "/v1/leases/release",
+        tool: Some("asyncgate.release_lease"),
+        access: Access::Worker,
+        effect: Effect::Advance,
+        summary: "Give a task back undone.",
+        doc: "The task can be leased by others at once and no failure is counted. Use it when you \
+              shut down or cannot do the task after all.",
+        successor: None,
+    };
+}
+
+/// Which lease to give back.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseLeaseInput {
+    /// The task's id.
+    pub task_id: String,
+    /// The lease's id.
+    pub lease_id: String,
+    /// Your stable name.
+    #[serde(default)]
+    pub worker_id: Option<String>,
+    /// Your kind. Default `worker`.
+    #[serde(default)]
+    pub worker_kind: Option<PrincipalKind>,
+    /// The process or machine you run in.
+    #[serde(default)]
+    pub worker_instance_id: Option<String>,
+}
+
+/// It is done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Done {
+    /// Always true.
+    pub ok: bool,
+}
+
+/// Says that the work began.
+#[derive(Debug)]
+pub struct StartTask;
+
+impl Operation for StartTask {
+    type Input = StartTaskInput;
+    type Output = Done;
+    const SPEC: Spec = Spec {
+        name: "start_task",
+        method: Method::Post,
+        path: "/v1/tasks/{task_id}/running",
+        tool: Some("asyncgate.start_task"),
+        access: Access::Worker,
+        effect: Effect::Advance,
+        summary: "Say that work on a leased task has begun.",
+        doc: "Optional: a task can go from leased straight to its end. It makes the owner see \
+              status running.",
+        successor: None,
+    };
+}
+
+/// Which task was begun.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartTaskInput {
+    /// The task's id.
+    pub task_id: String,
+    /// The lease's id.
+    pub lease_id: String,
+    /// Your stable name.
+    #[serde(default)]
+    pub worker_id: Option<String>,
+    /// Your kind. Default `worker`.
+    #[serde(default)]
+    pub worker_kind: Option<PrincipalKind>,
+    /// The process or machine you run in.
+    #[serde(default)]
+    pub worker_instance_id: Option<String>,
+}
+
+/// Says how far the work is.
+#[derive(Debug)]
+pub struct ReportProgress;
+
+impl Operation for ReportProgress {
+    type Input = ReportProgressInput;
+    type Output = Done;
+    const SPEC: Spec = Spec {
+        name: "report_progress",
+        method: Method::Post,
+        path: "/v1/tasks/{task_id}/progress",
+        tool: Some("asyncgate.report_progress"),
+        access: Access::Worker,
+        effect: Effect::Add,
+        summary: "Say how far the work is.",
+        doc: "The owner sees the latest progress in get_task. It does not renew the lease.",
+        successor: None,
+    };
+}
+
+/// How far the work is.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReportProgressInput {
+    /// The task's id.
+    pub task_id: String,
+    /// The lease's id.
+    pub lease_id: String,
+    /// Any JSON.
+    pub progress: Box<RawValue>,
+    /// Your stable name.
+    #[serde(default)]
+    pub worker_id: Option<String>,
+    /// Your kind. Default `worker`.
+    #[serde(default)]
+    pub worker_kind: Option<PrincipalKind>,
+    /// The process or machine you run in.
+    #[serde(default)]
+    pub worker_instance_id: Option<String>,
+}
+
+/// Ends a task with success.
+#[derive(Debug)]
+pub struct Complete;
+
+impl Operation for Complete {
+    type Input = CompleteInput;
+    type Output = CompleteOutput;
+    const SPEC: Spec = Spec {
+        name: "complete",
+        method: Method::Post,
+        path: "/v1/tasks/{task_id}/complete",
+        tool: Some("asyncgate.complete"),
+        access: Access::Worker,
+        effect: Effect::End,
+        summary: "End a task with success.",
+        doc: "Say where the results are, in artifacts (a list of pointers such as {type, url}), \
+              or that you delivered them, in delivery_proof. Without either the task succeeds but \
+              the owner's obligation stays open, until you send complete again for the same lease \
+              with the missing proof. Repeating the call after a lost answer is safe.",
+        successor: None,
+    };
+}
+
+/// A success.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CompleteInput {
+    /// The task's id.
+    pub task_id: String,
+    /// The lease's id.
+    pub lease_id: String,
+    /// What the work returned: any JSON up to 1 MiB.
+    #[serde(default)]
+    pub result: Option<Box<RawValue>>,
+    /// Where the results are: a list of up to 100 pointers, or one object; 64 KiB at most.
+    #[serde(default)]
+    pub artifacts: Option<Box<RawValue>>,
+    /// That the results were delivered: target, time, status.
+    #[serde(default)]
+    pub delivery_proof: Option<Box<RawValue>>,
+    /// Your stable name.
+    #[serde(default)]
+    pub worker_id: Option<String>,
+    /// Your kind. Default `worker`.
+    #[serde(default)]
+    pub worker_kind: Option<PrincipalKind>,
+    /// The process or machine you run in.
+    #[serde(default)]
+    pub worker_instance_id: Option<String>,
+}
+
+/// The task has succeeded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CompleteOutput {
+    /// Always true.
+    pub ok: bool,
+    /// Whether this repeats the call that ended the task; the first result stands.
+    pub duplicate: bool,
+    /// The receipt that proves it.
+    pub receipt_id: String,
+}
+
+/// Reports a failure.
+#[derive(Debug)]
+pub struct Fail;
+
+impl Operation for Fail {
+    type Input = FailInput;
+    type Output = FailOutput;
+    const SPEC: Spec = Spec {
+        name: "fail",
+        method: Method::Post,
+        path: "/v1/tasks/{task_id}/fail",
+        tool: Some("asyncgate.fail"),
+        access: Access::Worker,
+        effect: Effect::End,
+        summary: "Report that a task failed.",
+        doc: "With retryable = true the task is queued again after a growing delay, while \
+              attempts are left (requeued = true); otherwise it ends as failed. Repeating the call \
+              that ended the task is safe.",
+        successor: None,
+    };
+}
+
+/// A failure.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FailInput {
+    /// The task's id.
+    pub task_id: String,
+    /// The lease's id.
+    pub lease_id: String,
+    /// What went wrong: any JSON.
+    pub error: Box<RawValue>,
+    /// Whether trying again may help. Default false.
+    #[serde(default)]
+    pub retryable: bool,
+    /// Your stable name.
+    #[serde(default)]
+    pub worker_id: Option<String>,
+    /// Your kind. Default `worker`.
+    #[serde(default)]
+    pub worker_kind: Option<PrincipalKind>,
+    /// The process or machine you run in.
+    #[serde(default)]
+    pub worker_instance_id: Option<String>,
+}
+
+/// What became of the task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FailOutput {
+    /// Always true.
+    pub ok: bool,
+    /// Whether the task will be tried again.
+    pub requeued: bool,
+    /// When it can be leased again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_eligible_at: Option<String>,
+    /// Whether this repeats the call that ended the task.
+    pub duplicate: bool,
+    /// The receipt that records it.
+    pub receipt_id: String,
+}

@@ -1,0 +1,373 @@
+//! Operations on receipts and obligations.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{Access, Done, Effect, Method, Operation, Principal, PrincipalKind, ServerInfo, Spec};
+
+/// An immutable record of who asked for, did or proved what.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ReceiptRecord {
+    /// Its id.
+    pub receipt_id: String,
+    /// What it records, e.g. `task.completed`.
+    pub receipt_type: String,
+    /// When it was written.
+    pub created_at: String,
+    /// Who did it.
+    pub from: Principal,
+    /// Whose inbox it is in.
+    pub to: Principal,
+    /// The task it is about.
+    pub task_id: Option<String>,
+    /// The lease it was done under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_id: Option<String>,
+    /// The schedule it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_id: Option<String>,
+    /// The receipts it follows from; a terminal receipt discharges them.
+    pub parents: Vec<String>,
+    /// What it says.
+    pub body: Box<RawValue>,
+    /// The hash of what it says, equal for equal statements.
+    pub hash: String,
+    /// Its place in the tenant's ledger, counted from 1 without gaps.
+    pub seq: u64,
+    /// The server instance that wrote it.
+    pub asyncgate_instance: String,
+    /// The tenant it belongs to.
+    pub tenant_id: String,
+    /// When bootstrap first handed it over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_at: Option<String>,
+}
+
+/// Lists open obligations.
+#[derive(Debug)]
+pub struct ListOpenObligations;
+
+impl Operation for ListOpenObligations {
+    type Input = ListOpenObligationsInput;
+    type Output = ListOpenObligationsOutput;
+    const SPEC: Spec = Spec {
+        name: "list_open_obligations",
+        method: Method::Get,
+        path: "/v1/obligations/open",
+        tool: Some("asyncgate.list_open_obligations"),
+        access: Access::Any,
+        effect: Effect::Read,
+        summary: "List what you are still owed.",
+        doc: "Call this first when you start: it tells who you are to this server and lists every \
+              task.assigned receipt addressed to you that no completed, failed or canceled receipt \
+              has discharged yet. An obligation closes only by proof, so nothing you asked for can \
+              be forgotten. Follow cursor with since_receipt_id for more.",
+        successor: None,
+    };
+}
+
+/// Whose obligations to list.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListOpenObligationsInput {
+    /// Whose, if you may act for others. Default `agent` when principal_id is given.
+    #[serde(default)]
+    pub principal_kind: Option<PrincipalKind>,
+    /// Whose, if you may act for others.
+    #[serde(default)]
+    pub principal_id: Option<String>,
+    /// The device, process or session you are.
+    #[serde(default)]
+    pub principal_instance_id: Option<String>,
+    /// Only those after this receipt.
+    #[serde(default)]
+    pub since_receipt_id: Option<String>,
+    /// The most to return, 1 to 200. Default 50.
+    #[serde(default)]
+    pub limit: Option<u32>,
+}
+
+/// What is still owed. There are no buckets: each entry is a receipt.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListOpenObligationsOutput {
+    /// The server.
+    pub server: ServerInfo,
+    /// What the server knows of you.
+    pub relationship: RelationshipRecord,
+    /// The open obligations, in ledger order.
+    pub open_obligations: Vec<ReceiptRecord>,
+    /// The last receipt given, for since_receipt_id; null when none was.
+    pub cursor: Option<String>,
+    /// What to give as since_receipt_id for more; null when there are none.
+    pub next_cursor: Option<String>,
+}
+
+/// A principal's history with the server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RelationshipRecord {
+    /// The principal's kind.
+    pub principal_kind: PrincipalKind,
+    /// The principal's id.
+    pub principal_id: String,
+    /// The instance that was seen last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal_instance_id: Option<String>,
+    /// When it was first seen.
+    pub first_seen_at: String,
+    /// When it was last seen.
+    pub last_seen_at: String,
+    /// How many sessions it has had.
+    pub sessions_count: u64,
+}
+
+/// The old way to begin.
+#[derive(Debug)]
+pub struct Bootstrap;
+
+impl Operation for Bootstrap {
+    type Input = BootstrapInput;
+    type Output = BootstrapOutput;
+    const SPEC: Spec = Spec {
+        name: "bootstrap",
+        method: Method::Get,
+        path: "/v1/bootstrap",
+        tool: Some("asyncgate.bootstrap"),
+        access: Access::Any,
+        effect: Effect::Read,
+        summary: "Deprecated: use list_open_obligations.",
+        doc: "Returns your inbox receipts and marks them delivered. The other attention lists are \
+              always empty.",
+        successor: Some("/v1/obligations/open"),
+    };
+}
+
+/// Who begins.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BootstrapInput {
+    /// Your kind, if you may act for others. Default `agent` when principal_id is given.
+    #[serde(default)]
+    pub principal_kind: Option<PrincipalKind>,
+    /// Your id, if you may act for others.
+    #[serde(default, alias = "agent_id")]
+    pub principal_id: Option<String>,
+    /// The device, process or session you are.
+    #[serde(default, alias = "agent_instance_id")]
+    pub principal_instance_id: Option<String>,
+    /// The version of your program; accepted and not used.
+    #[serde(default)]
+    pub agent_version: Option<String>,
+    /// Only receipts after this one.
+    #[serde(default)]
+    pub since_receipt_id: Option<String>,
+    /// The most to return, 1 to 200. Default 50.
+    #[serde(default)]
+    pub max_items: Option<u32>,
+}
+
+/// Who you are and what lies in your inbox.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct BootstrapOutput {
+    /// The server.
+    pub server: ServerInfo,
+    /// What the server knows of you.
+    pub relationship: RelationshipRecord,
+    /// What lies in your inbox.
+    pub attention: Attention,
+    /// Where you have read to.
+    pub cursor: BootstrapCursor,
+}
+
+/// What lies in an inbox. All lists but the first are always empty.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Attention {
+    /// Receipts addressed to you.
+    pub inbox_receipts: Vec<ReceiptRecord>,
+    /// Always empty.
+    pub assigned_tasks: [(); 0],
+    /// Always empty.
+    pub waiting_results: [(); 0],
+    /// Always empty.
+    pub running_or_scheduled: [(); 0],
+    /// Always empty.
+    pub anomalies: [(); 0],
+}
+
+/// Where a reader has read to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BootstrapCursor {
+    /// The last receipt given.
+    pub latest_receipt_id: Option<String>,
+}
+
+/// Lists an inbox.
+#[derive(Debug)]
+pub struct ListReceipts;
+
+impl Operation for ListReceipts {
+    type Input = ListReceiptsInput;
+    type Output = ReceiptPage;
+    const SPEC: Spec = Spec {
+        name: "list_receipts",
+        method: Method::Get,
+        path: "/v1/receipts",
+        tool: Some("asyncgate.list_receipts"),
+        access: Access::Any,
+        effect: Effect::Read,
+        summary: "List the receipts addressed to you.",
+        doc: "In ledger order. Keep cursor and give it as since_receipt_id next time: you will get \
+              every later receipt exactly once.",
+        successor: None,
+    };
+}
+
+/// Whose inbox to list.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListReceiptsInput {
+    /// Whose, if you may act for others. Default `agent` when principal_id is given.
+    #[serde(default, alias = "to_kind")]
+    pub principal_kind: Option<PrincipalKind>,
+    /// Whose, if you may act for others.
+    #[serde(default, alias = "to_id")]
+    pub principal_id: Option<String>,
+    /// Only receipts after this one.
+    #[serde(default)]
+    pub since_receipt_id: Option<String>,
+    /// The most to return, 1 to 200. Default 50.
+    #[serde(default)]
+    pub limit: Option<u32>,
+}
+
+/// A page of the ledger.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ReceiptPage {
+    /// The receipts, in ledger order.
+    pub receipts: Vec<ReceiptRecord>,
+    /// The last receipt given, for since_receipt_id; null when none was.
+    pub cursor: Option<String>,
+    /// What to give as since_receipt_id for more; null when there are none.
+    pub next_cursor: Option<String>,
+}
+
+/// Lists the ledger.
+#[derive(Debug)]
+pub struct ListLedger;
+
+impl Operation for ListLedger {
+    type Input = ListLedgerInput;
+    type Output = ReceiptPage;
+    const SPEC: Spec = Spec {
+        name: "list_ledger",
+        method: Method::Get,
+        path: "/v1/receipts/ledger",
+        tool: Some("asyncgate.list_ledger"),
+        access: Access::Any,
+        effect: Effect::Read,
+        summary: "List the receipts of a task, a lease or a type.",
+        doc: "Give exactly one of task_id, lease_id and receipt_type. The receipts of a task tell \
+              its whole story in order.",
+        successor: None,
+    };
+}
+
+/// Which part of the ledger to list.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListLedgerInput {
+    /// Receipts about this task.
+    #[serde(default)]
+    pub task_id: Option<String>,
+    /// Receipts under this lease.
+    #[serde(default)]
+    pub lease_id: Option<String>,
+    /// Receipts of this type, e.g. `system.anomaly`.
+    #[serde(default)]
+    pub receipt_type: Option<String>,
+    /// Only receipts after this one.
+    #[serde(default)]
+    pub since_receipt_id: Option<String>,
+    /// The most to return, 1 to 200. Default 50.
+    #[serde(default)]
+    pub limit: Option<u32>,
+    /// Who asks, if you may act for others.
+    #[serde(default)]
+    pub principal_kind: Option<PrincipalKind>,
+    /// Who asks, if you may act for others.
+    #[serde(default)]
+    pub principal_id: Option<String>,
+}
+
+/// Reads a receipt.
+#[derive(Debug)]
+pub struct GetReceipt;
+
+impl Operation for GetReceipt {
+    type Input = GetReceiptInput;
+    type Output = ReceiptRecord;
+    const SPEC: Spec = Spec {
+        name: "get_receipt",
+        method: Method::Get,
+        path: "/v1/receipts/{receipt_id}",
+        tool: Some("asyncgate.get_receipt"),
+        access: Access::Any,
+        effect: Effect::Read,
+        summary: "Read one receipt.",
+        doc: "Receipts never change.",
+        successor: None,
+    };
+}
+
+/// Which receipt to read.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GetReceiptInput {
+    /// The receipt's id.
+    pub receipt_id: String,
+    /// Who asks, if you may act for others.
+    #[serde(default)]
+    pub principal_kind: Option<PrincipalKind>,
+    /// Who asks, if you may act for others.
+    #[serde(default)]
+    pub principal_id: Option<String>,
+}
+
+/// Acknowledges a receipt.
+#[derive(Debug)]
+pub struct AckReceipt;
+
+impl Operation for AckReceipt {
+    type Input = AckReceiptInput;
+    type Output = Done;
+    const SPEC: Spec = Spec {
+        name: "ack_receipt",
+        method: Method::Post,
+        path: "/v1/receipts/{receipt_id}/ack",
+        tool: Some("asyncgate.ack_receipt"),
+        access: Access::Any,
+        effect: Effect::Add,
+        summary: "Record that you have taken note of a receipt.",
+        doc: "Appends a receipt.acknowledged for the record. It closes nothing: obligations are \
+              discharged only by the outcome of the work.",
+        successor: None,
+    };
+}
+
+/// Which receipt to acknowledge.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AckReceiptInput {
+    /// The receipt's id.
+    pub receipt_id: String,
+    /// Who acknowledges, if you may act for others.
+    #[serde(default)]
+    pub principal_kind: Option<PrincipalKind>,
+    /// Who acknowledges, if you may act for others.
+    #[serde(default)]
+    pub principal_id: Option<String>,
+    /// The instance of the principal that acknowledges.
+    #[serde(default)]
+    pub principal_instance_id: Option<String>,
+}

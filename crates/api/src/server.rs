@@ -1,0 +1,112 @@
+//! Operations about the server itself.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Access, Effect, Method, Operation, Spec};
+
+/// Who the server is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerInfo {
+    /// `AsyncGate`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Which of several servers it is.
+    pub instance_id: String,
+    /// Seconds since it started.
+    pub uptime: u64,
+    /// Where it runs, as its operator calls it.
+    pub environment: String,
+}
+
+/// Reads the server's settings that callers may know.
+#[derive(Debug)]
+pub struct GetConfig;
+
+impl Operation for GetConfig {
+    type Input = NoInput;
+    type Output = ConfigRecord;
+    const SPEC: Spec = Spec {
+        name: "get_config",
+        method: Method::Get,
+        path: "/v1/config",
+        tool: Some("asyncgate.get_config"),
+        access: Access::Any,
+        effect: Effect::Read,
+        summary: "Read the server's settings that matter to callers.",
+        doc: "Defaults and limits of leases, retries and lists, and whether answers are durable.",
+        successor: None,
+    };
+}
+
+/// Nothing to say.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NoInput {}
+
+/// The settings that matter to callers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigRecord {
+    /// Where receipts are kept: `standalone`.
+    pub receipt_mode: String,
+    /// Which of several servers it is.
+    pub instance_id: String,
+    /// The server's version.
+    pub version: String,
+    /// What the server can do.
+    pub capabilities: Vec<String>,
+    /// `fsync`: a success answer is on disk. `none`: everything is lost at the end of the process.
+    pub durability: String,
+    /// `lenient` or `strict`: what happens to a success without proof.
+    pub locatability: String,
+    /// The lease time when a claim names none.
+    pub default_lease_ttl_seconds: u64,
+    /// The longest lease time.
+    pub max_lease_ttl_seconds: u64,
+    /// How many reported failures end a task that names no limit.
+    pub default_max_attempts: u32,
+    /// The first retry delay of a task that names none.
+    pub default_retry_backoff_seconds: u32,
+    /// The longest retry delay.
+    pub max_retry_backoff_seconds: u32,
+    /// The page size when a list names none.
+    pub default_list_limit: u32,
+    /// The largest page.
+    pub max_list_limit: u32,
+    /// The largest payload or result in bytes.
+    pub max_payload_bytes: u64,
+}
+
+/// Says that the server is alive.
+#[derive(Debug)]
+pub struct GetHealth;
+
+impl Operation for GetHealth {
+    type Input = NoInput;
+    type Output = HealthRecord;
+    const SPEC: Spec = Spec {
+        name: "health",
+        method: Method::Get,
+        path: "/v1/health",
+        tool: None,
+        access: Access::Open,
+        effect: Effect::Read,
+        summary: "Say that the server is alive.",
+        doc: "Needs no credential. Whether it accepts writes is told by /readyz.",
+        successor: None,
+    };
+}
+
+/// The server is alive.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HealthRecord {
+    /// `healthy`, or `failing` when writes are not accepted.
+    pub status: String,
+    /// `AsyncGate`.
+    pub service: String,
+    /// Its version.
+    pub version: String,
+    /// Which of several servers it is.
+    pub instance_id: String,
+}

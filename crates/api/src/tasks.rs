@@ -1,0 +1,362 @@
+//! Operations of those who hand out work.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{Access, Effect, Method, Operation, Principal, PrincipalKind, Spec};
+
+/// A task's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    /// Waiting for a worker, or for its time.
+    Queued,
+    /// In a worker's hands.
+    Leased,
+    /// In a worker's hands, and begun.
+    Running,
+    /// Ended well.
+    Succeeded,
+    /// Ended badly.
+    Failed,
+    /// Called off.
+    Canceled,
+}
+
+/// What a worker must offer to be given a task.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Requirements {
+    /// All of these must be among the worker's capabilities.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<String>,
+    /// Labels that bind nobody.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+}
+
+/// Hands over a task.
+#[derive(Debug)]
+pub struct CreateTask;
+
+impl Operation for CreateTask {
+    type Input = CreateTaskInput;
+    type Output = CreateTaskOutput;
+    const SPEC: Spec = Spec {
+        name: "create_task",
+        method: Method::Post,
+        path: "/v1/tasks",
+        tool: Some("asyncgate.create_task"),
+        access: Access::Agent,
+        effect: Effect::Add,
+        summary: "Hand over a task to be done by a worker.",
+        doc: "Stores the task durably and returns its task_id at once; a worker that offers the \
+              required capabilities will lease it, do it and report the outcome. From now on you \
+              are owed an outcome: the task is listed by list_open_obligations until a receipt \
+              proves it done. Give an idempotency_key of your own choice when you may send the \
+              same request twice: the second call returns the first task with duplicate = true. \
+              Use get_task with wait_seconds to wait for the outcome.",
+        successor: None,
+    };
+}
+
+/// What is to be done.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateTaskInput {
+    /// What sort of work it is, e.g. `report.render`. Workers choose by it.
+    #[serde(rename = "type")]
+    pub task_type: String,
+    /// The work's input: any JSON up to 1 MiB. It reaches the worker byte for byte.
+    #[serde(default)]
+    pub payload: Option<Box<RawValue>>,
+    /// Where a larger input is.
+    #[serde(default)]
+    pub payload_pointer: Option<String>,
+    /// What a worker must offer.
+    #[serde(default)]
+    pub requirements: Option<Requirements>,
+    /// Higher goes first; equal priorities go by age. Default 0.
+    #[serde(default)]
+    pub priority: Option<i32>,
+    /// Your name for this task: creating it again returns the first. Another type or payload
+    /// under the same key is refused.
+    #[serde(default)]
+    pub idempotency_key: Option<String>,
+    /// How many reported failures end the task. Default 3.
+    #[serde(default)]
+    pub max_attempts: Option<u32>,
+    /// Seconds before the first retry; doubles with each, up to 900. Default 30.
+    #[serde(default)]
+    pub retry_backoff_seconds: Option<u32>,
+    /// Seconds during which the task cannot be leased.
+    #[serde(default)]
+    pub delay_seconds: Option<i64>,
+    /// What sort of outcome you expect; handed to the worker.
+    #[serde(default)]
+    pub expected_outcome_kind: Option<String>,
+    /// The media type of the artifact you expect; handed to the worker.
+    #[serde(default)]
+    pub expected_artifact_mime: Option<String>,
+    /// The owner's kind, if you may act for others. Default `agent`.
+    #[serde(default)]
+    pub principal_kind: Option<PrincipalKind>,
+    /// The owner, if you may act for others. Default: yourself.
+    #[serde(default, alias = "principal_ai")]
+    pub principal_id: Option<String>,
+    /// The instance of the owner that asks.
+    #[serde(default)]
+    pub principal_instance_id: Option<String>,
+}
+
+/// The task that was created, or was there before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CreateTaskOutput {
+    /// The task's id.
+    pub task_id: String,
+    /// Its state now.
+    pub status: TaskStatus,
+    /// Whether the idempotency key named a task that was there before.
+    pub duplicate: bool,
+}
+
+/// Reads a task.
+#[derive(Debug)]
+pub struct GetTask;
+
+impl Operation for GetTask {
+    type Input = GetTaskInput;
+    type Output = TaskRecord;
+    const SPEC: Spec = Spec {
+        name: "get_task",
+        method: Method::Get,
+        path: "/v1/tasks/{task_id}",
+        tool: Some("asyncgate.get_task"),
+        access: Access::AgentOrWorker,
+        effect: Effect::Read,
+        summary: "Read a task, its state and, once it has ended, its outcome.",
+        doc: "With wait_seconds (up to 60) the call waits until the task has ended and answers at \
+              once when it does; if it has not ended by then, it answers with the current state, \
+              so call again. `result` is present only when status is succeeded, failed or canceled.",
+        successor: None,
+    };
+}
+
+/// Which task to read.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GetTaskInput {
+    /// The task's id.
+    pub task_id: String,
+    /// Seconds to wait for the task's end, 0 to 60.
+    #[serde(default)]
+    pub wait_seconds: Option<u32>,
+    /// Whose task it is, if you may act for others.
+    #[serde(default)]
+    pub principal_kind: Option<PrincipalKind>,
+    /// Whose task it is, if you may act for others.
+    #[serde(default)]
+    pub principal_id: Option<String>,
+}
+
+/// A task as it stands.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct TaskRecord {
+    /// Its id.
+    pub task_id: String,
+    /// What sort of work it is.
+    #[serde(rename = "type")]
+    pub task_type: String,
+    /// Its state.
+    pub status: TaskStatus,
+    /// The work's input, as it was sent.
+    pub payload: Box<RawValue>,
+    /// Where a larger input is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_pointer: Option<String>,
+    /// Its owner.
+    pub created_by: Principal,
+    /// The owner's id.
+    pub principal_ai: String,
+    /// What a worker must offer.
+    pub requirements: Requirements,
+    /// Higher goes first.
+    pub priority: i32,
+    /// How many failures were reported.
+    pub attempt: u32,
+    /// How many reported failures end it.
+    pub max_attempts: u32,
+    /// Seconds before the first retry.
+    pub retry_backoff_seconds: u32,
+    /// How many leases ran out; these are no failures.
+    pub lease_expiries: u32,
+    /// The owner's name for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    /// What sort of outcome the owner expects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_outcome_kind: Option<String>,
+    /// The media type of the artifact the owner expects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_artifact_mime: Option<String>,
+    /// When it was created.
+    pub created_at: String,
+    /// When it changed last.
+    pub updated_at: String,
+    /// Before this time it cannot be leased.
+    pub next_eligible_at: String,
+    /// The current lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseRecord>,
+    /// What its worker said last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Box<RawValue>>,
+    /// When its worker said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress_at: Option<String>,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<TaskResult>,
+    /// The server instance that watches its deadlines.
+    pub asyncgate_instance: String,
+}
+
+/// A worker's current hold on a task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LeaseRecord {
+    /// The lease's id.
+    pub lease_id: String,
+    /// Who holds it.
+    pub worker: Principal,
+    /// When it was given.
+    pub created_at: String,
+    /// When it runs out.
+    pub expires_at: String,
+    /// How often it was renewed.
+    pub renewals: u32,
+}
+
+/// How a task ended.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct TaskResult {
+    /// `succeeded`, `failed` or `canceled`.
+    pub outcome: TaskStatus,
+    /// What a success returned, as it was sent.
+    pub result: Option<Box<RawValue>>,
+    /// What a failure or cancellation said.
+    pub error: Option<Box<RawValue>>,
+    /// Where the results are.
+    pub artifacts: Option<Box<RawValue>>,
+    /// That the results were delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery_proof: Option<Box<RawValue>>,
+    /// When it ended.
+    pub completed_at: String,
+}
+
+/// Lists tasks.
+#[derive(Debug)]
+pub struct ListTasks;
+
+impl Operation for ListTasks {
+    type Input = ListTasksInput;
+    type Output = ListTasksOutput;
+    const SPEC: Spec = Spec {
+        name: "list_tasks",
+        method: Method::Get,
+        path: "/v1/tasks",
+        tool: Some("asyncgate.list_tasks"),
+        access: Access::Agent,
+        effect: Effect::Read,
+        summary: "List tasks, newest first.",
+        doc: "Without a principal an agent sees its own tasks and an admin all of the tenant. \
+              Follow next_cursor until it is null; with a rare filter a page can be short or \
+              empty and still have a next_cursor.",
+        successor: None,
+    };
+}
+
+/// Which tasks to list.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListTasksInput {
+    /// Only tasks in this state.
+    #[serde(default)]
+    pub status: Option<TaskStatus>,
+    /// Only tasks of this type.
+    #[serde(default, rename = "type")]
+    pub task_type: Option<String>,
+    /// The most to return, 1 to 200. Default 50.
+    #[serde(default)]
+    pub limit: Option<u32>,
+    /// The next_cursor of the page before.
+    #[serde(default)]
+    pub cursor: Option<String>,
+    /// Whose tasks, if you may act for others. Default `agent` when principal_id is given.
+    #[serde(default)]
+    pub principal_kind: Option<PrincipalKind>,
+    /// Whose tasks, if you may act for others.
+    #[serde(default, alias = "created_by")]
+    pub principal_id: Option<String>,
+}
+
+/// A page of tasks.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ListTasksOutput {
+    /// The tasks, newest first.
+    pub tasks: Vec<TaskRecord>,
+    /// What to give as `cursor` for more; null when there are none.
+    pub next_cursor: Option<String>,
+}
+
+/// Calls a task off.
+#[derive(Debug)]
+pub struct CancelTask;
+
+impl Operation for CancelTask {
+    type Input = CancelTaskInput;
+    type Output = CancelTaskOutput;
+    const SPEC: Spec = Spec {
+        name: "cancel_task",
+        method: Method::Post,
+        path: "/v1/tasks/{task_id}/cancel",
+        tool: Some("asyncgate.cancel_task"),
+        access: Access::Agent,
+        effect: Effect::End,
+        summary: "Call a task off.",
+        doc: "The task ends at once, also when a worker holds it; the worker learns so from its \
+              next call. Cancelling again is fine. A task that has succeeded or failed cannot be \
+              cancelled (INVALID_STATE_TRANSITION).",
+        successor: None,
+    };
+}
+
+/// Which task to call off.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CancelTaskInput {
+    /// The task's id.
+    pub task_id: String,
+    /// Why; kept in the receipt.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Who cancels, if you may act for others.
+    #[serde(default)]
+    pub principal_kind: Option<PrincipalKind>,
+    /// Who cancels, if you may act for others.
+    #[serde(default)]
+    pub principal_id: Option<String>,
+    /// The instance of the principal that cancels.
+    #[serde(default)]
+    pub principal_instance_id: Option<String>,
+}
+
+/// The task is called off.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CancelTaskOutput {
+    /// Always true.
+    pub ok: bool,
+    /// The task's state.
+    pub status: TaskStatus,
+}
