@@ -1,1 +1,109 @@
-fn main() {}
+//! The binary `asyncgate`: settings, keys, clock, telemetry, listener and command line around the engine.
+//!
+//! Only this crate reads the clock, the random source, the environment and the command line.
+
+mod cli;
+mod clock;
+mod config;
+mod data_dir;
+mod keys;
+mod listen;
+mod node;
+mod ops;
+mod output;
+mod pulse;
+mod reload;
+mod serve;
+mod signals;
+mod telemetry;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Parser as _;
+
+use cli::{Cli, Command, ConfigCommand, SettingsArgs};
+use config::{Effective, Inputs, Settings};
+use reload::Running;
+
+/// The exit code of a mistake in the settings or on the command line; clap uses the same.
+const BAD_SETTINGS: u8 = 2;
+
+/// How long threads that are busy with the disk may hold up the exit.
+const LAST_WAIT: Duration = Duration::from_secs(5);
+
+fn main() -> ExitCode {
+    match run(Cli::parse().into_command()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The whole chain on one line: scripts and people both read it.
+            output::complain(&format!("{error:#}"));
+            let settings = error.is::<config::Error>();
+            if settings {
+                ExitCode::from(BAD_SETTINGS)
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Serve(args) => {
+            let (settings, running) = start(args)?;
+            on_runtime(serve::serve(settings, running))
+        }
+        Command::Mcp(_) | Command::Openapi | Command::McpTools => Ok(()),
+        Command::Config(command) => show(command),
+    }
+}
+
+fn show(command: ConfigCommand) -> anyhow::Result<()> {
+    let text = match command {
+        ConfigCommand::Check(args) => {
+            for warning in read(args)?.1.warnings {
+                output::complain(&format!("warning: {warning}"));
+            }
+            "the settings are good".to_owned()
+        }
+        ConfigCommand::Show(args) => {
+            let (_, effective) = read(args.settings)?;
+            if args.json {
+                serde_json::to_string_pretty(&config::show_json(&effective))?
+            } else {
+                config::show_text(&effective)
+            }
+        }
+        ConfigCommand::Reference => config::reference(),
+    };
+    Ok(output::say(text.trim_end())?)
+}
+
+fn read(args: SettingsArgs) -> Result<(Inputs, Effective), config::Error> {
+    let inputs = args.inputs(std::env::vars_os());
+    let effective = Effective::read(&inputs)?;
+    Ok((inputs, effective))
+}
+
+/// Reads the settings and starts to log.
+fn start(args: SettingsArgs) -> anyhow::Result<(Settings, Running)> {
+    let (inputs, effective) = read(args)?;
+    let settings = Settings::new(&effective)?;
+    let level = telemetry::start(settings.log_format, &settings.log_level)?;
+    for warning in &effective.warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok((settings, Running::new(inputs, effective, level)))
+}
+
+fn on_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let result = runtime.block_on(work);
+    runtime.shutdown_timeout(LAST_WAIT);
+    result
+}

@@ -1,0 +1,255 @@
+//! The command line: what it accepts and what it says about itself. Nothing is done here.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{CONFIG_ENV, Flag, Inputs};
+
+/// AsyncGate: durable tasks, leases and receipts between agents, services and workers.
+#[derive(Debug, Parser)]
+#[command(name = "asyncgate", version, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  asyncgate                                     serve on 127.0.0.1:8080, with SQLite in ./data
+  asyncgate serve --bind 127.0.0.1:0            pick a free port and print it
+  asyncgate serve --config asyncgate.toml       settings from a file (.toml, .yaml or .json)
+  ASYNCGATE_API_KEY=... asyncgate serve         one shared key; without it the first start makes a key
+  ALLOW_INSECURE_DEV=true asyncgate serve --store memory
+                                                try it out: no key, nothing kept
+  asyncgate mcp                                 speak MCP on stdin and stdout
+  asyncgate config show                         every setting, its value and where it came from
+
+A first task, from another terminal:
+  curl -H \"Authorization: Bearer $KEY\" -H 'Content-Type: application/json' \\
+       -d '{\"type\":\"hello\",\"payload\":{\"to\":\"world\"}}' http://127.0.0.1:8080/v1/tasks
+";
+
+/// What the program can be asked to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve REST and MCP over HTTP (this is what happens without a command).
+    #[command(after_help = SERVE_HELP)]
+    Serve(SettingsArgs),
+    /// Speak MCP on stdin and stdout, on the same data directory; logs go to stderr.
+    #[command(after_help = MCP_HELP)]
+    Mcp(SettingsArgs),
+    /// Look at the settings without starting anything.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print the OpenAPI description of the REST interface.
+    #[command(hide = true)]
+    Openapi,
+    /// Print the list of MCP tools.
+    #[command(hide = true)]
+    McpTools,
+}
+
+const SERVE_HELP: &str = "\
+When it is ready, it prints one line to stdout: listening on http://ADDRESS
+SIGTERM and SIGINT let requests in flight finish, release those that wait, and exit with 0.
+SIGHUP reads the settings again and applies those that need no restart.
+
+Examples:
+  asyncgate serve --data-dir /var/lib/asyncgate --bind 0.0.0.0:8080
+  asyncgate serve --store memory --log-level debug
+  asyncgate serve --set default_lease_ttl_seconds=120 --set receipts.locatability=strict
+";
+
+const MCP_HELP: &str = "\
+One process at a time can use a data directory: stop `asyncgate serve` first, or let the client
+use http://ADDRESS/mcp of the running server.
+
+Example, for the configuration of an MCP client:
+  { \"command\": \"asyncgate\", \"args\": [\"mcp\", \"--data-dir\", \"/var/lib/asyncgate\"] }
+";
+
+/// What can be asked about the settings.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check the settings; say what is wrong and exit with 2 if something is.
+    Check(SettingsArgs),
+    /// Print every setting in force and where it came from; secrets are not shown.
+    Show(ShowArgs),
+    /// Print the reference of all settings as Markdown.
+    #[command(hide = true)]
+    Reference,
+}
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    #[command(flatten)]
+    pub settings: SettingsArgs,
+    /// Print JSON, with the meaning and the rule of each setting.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The flags that set settings. Their values are checked with all others, so that the same
+/// mistake gets the same answer wherever it was made.
+#[derive(Debug, Default, Args)]
+pub struct SettingsArgs {
+    /// Read settings from a file that ends in .toml, .yaml, .yml or .json [env: ASYNCGATE_CONFIG].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Listen on this address and port [default: 127.0.0.1:8080].
+    #[arg(long, value_name = "ADDR")]
+    bind: Option<String>,
+    /// Keep the database and the key file here [default: ./data].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Keep state in `sqlite` or, until the process ends, in `memory` [default: sqlite].
+    #[arg(long, value_name = "STORE")]
+    store: Option<String>,
+    /// Log `off`, `error`, `warn`, `info`, `debug`, `trace`, or directives per module [default: info].
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// Log as `text` or `json` [default: text].
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// Set any setting by its name; may be repeated. See `asyncgate config show`.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
+    set: Vec<(String, String)>,
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("must have the form KEY=VALUE")?;
+    Ok((key.trim().to_owned(), value.to_owned()))
+}
+
+impl Cli {
+    /// What was asked for; serving, if nothing was.
+    pub fn into_command(self) -> Command {
+        self.command
+            .unwrap_or_else(|| Command::Serve(SettingsArgs::default()))
+    }
+}
+
+impl SettingsArgs {
+    /// Where the settings are to be read from.
+    pub fn inputs(self, env: impl IntoIterator<Item = (OsString, OsString)>) -> Inputs {
+        // A named flag is the shortest way to say something; it wins over `--set`.
+        let set = self.set.into_iter().map(|(name, text)| Flag {
+            flag: "--set",
+            name,
+            text,
+        });
+        let named = [
+            ("--bind", "bind", self.bind),
+            ("--data-dir", "data_dir", self.data_dir),
+            ("--store", "store", self.store),
+            ("--log-level", "log.level", self.log_level),
+            ("--log-format", "log.format", self.log_format),
+        ];
+        let named = named.into_iter().filter_map(|(flag, name, text)| {
+            Some(Flag {
+                flag,
+                name: name.to_owned(),
+                text: text?,
+            })
+        });
+        let env: Vec<(OsString, OsString)> = env.into_iter().collect();
+        // An empty variable counts as not set, as it does for every setting.
+        let from_env = env
+            .iter()
+            .find(|(name, value)| name == CONFIG_ENV && !value.is_empty())
+            .map(|(_, value)| PathBuf::from(value));
+        Inputs {
+            flags: set.chain(named).collect(),
+            file: self.config.or(from_env),
+            env,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::config::Effective;
+
+    fn parse(args: &[&str]) -> Command {
+        Cli::try_parse_from(std::iter::once(&"asyncgate").chain(args))
+            .unwrap()
+            .into_command()
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn no_argument_serves() {
+        assert!(matches!(parse(&[]), Command::Serve(_)));
+    }
+
+    #[test]
+    fn named_flags_and_set_reach_their_keys() {
+        let args = [
+            "serve",
+            "--bind",
+            "127.0.0.1:1",
+            "--data-dir",
+            "d",
+            "--store",
+            "memory",
+            "--log-level",
+            "debug",
+            "--log-format",
+            "json",
+            "--set",
+            "default_priority=5",
+            "--set",
+            "bind=127.0.0.1:2",
+        ];
+        let Command::Serve(args) = parse(&args) else {
+            panic!("not serve")
+        };
+        let effective = Effective::read(&args.inputs([])).unwrap();
+        let expected = [
+            ("bind", "127.0.0.1:1", "flag --bind"),
+            ("data_dir", "d", "flag --data-dir"),
+            ("store", "memory", "flag --store"),
+            ("log.level", "debug", "flag --log-level"),
+            ("log.format", "json", "flag --log-format"),
+            ("default_priority", "5", "flag --set"),
+        ];
+        for (name, value, source) in expected {
+            let entry = effective.get(name).unwrap();
+            assert_eq!(
+                (
+                    entry.value.to_string().as_str(),
+                    entry.source.to_string().as_str()
+                ),
+                (value, source)
+            );
+        }
+    }
+
+    #[test]
+    fn the_file_comes_from_its_flag_or_from_the_environment() {
+        let file = |args: &[&str], value: &str| {
+            let Command::Serve(args) = parse(args) else {
+                panic!("not serve")
+            };
+            args.inputs([(CONFIG_ENV.into(), value.into())]).file
+        };
+        assert_eq!(file(&[], ""), None);
+        assert_eq!(file(&[], "e.toml"), Some("e.toml".into()));
+        let flagged = file(&["serve", "--config", "f.toml"], "e.toml");
+        assert_eq!(flagged, Some("f.toml".into()));
+    }
+
+    #[test]
+    fn a_pair_needs_its_equals_sign() {
+        assert!(Cli::try_parse_from(["asyncgate", "serve", "--set", "bind"]).is_err());
+    }
+}

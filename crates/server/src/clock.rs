@@ -1,0 +1,227 @@
+//! The only place that reads the clock and the random source of the machine.
+//!
+//! Invariants: [`GuardedClock`] never runs backwards, not over a wall-clock jump and not over a
+//! restart; [`Random`] cannot be predicted from what it gave before, since lease ids are fencing tokens.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use asyncgate_core::Timestamp;
+
+/// Tells the time.
+pub trait Clock: Send + Sync {
+    /// The time; never earlier than it said before.
+    fn now(&self) -> Timestamp;
+}
+
+/// Gives random numbers.
+pub trait Entropy: Send + Sync {
+    /// Sixty-four random bits.
+    fn next_u64(&self) -> u64;
+}
+
+/// Wall time at the start, and from then on only elapsed time.
+///
+/// So a step of the wall clock, by an operator or a time daemon, neither ends nor revives a lease.
+#[derive(Debug)]
+pub struct GuardedClock {
+    started: Instant,
+    /// The time at `started`, in milliseconds; only ever raised.
+    base_ms: AtomicI64,
+}
+
+impl GuardedClock {
+    /// Starts at the machine's wall time.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the clock that everything else is given"
+    )]
+    pub fn start() -> Self {
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Self::start_at(
+            Instant::now(),
+            i64::try_from(wall.as_millis()).unwrap_or(i64::MAX),
+        )
+    }
+
+    fn start_at(started: Instant, wall_ms: i64) -> Self {
+        Self {
+            started,
+            base_ms: AtomicI64::new(wall_ms),
+        }
+    }
+
+    /// Moves the clock forward to `floor` if it is behind: the last time that was stored before the
+    /// restart. If the machine's clock was set back in between, time goes on from there.
+    pub fn raise_to(&self, floor: Timestamp) {
+        self.base_ms.fetch_max(
+            floor.as_millis().saturating_sub(self.elapsed_ms()),
+            Ordering::AcqRel,
+        );
+    }
+
+    fn elapsed_ms(&self) -> i64 {
+        i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+impl Clock for GuardedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(
+            self.base_ms
+                .load(Ordering::Acquire)
+                .saturating_add(self.elapsed_ms()),
+        )
+    }
+}
+
+/// The machine's random source could not be read; nothing can be given an id.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the machine's random source: {0}")]
+pub struct NoRandomness(getrandom::Error);
+
+/// Fills a buffer with bytes from the machine's random source.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the random source that everything else is given"
+)]
+pub fn fill_random(bytes: &mut [u8]) -> Result<(), NoRandomness> {
+    getrandom::fill(bytes).map_err(NoRandomness)
+}
+
+/// A keyed hash in counter mode: one read of the machine's source at the start, no system call after.
+#[derive(Debug)]
+pub struct Random {
+    pool: Mutex<Pool>,
+}
+
+/// How many numbers one run of the hash gives.
+const POOL: usize = 64;
+
+struct Pool {
+    key: [u8; 32],
+    block: u64,
+    numbers: [u64; POOL],
+    used: usize,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").finish_non_exhaustive()
+    }
+}
+
+impl Random {
+    /// Seeds itself from the machine.
+    pub fn seed() -> Result<Self, NoRandomness> {
+        let mut key = [0; 32];
+        fill_random(&mut key)?;
+        Ok(Self::from_key(key))
+    }
+
+    fn from_key(key: [u8; 32]) -> Self {
+        let pool = Pool {
+            key,
+            block: 0,
+            numbers: [0; POOL],
+            used: POOL,
+        };
+        Self {
+            pool: Mutex::new(pool),
+        }
+    }
+}
+
+impl Entropy for Random {
+    fn next_u64(&self) -> u64 {
+        // A panic elsewhere cannot leave the pool half-changed in a way that matters.
+        self.pool
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .next()
+    }
+}
+
+impl Pool {
+    fn next(&mut self) -> u64 {
+        if self.used >= POOL {
+            self.refill();
+        }
+        let number = self.numbers.get(self.used).copied().unwrap_or_default();
+        self.used += 1;
+        number
+    }
+
+    fn refill(&mut self) {
+        let mut reader = blake3::Hasher::new_keyed(&self.key)
+            .update(&self.block.to_le_bytes())
+            .finalize_xof();
+        for number in &mut self.numbers {
+            let mut bytes = [0; 8];
+            reader.fill(&mut bytes);
+            *number = u64::from_le_bytes(bytes);
+        }
+        self.block += 1;
+        self.used = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the clock under test counts from an instant"
+    )]
+    fn clock(age: Duration, wall_ms: i64) -> GuardedClock {
+        GuardedClock::start_at(Instant::now().checked_sub(age).unwrap(), wall_ms)
+    }
+
+    #[test]
+    fn time_is_the_start_plus_what_elapsed() {
+        let now = clock(Duration::from_secs(5), 1_000).now().as_millis();
+        assert!((6_000..16_000).contains(&now), "{now}");
+    }
+
+    #[test]
+    fn a_floor_ahead_moves_the_clock_and_one_behind_does_not() {
+        let clock = clock(Duration::from_secs(5), 1_000);
+        clock.raise_to(Timestamp::from_millis(500));
+        assert!(clock.now().as_millis() < 16_000);
+        clock.raise_to(Timestamp::from_millis(1_000_000));
+        let now = clock.now().as_millis();
+        assert!((1_000_000..1_010_000).contains(&now), "{now}");
+        clock.raise_to(Timestamp::from_millis(7));
+        assert!(clock.now().as_millis() >= now);
+    }
+
+    #[test]
+    fn the_real_clock_is_past_2025() {
+        assert!(GuardedClock::start().now().as_millis() > 1_735_689_600_000);
+    }
+
+    #[test]
+    fn numbers_do_not_repeat_within_or_across_blocks_or_seeds() {
+        let (one, two) = (Random::from_key([1; 32]), Random::seed().unwrap());
+        let numbers: HashSet<u64> = (0..POOL * 4)
+            .flat_map(|_| [one.next_u64(), two.next_u64()])
+            .collect();
+        assert_eq!(numbers.len(), POOL * 8);
+    }
+
+    #[test]
+    fn the_same_key_gives_the_same_numbers() {
+        let draw = || {
+            let random = Random::from_key([7; 32]);
+            (0..POOL + 3).map(|_| random.next_u64()).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(), draw());
+    }
+}

@@ -1,0 +1,252 @@
+//! Where settings come from: flags, the environment and a file, each read into the same list of
+//! named texts. Nothing is judged here except that a name is known.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+
+use super::Error;
+use super::key::Key;
+use super::table::{CONFIG_ENV, KEYS, find, nearest};
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The table.
+    Default,
+    /// A file.
+    File(PathBuf),
+    /// An environment variable.
+    Env(String),
+    /// A flag on the command line.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "file {}", path.display()),
+            Self::Env(name) => write!(f, "environment {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// A text that somebody gave for a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    pub text: String,
+    pub source: Source,
+}
+
+/// The texts of one kind of source, by key name.
+pub type Layer = BTreeMap<&'static str, Given>;
+
+/// A flag of the command line that sets a key: the flag, the key's name, the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flag {
+    pub flag: &'static str,
+    pub name: String,
+    pub text: String,
+}
+
+/// Reads the flags; a later one wins over an earlier one.
+pub fn from_flags(flags: &[Flag]) -> Result<Layer, Error> {
+    let mut layer = Layer::new();
+    for flag in flags {
+        let source = Source::Flag(flag.flag);
+        let key = find(&flag.name).ok_or_else(|| unknown(&flag.name, &source))?;
+        if key.is_secret() {
+            return Err(Error::SecretOnCommandLine {
+                key: key.name,
+                env: key.env(),
+            });
+        }
+        layer.insert(
+            key.name,
+            Given {
+                text: flag.text.clone(),
+                source,
+            },
+        );
+    }
+    Ok(layer)
+}
+
+/// Reads the environment. The second list names variables that look like ours and are not.
+///
+/// An empty variable counts as not set, as deployment tools leave them behind.
+pub fn from_env(
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<(Layer, Vec<String>), Error> {
+    let mut layer = Layer::new();
+    let mut strangers = Vec::new();
+    let variables: BTreeMap<OsString, OsString> = variables.into_iter().collect();
+    for key in KEYS {
+        // The prefixed name is more specific than the bare one, so it is asked first.
+        for name in std::iter::once(key.env()).chain(key.bare_env.map(str::to_owned)) {
+            let Some(value) = variables.get(&OsString::from(&name)) else {
+                continue;
+            };
+            if !value.is_empty() && !layer.contains_key(key.name) {
+                layer.insert(key.name, given_by_env(key, name, value)?);
+            }
+        }
+    }
+    let ours: Vec<String> = KEYS.iter().map(Key::env).collect();
+    for name in variables.keys().filter_map(|name| name.to_str()) {
+        if name.starts_with("ASYNCGATE_")
+            && !ours.iter().any(|our| our == name)
+            && name != CONFIG_ENV
+        {
+            let hint = nearest(name, ours.iter().map(String::as_str));
+            strangers.push(format!("{name} is not a setting{}", did_you_mean(hint)));
+        }
+    }
+    Ok((layer, strangers))
+}
+
+fn given_by_env(key: &Key, name: String, value: &OsString) -> Result<Given, Error> {
+    let source = Source::Env(name);
+    match value.to_str() {
+        Some(text) => Ok(Given {
+            text: text.to_owned(),
+            source,
+        }),
+        None => Err(Error::Value {
+            key: key.name,
+            shown: "(not UTF-8)".to_owned(),
+            source_of: source,
+            problem: "must be UTF-8 text".to_owned(),
+        }),
+    }
+}
+
+/// Reads a file; its ending says whether it is TOML, YAML or JSON.
+pub fn from_file(path: &Path) -> Result<Layer, Error> {
+    let failed = |reason: String| Error::File {
+        path: path.to_owned(),
+        reason: one_line(&reason),
+    };
+    let ending = path
+        .extension()
+        .and_then(|ending| ending.to_str())
+        .unwrap_or_default();
+    let parse: fn(&str) -> Result<Json, String> = match ending {
+        "toml" => parse_toml,
+        "yaml" | "yml" => |text| serde_yaml_ng::from_str(text).map_err(|e| e.to_string()),
+        "json" => |text| serde_json::from_str(text).map_err(|e| e.to_string()),
+        _ => {
+            return Err(failed(
+                "its name must end in .toml, .yaml, .yml or .json".to_owned(),
+            ));
+        }
+    };
+    let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+    let root = parse(&text).map_err(failed)?;
+    let mut layer = Layer::new();
+    match root {
+        Json::Null => {}
+        Json::Object(_) => flatten("", &root, &Source::File(path.to_owned()), &mut layer)?,
+        Json::Bool(_) | Json::Number(_) | Json::String(_) | Json::Array(_) => {
+            return Err(failed("it must hold a table of settings".to_owned()));
+        }
+    }
+    Ok(layer)
+}
+
+/// The library's own rendering spans lines and draws the source; one line has to do.
+fn parse_toml(text: &str) -> Result<Json, String> {
+    toml::from_str(text).map_err(|error| {
+        let before = error
+            .span()
+            .and_then(|span| text.get(..span.start))
+            .unwrap_or_default();
+        format!(
+            "line {}: {}",
+            before.matches('\n').count() + 1,
+            error.message()
+        )
+    })
+}
+
+/// Walks nested tables into dotted names.
+fn flatten(name: &str, value: &Json, source: &Source, layer: &mut Layer) -> Result<(), Error> {
+    if let Some(key) = find(name) {
+        let text = scalar(value).ok_or_else(|| Error::Value {
+            key: key.name,
+            shown: "(a table, a list or nothing)".to_owned(),
+            source_of: source.clone(),
+            problem: format!("must be {}", key.rule),
+        })?;
+        layer.insert(
+            key.name,
+            Given {
+                text,
+                source: source.clone(),
+            },
+        );
+        return Ok(());
+    }
+    let is_table = name.is_empty() || is_table(name);
+    if value.is_null() && is_table {
+        return Ok(());
+    }
+    let Some(table) = value.as_object().filter(|_| is_table) else {
+        return Err(unknown(name, source));
+    };
+    for (part, inner) in table {
+        let inner_name = if name.is_empty() {
+            part.clone()
+        } else {
+            format!("{name}.{part}")
+        };
+        flatten(&inner_name, inner, source, layer)?;
+    }
+    Ok(())
+}
+
+fn is_table(name: &str) -> bool {
+    KEYS.iter().any(|key| {
+        key.name
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with('.'))
+    })
+}
+
+/// The text of a value as `--set` would have it; lists of texts are joined by commas.
+fn scalar(value: &Json) -> Option<String> {
+    match value {
+        Json::String(text) => Some(text.clone()),
+        Json::Number(number) => Some(number.to_string()),
+        Json::Bool(on) => Some(on.to_string()),
+        Json::Array(items) => {
+            let texts: Option<Vec<&str>> = items.iter().map(Json::as_str).collect();
+            texts.map(|texts| texts.join(","))
+        }
+        Json::Null | Json::Object(_) => None,
+    }
+}
+
+fn unknown(name: &str, source: &Source) -> Error {
+    let hint = nearest(name, KEYS.iter().map(|key| key.name));
+    Error::UnknownKey {
+        key: one_line(name),
+        source_of: source.clone(),
+        hint: did_you_mean(hint),
+    }
+}
+
+fn did_you_mean(hint: Option<&str>) -> String {
+    hint.map(|name| format!("; did you mean {name}?"))
+        .unwrap_or_default()
+}
+
+/// Errors are told in one line, whatever a parser or a user put into them.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

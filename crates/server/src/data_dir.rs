@@ -1,0 +1,108 @@
+//! The data directory: made at the first start, and used by one process at a time.
+//!
+//! Two processes on one directory would each keep their own clock, waiters and queue; what one
+//! commits, the other's waiting workers would not hear of.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Why a directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot use {} for data: {reason}", path.display())]
+    Unusable { path: PathBuf, reason: io::Error },
+    #[error("the data directory {} is in use by another asyncgate process", path.display())]
+    InUse { path: PathBuf },
+}
+
+/// A directory that belongs to this process until the value is dropped or the process ends, however it ends.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Makes the directory if it is missing, for its owner only, and takes it.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let unusable = |reason| Error::Unusable {
+            path: path.to_owned(),
+            reason,
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(unusable)?;
+        let lock = private_file(&path.join("asyncgate.lock")).map_err(unusable)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self {
+                path: path.to_owned(),
+                _lock: lock,
+            }),
+            Err(TryLockError::WouldBlock) => Err(Error::InUse {
+                path: path.to_owned(),
+            }),
+            Err(TryLockError::Error(reason)) => Err(unusable(reason)),
+        }
+    }
+
+    /// The path of a file in the directory, which is made, for its owner only, if it is missing.
+    pub fn file(&self, name: &str) -> Result<PathBuf, Error> {
+        let path = self.path.join(name);
+        match private_file(&path) {
+            Ok(_) => Ok(path),
+            Err(reason) => Err(Error::Unusable { path, reason }),
+        }
+    }
+}
+
+fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_is_made_and_belongs_to_one() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("a/b");
+        let first = DataDir::open(&path).unwrap();
+        assert!(matches!(DataDir::open(&path), Err(Error::InUse { .. })));
+        drop(first);
+        assert!(DataDir::open(&path).is_ok());
+    }
+
+    #[test]
+    fn files_in_it_are_for_their_owner() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = DataDir::open(parent.path()).unwrap();
+        let path = dir.file("x.db").unwrap();
+        std::fs::write(&path, "kept").unwrap();
+        assert_eq!(dir.file("x.db").unwrap(), path);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "kept");
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_told() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let message = DataDir::open(file.path()).unwrap_err().to_string();
+        assert!(
+            message.contains(&file.path().display().to_string()),
+            "{message}"
+        );
+    }
+}

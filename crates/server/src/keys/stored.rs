@@ -1,0 +1,207 @@
+//! Credentials that are API keys with a stored hash.
+//!
+//! Argon2id runs once per key and process: a verified key is remembered by its digest. After
+//! [`RECHECK_MS`] the records are read again, and the memory holds only if the record is still the
+//! one that the key was proved against. So revoking a key takes at most that long, and the hot path
+//! is one hash and one look into a map.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use asyncgate_api::Code;
+use asyncgate_engine::{Caller, Fault};
+use tokio::sync::{Mutex, Semaphore};
+
+use super::file::KeyFile;
+use super::record::Record;
+use super::token::lookup_id;
+use super::{Digester, Error, refused};
+use crate::clock::Clock;
+
+/// How long a proof is trusted before the records are read again.
+const RECHECK_MS: i64 = 30_000;
+
+/// How many proofs may wait for a turn. Each takes tens of milliseconds, so that a queue of this
+/// length is worked off in about a second; whoever comes after it is told to try again.
+const WAITING_MAX: usize = 32;
+
+type Digest = [u8; 32];
+
+/// The stored keys and what is known about who presented them.
+pub struct StoredKeys {
+    file: Option<KeyFile>,
+    clock: Arc<dyn Clock>,
+    digester: Digester,
+    known: RwLock<Known>,
+    read_at_ms: AtomicI64,
+    reading: Mutex<()>,
+    proving: Semaphore,
+    waiting: AtomicUsize,
+}
+
+/// The records by lookup id, and the digests that were proved against them.
+#[derive(Default)]
+struct Known {
+    records: HashMap<String, Arc<Entry>>,
+    proved: HashMap<Digest, Arc<Entry>>,
+}
+
+struct Entry {
+    record: Record,
+    caller: Caller,
+}
+
+impl StoredKeys {
+    /// Keys from records, and the file to read them from again, if there is one.
+    pub fn new(
+        records: Vec<Record>,
+        file: Option<KeyFile>,
+        clock: Arc<dyn Clock>,
+        digester: Digester,
+    ) -> Result<Self, Error> {
+        // Half the processors stay free for those who have a good key.
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let read_at_ms = AtomicI64::new(clock.now().as_millis());
+        Ok(Self {
+            file,
+            clock,
+            digester,
+            known: RwLock::new(Known {
+                records: index(records)?,
+                proved: HashMap::new(),
+            }),
+            read_at_ms,
+            reading: Mutex::new(()),
+            proving: Semaphore::new((processors / 2).max(1)),
+            waiting: AtomicUsize::new(0),
+        })
+    }
+
+    /// Who bears the credential.
+    pub async fn authenticate(&self, credential: &str) -> Result<Caller, Fault> {
+        let digest = self.digester.digest(credential);
+        if self.is_stale() {
+            self.read_again().await;
+        }
+        if let Some(caller) = self.proved(&digest) {
+            return Ok(caller);
+        }
+        // An unknown lookup id costs nothing: lookup ids are no secret.
+        let entry = lookup_id(credential)
+            .and_then(|id| self.entry(id))
+            .ok_or_else(refused)?;
+        self.prove(credential, digest, entry).await
+    }
+
+    fn proved(&self, digest: &Digest) -> Option<Caller> {
+        self.read_known(|known| known.proved.get(digest).map(|entry| entry.caller.clone()))
+    }
+
+    fn entry(&self, id: &str) -> Option<Arc<Entry>> {
+        self.read_known(|known| known.records.get(id).cloned())
+    }
+
+    async fn prove(
+        &self,
+        credential: &str,
+        digest: Digest,
+        entry: Arc<Entry>,
+    ) -> Result<Caller, Fault> {
+        let _place = Place::take(&self.waiting).ok_or_else(busy)?;
+        let _turn = self.proving.acquire().await.map_err(|_| busy())?;
+        // Others may have proved the same key while this call waited for its turn.
+        if let Some(caller) = self.proved(&digest) {
+            return Ok(caller);
+        }
+        let (credential, candidate) = (credential.to_owned(), entry.clone());
+        let holds = tokio::task::spawn_blocking(move || candidate.record.verify(&credential))
+            .await
+            .map_err(|e| busy().because(format!("verifying a key: {e}")))?;
+        if !holds {
+            return Err(refused());
+        }
+        let caller = entry.caller.clone();
+        self.change_known(|known| {
+            // The record may have been revoked in the meantime.
+            let current = known.records.get(&entry.record.id);
+            if current.is_some_and(|current| current.record == entry.record) {
+                known.proved.insert(digest, entry);
+            }
+        });
+        Ok(caller)
+    }
+
+    fn is_stale(&self) -> bool {
+        let age = self.clock.now().as_millis() - self.read_at_ms.load(Ordering::Relaxed);
+        self.file.is_some() && age >= RECHECK_MS
+    }
+
+    /// Reads the records again and forgets the proofs whose record is gone or changed.
+    async fn read_again(&self) {
+        let _one = self.reading.lock().await;
+        let Some(file) = self.file.clone().filter(|_| self.is_stale()) else {
+            return;
+        };
+        let path = file.path().display().to_string();
+        let read =
+            tokio::task::spawn_blocking(move || index(file.load()?.unwrap_or_default())).await;
+        match read {
+            Ok(Ok(records)) => self.change_known(|known| {
+                known.proved.retain(|_, entry| {
+                    records
+                        .get(&entry.record.id)
+                        .is_some_and(|fresh| fresh.record == entry.record)
+                });
+                known.records = records;
+            }),
+            // An unreadable file revokes nobody: the disk may be full or the file half edited.
+            Ok(Err(error)) => tracing::error!(%error, "the keys stay as they were"),
+            Err(error) => tracing::error!(%error, path, "the keys stay as they were"),
+        }
+        self.read_at_ms
+            .store(self.clock.now().as_millis(), Ordering::Relaxed);
+    }
+
+    fn read_known<T>(&self, look: impl FnOnce(&Known) -> T) -> T {
+        look(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change_known(&self, change: impl FnOnce(&mut Known)) {
+        change(&mut self.known.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn index(records: Vec<Record>) -> Result<HashMap<String, Arc<Entry>>, Error> {
+    records
+        .into_iter()
+        .map(|record| {
+            let caller = record.caller()?;
+            Ok((record.id.clone(), Arc::new(Entry { record, caller })))
+        })
+        .collect()
+}
+
+fn busy() -> Fault {
+    Fault::new(
+        Code::Unavailable,
+        "too many credentials are being verified; try again shortly",
+    )
+    .retry_after(1)
+}
+
+/// A place among those who wait; given back when dropped, also when the caller hangs up.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn take(waiting: &'a AtomicUsize) -> Option<Self> {
+        let place = Self(waiting);
+        (waiting.fetch_add(1, Ordering::AcqRel) < WAITING_MAX).then_some(place)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}

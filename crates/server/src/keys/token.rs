@@ -1,0 +1,93 @@
+//! The shape of an API key: `aga_`, a lookup id that finds its record, and a secret.
+
+use crate::clock::{NoRandomness, fill_random};
+
+const PREFIX: &str = "aga_";
+const LOOKUP_LEN: usize = 12;
+const SECRET_LEN: usize = 40;
+const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// An API key in the clear. It exists while it is being made and shown, and is never stored.
+pub struct Token(String);
+
+impl Token {
+    /// A new key from the machine's random source.
+    pub fn generate() -> Result<Self, NoRandomness> {
+        Ok(Self(format!(
+            "{PREFIX}{}",
+            base62(LOOKUP_LEN + SECRET_LEN)?
+        )))
+    }
+
+    /// The key itself, to be shown once.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// The lookup id inside a credential, if the credential has the shape of a key.
+pub fn lookup_id(credential: &str) -> Option<&str> {
+    let body = credential.strip_prefix(PREFIX)?;
+    let shaped = body.len() == LOOKUP_LEN + SECRET_LEN
+        && body.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if shaped { body.get(..LOOKUP_LEN) } else { None }
+}
+
+/// Random characters, each of the 62 equally likely: bytes past the last whole multiple are thrown away.
+fn base62(len: usize) -> Result<String, NoRandomness> {
+    let mut text = String::with_capacity(len);
+    let mut bytes = [0; 64];
+    while text.len() < len {
+        fill_random(&mut bytes)?;
+        let usable = bytes
+            .iter()
+            .map(|byte| usize::from(*byte))
+            .filter(|byte| *byte < 62 * 4);
+        let characters = usable.filter_map(|byte| ALPHABET.get(byte % 62));
+        text.extend(
+            characters
+                .take(len - text.len())
+                .map(|byte| char::from(*byte)),
+        );
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_the_promised_shape_and_differ() {
+        let (one, two) = (Token::generate().unwrap(), Token::generate().unwrap());
+        assert_ne!(one.reveal(), two.reveal());
+        for token in [&one, &two] {
+            assert_eq!(token.reveal().len(), 4 + 12 + 40);
+            assert_eq!(lookup_id(token.reveal()), token.reveal().get(4..16));
+        }
+        assert!(!format!("{one:?}").contains(one.reveal()));
+    }
+
+    #[test]
+    fn what_has_another_shape_has_no_lookup_id() {
+        let good = Token::generate().unwrap().reveal().to_owned();
+        let bad = [
+            "",
+            "aga_",
+            &good[1..],
+            &good[..55],
+            &format!("{good}x"),
+            &good.replace("aga_", "agb_"),
+            &format!("{}é", &good[..54]),
+        ];
+        for credential in bad {
+            assert_eq!(lookup_id(credential), None, "{credential}");
+        }
+    }
+}

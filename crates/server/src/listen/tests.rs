@@ -1,0 +1,208 @@
+//! The listener against raw sockets: answers, bounds, timeouts and the drain.
+
+use axum::routing::get;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(20);
+const REQUEST: &[u8] = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n";
+
+fn limits(connections: usize) -> Limits {
+    let patience = Patience {
+        head: LONG,
+        answer: LONG,
+        silence: LONG,
+    };
+    Limits {
+        connections,
+        patience,
+    }
+}
+
+/// Lets a test see a slow request arrive, and decide when it is answered.
+#[derive(Default)]
+struct Gate {
+    entered: Notify,
+    open: Notify,
+}
+
+async fn start(limits: Limits, gate: Arc<Gate>) -> Listener {
+    let slow = move || {
+        let gate = gate.clone();
+        async move {
+            gate.entered.notify_one();
+            gate.open.notified().await;
+            "slow"
+        }
+    };
+    let router = Router::new()
+        .route("/quick", get(|| async { "quick" }))
+        .route("/slow", get(slow));
+    let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    Listener::start(socket, router, limits, Metrics::default()).unwrap()
+}
+
+async fn connect(listener: &Listener, request: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(listener.address()).await.unwrap();
+    stream.write_all(request).await.unwrap();
+    stream
+}
+
+/// Everything up to the end of the connection, which must come within the time.
+async fn read_to_end(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    // A reset is an end like any other.
+    let _ = timeout(LONG, stream.read_to_end(&mut bytes)).await.unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+async fn read_answer(stream: &mut TcpStream) -> String {
+    let mut bytes = vec![0; 4096];
+    let read = timeout(LONG, stream.read(&mut bytes))
+        .await
+        .unwrap()
+        .unwrap();
+    String::from_utf8_lossy(&bytes[..read]).into_owned()
+}
+
+#[tokio::test]
+async fn one_connection_serves_many_requests() {
+    let listener = start(limits(4), Arc::default()).await;
+    let mut stream = connect(&listener, b"").await;
+    for _ in 0..3 {
+        stream.write_all(REQUEST).await.unwrap();
+        let answer = read_answer(&mut stream).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("quick"),
+            "{answer}"
+        );
+    }
+    assert!(listener.drain(LONG).await);
+    assert_eq!(read_to_end(&mut stream).await, "");
+}
+
+#[tokio::test]
+async fn a_drain_lets_requests_in_flight_finish_and_closes_the_rest() {
+    let gate = Arc::new(Gate::default());
+    let listener = start(limits(4), gate.clone()).await;
+    let address = listener.address();
+    let mut idle = connect(&listener, REQUEST).await;
+    assert!(read_answer(&mut idle).await.ends_with("quick"));
+    let mut busy = connect(&listener, b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    gate.entered.notified().await;
+
+    let draining = tokio::spawn(listener.drain(LONG));
+    assert_eq!(read_to_end(&mut idle).await, "");
+    assert!(
+        TcpStream::connect(address).await.is_err(),
+        "the socket is closed"
+    );
+    gate.open.notify_one();
+    let answer = read_to_end(&mut busy).await;
+    assert!(
+        answer.ends_with("slow") && answer.contains("connection: close"),
+        "{answer}"
+    );
+    assert!(draining.await.unwrap());
+}
+
+#[tokio::test]
+async fn a_drain_cuts_what_does_not_finish() {
+    let gate = Arc::new(Gate::default());
+    let listener = start(limits(4), gate.clone()).await;
+    let mut busy = connect(&listener, b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    gate.entered.notified().await;
+    assert!(!listener.drain(Duration::from_millis(50)).await);
+    assert_eq!(read_to_end(&mut busy).await, "");
+}
+
+#[tokio::test]
+async fn a_connection_past_the_cap_waits_for_a_slot() {
+    let listener = start(limits(1), Arc::default()).await;
+    let mut first = connect(&listener, REQUEST).await;
+    assert!(read_answer(&mut first).await.ends_with("quick"));
+    let mut second = connect(&listener, REQUEST).await;
+    let mut byte = [0];
+    assert!(
+        timeout(Duration::from_millis(100), second.peek(&mut byte))
+            .await
+            .is_err()
+    );
+    drop(first);
+    assert!(read_answer(&mut second).await.ends_with("quick"));
+}
+
+#[tokio::test]
+async fn silence_slow_headers_and_slow_answers_end_a_connection() {
+    let short = Duration::from_millis(400);
+    let cases: [(&[u8], Patience); 3] = [
+        (
+            b"",
+            Patience {
+                head: LONG,
+                answer: LONG,
+                silence: short,
+            },
+        ),
+        (
+            b"GET /quick HTTP/1.1\r\nhos",
+            Patience {
+                head: short,
+                answer: LONG,
+                silence: LONG,
+            },
+        ),
+        (
+            b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n",
+            Patience {
+                head: LONG,
+                answer: short,
+                silence: LONG,
+            },
+        ),
+    ];
+    for (request, patience) in cases {
+        let listener = start(
+            Limits {
+                connections: 4,
+                patience,
+            },
+            Arc::default(),
+        )
+        .await;
+        let began = Instant::now();
+        let mut stream = connect(&listener, request).await;
+        assert_eq!(read_to_end(&mut stream).await, "", "{patience:?}");
+        assert!(
+            began.elapsed() >= short && began.elapsed() < LONG,
+            "{patience:?} {:?}",
+            began.elapsed()
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_refused_and_oversized_headers_too() {
+    let listener = start(limits(4), Arc::default()).await;
+    for request in [
+        b"\x16\x03\x01\x02\x00".to_vec(),
+        [
+            b"GET / HTTP/1.1\r\nx: ",
+            vec![b'x'; 70_000].as_slice(),
+            b"\r\n\r\n",
+        ]
+        .concat(),
+    ] {
+        let mut stream = TcpStream::connect(listener.address()).await.unwrap();
+        // The server may hang up before all was sent.
+        let _ = stream.write_all(&request).await;
+        let answer = read_to_end(&mut stream).await;
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 4"),
+            "{answer}"
+        );
+    }
+}

@@ -1,0 +1,23 @@
+//! What the command line says to people and scripts. Everything else goes to the log.
+
+use std::io::{self, Write as _, stderr, stdout};
+
+/// Writes to stdout and flushes, so that a script that waits for a line gets it.
+///
+/// A reader that went away is not an error: `asyncgate config show | head` is legitimate.
+pub fn say(text: &str) -> io::Result<()> {
+    let mut out = stdout().lock();
+    let written = out
+        .write_all(text.as_bytes())
+        .and_then(|()| out.write_all(b"\n"))
+        .and_then(|()| out.flush());
+    match written {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Writes one line to stderr. If even that fails, nobody is left to be told.
+pub fn complain(line: &str) {
+    let _ = writeln!(stderr().lock(), "asyncgate: {line}");
+}
