@@ -1,9 +1,11 @@
 //! Schemas in the plain dialect that every client and model provider reads.
 //!
 //! What schemars writes for Rust's types is legal JSON Schema, but some clients take it amiss:
-//! `true` as a property's schema, and lists of types (`["string", "null"]`). The schemas are
-//! rewritten here to mean the same, with one liberty: an optional *input* is shown without its
-//! `null`, because leaving it out says the same and is what a model should do.
+//! `true` as a property's schema, lists of types (`["string", "null"]`), choices of constants, and
+//! formats such as `uint32` that no standard knows. The schemas are rewritten here to mean the
+//! same, with one liberty: an optional *input* is shown without its `null`, because leaving it out
+//! says the same and is what a model should do. What only names Rust's types is left out, since a
+//! model pays for every word of the list.
 
 use schemars::{
     Schema,
@@ -13,32 +15,39 @@ use serde_json::{Map, Value, json};
 
 /// A tool's input: an object, its optional members without `null`.
 pub(crate) fn input(schema: Schema) -> Value {
-    let mut schema = output_schema(schema);
+    let mut schema = plain(schema);
     OptionalWithoutNull.transform(&mut schema);
     schema.to_value()
 }
 
 /// A tool's output: an object.
 pub(crate) fn output(schema: Schema) -> Value {
-    output_schema(schema).to_value()
+    plain(schema).to_value()
 }
 
-fn output_schema(mut schema: Schema) -> Schema {
+fn plain(mut schema: Schema) -> Schema {
     let mut replace = ReplaceBoolSchemas::default();
     replace.skip_additional_properties = true;
     replace.transform(&mut schema);
+    // The tool has a title and a description of its own, and the dialect is MCP's default.
+    for name in ["$schema", "title", "description"] {
+        schema.remove(name);
+    }
     schema.insert("type".to_owned(), "object".into());
-    OneTypeEach.transform(&mut schema);
+    Plain.transform(&mut schema);
     schema
 }
 
-/// `type: [T, null]` becomes `anyOf: [T, null]`.
+/// Rewrites a schema and those inside it.
 #[derive(Debug, Clone)]
-struct OneTypeEach;
+struct Plain;
 
-impl Transform for OneTypeEach {
+impl Transform for Plain {
     fn transform(&mut self, schema: &mut Schema) {
         if let Some(members) = schema.as_object_mut() {
+            unwrap_description(members);
+            drop_rust_format(members);
+            list_constants(members);
             split_type(members);
         }
         transform_subschemas(self, schema);
@@ -61,6 +70,7 @@ impl Transform for OptionalWithoutNull {
                 if let Value::Object(property) = property
                     && !is_required(name)
                 {
+                    drop_null_default(property);
                     drop_null(property);
                 }
             }
@@ -69,6 +79,49 @@ impl Transform for OptionalWithoutNull {
     }
 }
 
+/// Doc comments are wrapped; a description's lines are its paragraphs.
+fn unwrap_description(members: &mut Map<String, Value>) {
+    if let Some(Value::String(text)) = members.get_mut("description") {
+        let paragraphs = text.split("\n\n").map(|lines| lines.replace('\n', " "));
+        *text = paragraphs.collect::<Vec<_>>().join("\n");
+    }
+}
+
+fn drop_rust_format(members: &mut Map<String, Value>) {
+    let format = members.get("format").and_then(Value::as_str);
+    if format.is_some_and(|format| format.starts_with("int") || format.starts_with("uint")) {
+        members.remove("format");
+    }
+}
+
+/// `oneOf` constants becomes `enum`, and what was said of each goes into the description.
+fn list_constants(members: &mut Map<String, Value>) {
+    let Some(Value::Array(choices)) = members.get("oneOf") else {
+        return;
+    };
+    let constants: Option<Vec<_>> = choices
+        .iter()
+        .map(|choice| choice.get("const").filter(|value| value.is_string()))
+        .collect();
+    let Some(constants) = constants else {
+        return;
+    };
+    let about = members.get("description").and_then(Value::as_str);
+    let mut text = about.unwrap_or_default().to_owned();
+    for choice in choices {
+        let (value, said) = (&choice["const"], choice["description"].as_str());
+        if let (Some(value), Some(said)) = (value.as_str(), said) {
+            text.push_str(&format!("\n- {value}: {said}"));
+        }
+    }
+    let constants = json!(constants);
+    members.remove("oneOf");
+    members.insert("type".to_owned(), "string".into());
+    members.insert("enum".to_owned(), constants);
+    members.insert("description".to_owned(), text.trim().into());
+}
+
+/// `type: [T, null]` becomes `anyOf: [T, null]`.
 fn split_type(members: &mut Map<String, Value>) {
     let Some(Value::Array(types)) = members.get("type") else {
         return;
@@ -104,11 +157,14 @@ fn drop_null(property: &mut Map<String, Value>) {
     };
     let only = only.clone();
     property.remove("anyOf");
-    if property.get("default").is_some_and(Value::is_null) {
-        property.remove("default");
-    }
     for (name, value) in only {
         property.entry(name).or_insert(value);
+    }
+}
+
+fn drop_null_default(property: &mut Map<String, Value>) {
+    if property.get("default").is_some_and(Value::is_null) {
+        property.remove("default");
     }
 }
 
@@ -159,6 +215,34 @@ mod tests {
         assert_eq!(
             schema["properties"]["kind"]["anyOf"][1],
             json!({"type": "null"})
+        );
+    }
+
+    #[test]
+    fn constants_are_listed_and_explained() {
+        let schema = output(json_schema!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "RustName",
+            "description": "Says less than the tool does.",
+            "properties": {
+                "kind": {"description": "What it\nis.\n\nMore.", "oneOf": [
+                    {"type": "string", "const": "a", "description": "First."},
+                    {"type": "string", "const": "b"},
+                ]},
+                "n": {"type": "integer", "format": "uint32", "minimum": 0},
+                "t": {"type": "string", "format": "date-time"},
+                "either": {"oneOf": [{"type": "string", "const": "a"}, {"type": "integer"}]},
+            },
+        }));
+        assert_eq!(
+            schema,
+            json!({"type": "object", "properties": {
+                "kind": {"type": "string", "enum": ["a", "b"],
+                    "description": "What it is.\nMore.\n- a: First."},
+                "n": {"type": "integer", "minimum": 0},
+                "t": {"type": "string", "format": "date-time"},
+                "either": {"oneOf": [{"type": "string", "const": "a"}, {"type": "integer"}]},
+            }})
         );
     }
 

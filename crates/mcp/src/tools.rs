@@ -72,7 +72,9 @@ fn description(spec: &Spec, operations: &[Listed]) -> String {
         let next = operations.iter().find(|next| next.spec.path == path)?;
         next.spec.tool
     });
-    if let Some(successor) = successor {
+    if let Some(successor) = successor
+        && !text.contains("Deprecated")
+    {
         text.push_str(&format!("\n\nDeprecated: call {successor} instead."));
     }
     text.trim().to_owned()
