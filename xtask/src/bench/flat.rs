@@ -7,7 +7,7 @@ use super::histogram::Histogram;
 use super::load::{Plan, drive};
 use super::report::{Figure, Section, Unit, median};
 use super::server::Server;
-use super::workload::{Create, Cycle, Repeat};
+use super::workload::{Create, Cycle, Pages};
 use super::{Bench, CONNECTIONS, ROUNDS};
 
 const FEW: u64 = 1_000;
@@ -136,13 +136,7 @@ fn claim_p50(bench: &Bench, server: &Server, connections: usize) -> Result<f64> 
 }
 
 fn obligations(server: &Server) -> Result<Histogram> {
-    let request = server
-        .head()
-        .get("/v1/obligations/open?principal_id=bench&limit=50");
-    let mut pages = Repeat {
-        request,
-        left: 1000,
-        holds: b"\"receipt_id\":",
-    };
+    // Fewer pages than the quick run has, so that each of them is full.
+    let mut pages = Pages::of_obligations(&server.head(), 1000);
     Ok(drive(server.addr, Plan::to_the_end(1), &mut pages)?.all())
 }

@@ -206,23 +206,45 @@ impl Workload for Cycle {
     }
 }
 
-/// The same request a given number of times, as a reader of a page sends it.
+/// Walks through a list page by page, by the cursor of each answer; past the end it starts again.
 #[derive(Debug)]
-pub struct Repeat {
-    pub request: Vec<u8>,
-    pub left: u64,
-    /// What the answer must contain to count as an answer.
-    pub holds: &'static [u8],
+pub struct Pages {
+    head: Head,
+    path: String,
+    cursor: Option<String>,
+    left: u64,
 }
 
-impl Workload for Repeat {
+/// How many receipts make a full page.
+pub const PAGE: usize = 50;
+
+impl Pages {
+    /// The obligations of the principal for whom all tasks are created.
+    pub fn of_obligations(head: &Head, count: u64) -> Self {
+        let path = format!("/v1/obligations/open?principal_id=bench&limit={PAGE}");
+        Self {
+            head: head.clone(),
+            path,
+            cursor: None,
+            left: count,
+        }
+    }
+}
+
+impl Workload for Pages {
     fn kinds(&self) -> &'static [&'static str] {
-        &["request"]
+        &["page"]
     }
 
     fn request(&mut self, _connection: usize, out: &mut Vec<u8>) -> Option<usize> {
         self.left = self.left.checked_sub(1)?;
-        out.extend_from_slice(&self.request);
+        let request = match &self.cursor {
+            None => self.head.get(&self.path),
+            Some(cursor) => self
+                .head
+                .get(&format!("{}&since_receipt_id={cursor}", self.path)),
+        };
+        out.extend_from_slice(&request);
         Some(0)
     }
 
@@ -234,16 +256,16 @@ impl Workload for Repeat {
         body: &[u8],
     ) -> Result<Then> {
         expect(200, status, body)?;
-        if !body
-            .windows(self.holds.len())
-            .any(|window| window == self.holds)
-        {
+        let receipts = String::from_utf8_lossy(body)
+            .matches("\"receipt_type\":")
+            .count();
+        if receipts != PAGE {
             bail!(
-                "an answer without {}: {}",
-                http::shown(self.holds),
+                "a page of {receipts} receipts, not {PAGE}: {}",
                 http::shown(body)
             );
         }
+        self.cursor = http::field(body, "\"next_cursor\":\"").map(str::to_owned);
         Ok(Then::Finished)
     }
 }
@@ -253,4 +275,38 @@ fn expect(wanted: u16, status: u16, body: &[u8]) -> Result<()> {
         bail!("expected {wanted}, got {status}: {}", http::shown(body));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(next: &str) -> String {
+        let receipts = vec![r#"{"receipt_type":"task.assigned"}"#; PAGE].join(",");
+        format!(r#"{{"open_obligations":[{receipts}],"next_cursor":{next}}}"#)
+    }
+
+    #[test]
+    fn pages_follow_the_cursor_and_begin_again_at_the_end() {
+        let mut pages = Pages::of_obligations(&Head::new("h", "k"), 3);
+        let mut lines = Vec::new();
+        for next in ["\"r50\"", "null", "null"] {
+            let mut out = Vec::new();
+            pages.request(0, &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            lines.push(text.split(' ').nth(1).unwrap().to_owned());
+            pages.answer(0, 0, 200, page(next).as_bytes()).unwrap();
+        }
+        let first = "/v1/obligations/open?principal_id=bench&limit=50";
+        let second = "/v1/obligations/open?principal_id=bench&limit=50&since_receipt_id=r50";
+        assert_eq!(lines, [first, second, first]);
+        assert_eq!(pages.request(0, &mut Vec::new()), None);
+    }
+
+    #[test]
+    fn a_page_that_is_not_full_is_an_error() {
+        let mut pages = Pages::of_obligations(&Head::new("h", "k"), 1);
+        let answer = br#"{"open_obligations":[],"next_cursor":null}"#;
+        assert!(pages.answer(0, 0, 200, answer).is_err());
+    }
 }
