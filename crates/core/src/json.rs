@@ -34,6 +34,11 @@ impl Json {
         RawValue::from_string(text).ok().map(Self)
     }
 
+    /// The value `null`.
+    pub fn null() -> Self {
+        Self(RawValue::NULL.to_owned())
+    }
+
     /// The text as its sender wrote it.
     pub fn text(&self) -> &str {
         self.0.get()

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 
 use asyncgate_api::Code;
+use asyncgate_core::Rejection;
+use asyncgate_store::Error;
 use serde_json::{Map, Value};
 
 /// A refusal or a failure, ready for any facade.
@@ -58,5 +60,56 @@ impl Fault {
     pub fn because(mut self, cause: impl Into<String>) -> Self {
         self.cause = Some(cause.into());
         self
+    }
+}
+
+impl From<Rejection> for Fault {
+    fn from(rejection: Rejection) -> Self {
+        let message = rejection.to_string();
+        match rejection {
+            Rejection::TaskNotFound => Self::new(Code::TaskNotFound, "no such task"),
+            Rejection::ReceiptNotFound => Self::new(Code::ReceiptNotFound, "no such receipt"),
+            Rejection::LeaseInvalid => Self::new(
+                Code::LeaseInvalidOrExpired,
+                "the lease is not the task's current one, or has ended: stop working on the task",
+            ),
+            Rejection::InvalidTransition { status } => {
+                Self::new(Code::InvalidStateTransition, message).with("status", status.as_str())
+            }
+            Rejection::IdempotencyConflict { task_id } => {
+                Self::new(Code::IdempotencyConflict, message).with("task_id", task_id.to_string())
+            }
+            Rejection::Unlocatable => Self::new(
+                Code::BadRequest,
+                "this server wants proof: give artifacts or delivery_proof",
+            ),
+            Rejection::NotOwner => Self::new(Code::Forbidden, "this belongs to another principal"),
+            Rejection::TooLarge { limit, .. } => {
+                Self::new(Code::TooLarge, message).with("limit", limit)
+            }
+            Rejection::LimitExceeded { limit, .. } => {
+                Self::new(Code::LimitExceeded, message).with("limit", limit)
+            }
+        }
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        let cause = error.to_string();
+        match error {
+            Error::Busy | Error::Conflict => Self::new(
+                Code::Unavailable,
+                "the server is busy; nothing was changed; try again",
+            )
+            .retry_after(1),
+            Error::Unavailable(_) => Self::new(
+                Code::Unavailable,
+                "storage is not available; nothing was changed; try again",
+            )
+            .retry_after(5),
+            Error::Corrupt(_) => Self::new(Code::Internal, "stored data could not be read"),
+        }
+        .because(cause)
     }
 }

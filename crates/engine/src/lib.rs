@@ -1,13 +1,25 @@
-//! The canonical operations: authorise, admit, transact, effects.
+//! The canonical operations: authorise, transact, answer.
+//!
+//! Facades decode nothing and decide nothing: they find an operation in the [`registry`], hand it
+//! the caller and the input as they came, and encode the answer or the [`Fault`].
 
+mod authorise;
 mod caller;
+mod clock;
+mod engine;
 mod fault;
+mod input;
+mod metrics;
+mod operations;
 mod registry;
+mod settings;
+mod sweep;
+mod view;
 
+pub use asyncgate_core::{Principal, PrincipalKind, TenantId};
 pub use caller::{Authenticator, Caller, Role};
+pub use clock::{Clock, Entropy};
+pub use engine::Engine;
 pub use fault::Fault;
-pub use registry::{Answer, Entry, Source, registry};
-
-/// The engine.
-#[derive(Debug)]
-pub struct Engine {}
+pub use registry::{Answer, Answered, Call, Entry, Source, registry};
+pub use settings::{Durability, Settings};

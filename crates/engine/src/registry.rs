@@ -1,10 +1,37 @@
 //! The one list of operations. Facades mount what stands here and nothing else.
 
-use asyncgate_api::Spec;
+use asyncgate_api::{self as api, Spec};
+use asyncgate_store::Stopwatch;
 use futures_util::future::BoxFuture;
-use schemars::Schema;
+use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
-use crate::{Caller, Engine, Fault};
+use crate::{Caller, Engine, Fault, input, operations::Execute};
+
+/// Every operation, in the order documents list them.
+pub fn registry() -> &'static [Entry] {
+    const ENTRIES: &[Entry] = &[
+        entry::<api::CreateTask>(),
+        entry::<api::GetTask>(),
+        entry::<api::ListTasks>(),
+        entry::<api::CancelTask>(),
+        entry::<api::ListOpenObligations>(),
+        entry::<api::Bootstrap>(),
+        entry::<api::ListReceipts>(),
+        entry::<api::ListLedger>(),
+        entry::<api::GetReceipt>(),
+        entry::<api::AckReceipt>(),
+        entry::<api::LeaseNext>(),
+        entry::<api::RenewLease>(),
+        entry::<api::ReleaseLease>(),
+        entry::<api::StartTask>(),
+        entry::<api::ReportProgress>(),
+        entry::<api::Complete>(),
+        entry::<api::Fail>(),
+        entry::<api::GetConfig>(),
+        entry::<api::GetHealth>(),
+    ];
+    ENTRIES
+}
 
 /// An operation's input as a facade received it.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +51,12 @@ pub struct Answer {
     pub created: bool,
 }
 
+/// Runs an operation: decodes, authorises, does it, encodes.
+pub type Call = for<'a> fn(&'a Engine, &'a Caller, Source<'a>) -> Answered<'a>;
+
+/// What a [`Call`] answers with.
+pub type Answered<'a> = BoxFuture<'a, Result<Answer, Fault>>;
+
 /// One operation as facades see it.
 #[derive(Debug)]
 pub struct Entry {
@@ -33,11 +66,97 @@ pub struct Entry {
     pub input_schema: fn() -> Schema,
     /// The JSON Schema of the output.
     pub output_schema: fn() -> Schema,
-    /// Decodes, authorises, runs and encodes.
-    pub call: for<'a> fn(&'a Engine, &'a Caller, Source<'a>) -> BoxFuture<'a, Result<Answer, Fault>>,
+    /// Runs it.
+    pub call: Call,
 }
 
-/// Every operation, in the order documents list them.
-pub fn registry() -> &'static [Entry] {
-    &[]
+const fn entry<O: Execute>() -> Entry {
+    Entry {
+        spec: &O::SPEC,
+        input_schema: schema::<O::Input>,
+        output_schema: output_schema::<O::Output>,
+        call: |engine, caller, source| Box::pin(call::<O>(engine, caller, source)),
+    }
+}
+
+async fn call<O: Execute>(
+    engine: &Engine,
+    caller: &Caller,
+    source: Source<'_>,
+) -> Result<Answer, Fault> {
+    let watch = Stopwatch::start();
+    let answer = run::<O>(engine, caller, source).await;
+    let code = answer
+        .as_ref()
+        .map_or_else(|fault| fault.code.as_str(), |_| "OK");
+    engine.metrics.observe(O::SPEC.name, code, watch);
+    answer
+}
+
+async fn run<O: Execute>(
+    engine: &Engine,
+    caller: &Caller,
+    source: Source<'_>,
+) -> Result<Answer, Fault> {
+    caller.authorise(O::SPEC.access)?;
+    let input = input::decode::<O::Input>(source)?;
+    let output = O::execute(engine, caller, input).await?;
+    let json = serde_json::to_vec(&output).map_err(|error| {
+        Fault::new(api::Code::Internal, "the answer could not be encoded")
+            .because(error.to_string())
+    })?;
+    Ok(Answer {
+        created: O::created(&output),
+        json,
+    })
+}
+
+fn schema<T: JsonSchema>() -> Schema {
+    SchemaSettings::draft2020_12()
+        .into_generator()
+        .into_root_schema_for::<T>()
+}
+
+fn output_schema<T: JsonSchema>() -> Schema {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    settings.into_generator().into_root_schema_for::<T>()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_routes_and_tools_are_unique() {
+        let (mut names, mut routes, mut tools) = (HashSet::new(), HashSet::new(), HashSet::new());
+        for entry in registry() {
+            let spec = entry.spec;
+            assert!(names.insert(spec.name), "{}", spec.name);
+            assert!(
+                routes.insert((spec.method.as_str(), spec.path)),
+                "{}",
+                spec.path
+            );
+            assert!(
+                spec.tool.is_none_or(|tool| tools.insert(tool)),
+                "{:?}",
+                spec.tool
+            );
+        }
+    }
+
+    #[test]
+    fn path_fields_are_input_fields() {
+        for entry in registry() {
+            let schema = (entry.input_schema)();
+            for field in entry.spec.path_fields() {
+                assert!(
+                    schema.pointer(&format!("/properties/{field}")).is_some(),
+                    "{field}"
+                );
+            }
+        }
+    }
 }

@@ -1,1 +1,10 @@
+//! The REST facade: routes from the registry, JSON in and out. No rule lives here.
 
+mod errors;
+mod input;
+mod openapi;
+mod routes;
+
+pub use errors::error_response;
+pub use openapi::openapi;
+pub use routes::{Options, router};

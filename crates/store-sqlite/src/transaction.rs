@@ -1,5 +1,7 @@
 //! Inside a transaction: load what a job declared, decide, write what it decided.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use asyncgate_core::{Changes, Class, Placement, TaskWrite};
 use asyncgate_store::{IdempotencyKey, Job, ReadSet, Snapshot};
 use rusqlite::{OptionalExtension, Result, params};
@@ -38,15 +40,20 @@ impl Writable {
         Ok(())
     }
 
-    /// Runs one job. Answers what it wrote, if anything.
+    /// Runs one job. Answers what it wrote, if anything. A decision that panics is a defect of that
+    /// job alone, not a reason for the writer to die.
     pub(crate) fn run(&mut self, job: &mut Job) -> Result<Option<Changes>> {
         let ledger = self.ledgers.of(&self.db, job.tenant)?;
         let (tenant, head) = (ledger.tenant, ledger.head);
         let mut snapshot = self.load(tenant, &job.reads)?;
         snapshot.head = head;
-        let Some(changes) = (job.decide)(snapshot).filter(|changes| !changes.is_empty()) else {
+        let decided = catch_unwind(AssertUnwindSafe(|| (job.decide)(snapshot)));
+        let Some(changes) = decided.map_err(|_| rusqlite::Error::UnwindingPanic)? else {
             return Ok(None);
         };
+        if changes.is_empty() {
+            return Ok(None);
+        }
         let ledger = self.ledgers.of(&self.db, job.tenant)?.changing();
         ledger.head += changes.receipts.len() as u64;
         for write in &changes.tasks {

@@ -159,7 +159,7 @@ fn read(row: &Row<'_>) -> Result<(Task, Option<Json>, i64)> {
     let payload = c.json()?;
     let spec = Spec {
         task_type,
-        payload: nothing()?,
+        payload: Json::null(),
         payload_pointer: c.get()?,
         requirements: read_requirements(c)?,
         priority: c.get()?,
@@ -184,10 +184,6 @@ fn read(row: &Row<'_>) -> Result<(Task, Option<Json>, i64)> {
         instance: "".into(),
     };
     Ok((task, payload, c.get()?))
-}
-
-fn nothing() -> Result<Json> {
-    Json::from_text("null".to_owned()).ok_or(rusqlite::Error::InvalidQuery)
 }
 
 type HoldColumns = (

@@ -1,0 +1,125 @@
+//! Who may do what, and for whom.
+
+use asyncgate_api::{Access, Code, PrincipalKind as Kind};
+use asyncgate_core::{Principal, Task};
+
+use crate::{Caller, Fault, Role, input, view};
+
+impl Caller {
+    /// Whether the caller's role may call an operation at all.
+    pub(crate) fn authorise(&self, access: Access) -> Result<(), Fault> {
+        let (allowed, required) = match (access, self.role) {
+            (_, Role::Admin) | (Access::Open | Access::Any, _) => (true, Role::Admin),
+            (Access::Agent, role) => (role == Role::Agent, Role::Agent),
+            (Access::Worker, role) => (role == Role::Worker, Role::Worker),
+            (Access::AgentOrWorker, _) => (true, Role::Agent),
+        };
+        if allowed {
+            return Ok(());
+        }
+        Err(self.forbidden(required, "your role does not allow this operation"))
+    }
+
+    /// The principal that the call is about: the named one, or the caller's own.
+    pub(crate) fn acting(&self, named: Named) -> Result<Principal, Fault> {
+        let Named {
+            kind,
+            id,
+            instance_id,
+            default_kind,
+            field,
+        } = named;
+        let instance_id = instance_id
+            .map(|id| input::name(&format!("{field}_instance_id"), id))
+            .transpose()?;
+        let Some(id) = id else {
+            if kind.is_some() {
+                return Err(Fault::bad_request(format!("{field}_kind needs {field}_id")));
+            }
+            return Ok(Principal {
+                instance_id: instance_id.or_else(|| self.principal.instance_id.clone()),
+                ..self.principal.clone()
+            });
+        };
+        let principal = Principal {
+            kind: view::core_kind(kind.unwrap_or(default_kind)),
+            id: input::name(&format!("{field}_id"), id)?,
+            instance_id,
+        };
+        if self.role != Role::Admin && !principal.is(&self.principal) {
+            return Err(self.forbidden(Role::Admin, "only an admin may act for another principal"));
+        }
+        Ok(principal)
+    }
+
+    /// Whether the caller may read a task: its owner, its worker, an admin.
+    pub(crate) fn may_read(&self, task: &Task) -> Result<(), Fault> {
+        let holds = task
+            .lease()
+            .is_some_and(|lease| lease.worker.is(&self.principal));
+        let ended = task
+            .end()
+            .and_then(|end| end.by.as_ref())
+            .is_some_and(|(_, worker)| worker.is(&self.principal));
+        if holds || ended {
+            return Ok(());
+        }
+        self.may_act_for(&task.created_by)
+    }
+
+    /// Whether the caller may do what only `owner` may.
+    pub(crate) fn may_act_for(&self, owner: &Principal) -> Result<(), Fault> {
+        if self.role == Role::Admin || self.principal.is(owner) {
+            return Ok(());
+        }
+        Err(self.forbidden(Role::Admin, "this belongs to another principal"))
+    }
+
+    fn forbidden(&self, required: Role, message: &'static str) -> Fault {
+        Fault::new(Code::Forbidden, message)
+            .with("required_role", required.as_str())
+            .with("your_role", self.role.as_str())
+    }
+}
+
+/// A principal as an input names it.
+#[derive(Debug)]
+pub(crate) struct Named {
+    kind: Option<Kind>,
+    id: Option<String>,
+    instance_id: Option<String>,
+    default_kind: Kind,
+    field: &'static str,
+}
+
+impl Named {
+    /// By `principal_kind`, `principal_id` and `principal_instance_id`.
+    pub(crate) fn principal(
+        kind: Option<Kind>,
+        id: Option<String>,
+        instance_id: Option<String>,
+    ) -> Self {
+        Self {
+            kind,
+            id,
+            instance_id,
+            default_kind: Kind::Agent,
+            field: "principal",
+        }
+    }
+
+    /// By `worker_kind`, `worker_id` and `worker_instance_id`.
+    pub(crate) fn worker(
+        kind: Option<Kind>,
+        id: Option<String>,
+        instance_id: Option<String>,
+    ) -> Self {
+        Self {
+            kind,
+            id,
+            instance_id,
+            default_kind: Kind::Worker,
+            field: "worker",
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The engine: a store, a clock, and what every operation needs of them.
+
+use std::{
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use asyncgate_core::{Decision, Env, Ids, Rejection, Stamp, TenantId, Timestamp};
+use asyncgate_store::{Health, ReadSet, Snapshot, Store};
+use tokio::sync::watch;
+
+use crate::{Clock, Entropy, Fault, Settings, metrics::Metrics};
+
+/// The canonical operations over one store. Facades reach it through the registry.
+pub struct Engine {
+    pub(crate) store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    settings: RwLock<Arc<Settings>>,
+    started_at: Timestamp,
+    last_stamp: AtomicU64,
+    draining: watch::Sender<bool>,
+    pub(crate) metrics: Metrics,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("settings", &self.settings())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// An engine over `store`. `clock` must not be behind the store's last time.
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+        settings: Settings,
+    ) -> Self {
+        Self {
+            started_at: clock.now(),
+            store,
+            clock,
+            entropy,
+            settings: RwLock::new(Arc::new(settings)),
+            last_stamp: AtomicU64::new(0),
+            draining: watch::Sender::new(false),
+            metrics: Metrics::default(),
+        }
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts other settings in force, for requests that begin after this.
+    pub fn reload(&self, settings: Settings) {
+        *self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// Whether writes are being accepted.
+    pub fn health(&self) -> Health {
+        self.store.health()
+    }
+
+    /// A new correlation id.
+    pub fn corr_id(&self) -> String {
+        self.ids(self.now()).lease(0).to_string()
+    }
+
+    /// Lets those who wait go at once, so that the process can end.
+    pub fn drain(&self) {
+        self.draining.send_replace(true);
+    }
+
+    /// Waits until [`Engine::drain`] is called.
+    pub async fn drained(&self) {
+        let mut draining = self.draining.subscribe();
+        // The sender lives as long as the engine, so this cannot fail before it is true.
+        let _ = draining.wait_for(|draining| *draining).await;
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn uptime_seconds(&self) -> u64 {
+        let millis = self.now().millis_since(self.started_at);
+        u64::try_from(millis / 1_000).unwrap_or(0)
+    }
+
+    /// Waits for `event`, at most `seconds`, and not beyond the start of draining. Answers whether
+    /// the event came.
+    pub(crate) async fn wait_for(&self, event: impl Future<Output = ()>, limit: Duration) -> bool {
+        tokio::select! {
+            biased;
+            () = event => true,
+            () = self.drained() => false,
+            () = tokio::time::sleep(limit) => false,
+        }
+    }
+
+    /// Runs a decision in a transaction of `tenant`. `weight` is how much memory its input holds.
+    pub(crate) async fn transact<T: Send + 'static>(
+        &self,
+        tenant: TenantId,
+        weight: usize,
+        reads: ReadSet,
+        mut decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let now = self.now();
+        let settings = self.settings();
+        let env = Env {
+            now,
+            ids: self.ids(now),
+            instance: Arc::clone(&settings.instance_id),
+            policy: Arc::clone(&settings.policy),
+        };
+        let decide = move |snapshot| decide(env.clone(), snapshot);
+        let store = self.store.as_ref();
+        let decided = asyncgate_store::transact(store, tenant, now, weight, reads, decide).await?;
+        Ok(decided?)
+    }
+
+    /// A source of ids whose stamp was never given out before by this engine.
+    fn ids(&self, now: Timestamp) -> Ids {
+        let floor = Stamp::of_millis(now.as_millis()).as_u64();
+        let next = |last: u64| Some(floor.max(last + 1));
+        let last = self
+            .last_stamp
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
+            .unwrap_or_default();
+        Ids::new(
+            Stamp::from_u64(floor.max(last + 1)),
+            self.entropy.next_u64(),
+        )
+    }
+}

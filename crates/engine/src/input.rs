@@ -1,0 +1,143 @@
+//! Turning what callers send into what rules understand. Everything else is refused here.
+
+use std::{str::FromStr, time::Duration};
+
+use asyncgate_core::{Json, ReceiptId, Seq};
+use asyncgate_store::SeqPage;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::{Engine, Fault, Source};
+
+const MAX_NAME_BYTES: usize = 256;
+const MAX_TEXT_BYTES: usize = 4_096;
+const MAX_NAMES: usize = 64;
+const MAX_WAIT_SECONDS: u32 = 60;
+
+/// Reads an operation's input.
+pub(crate) fn decode<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Fault> {
+    match source {
+        Source::Json(bytes) => {
+            // A struct would also be read from an array, field by field.
+            let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+            if first != Some(&b'{') {
+                return Err(Fault::bad_request("the input must be a JSON object"));
+            }
+            serde_json::from_slice(bytes).map_err(|error| Fault::bad_request(error.to_string()))
+        }
+        Source::Form(text) => {
+            serde_urlencoded::from_str(text).map_err(|error| Fault::bad_request(error.to_string()))
+        }
+    }
+}
+
+/// An id, or a clear refusal that names the field.
+pub(crate) fn id<T: FromStr>(field: &str, text: &str) -> Result<T, Fault> {
+    text.parse()
+        .map_err(|_| Fault::bad_request(format!("{field} is not a UUID")))
+}
+
+/// A name: not empty, not long, nothing invisible.
+pub(crate) fn name(field: &str, text: String) -> Result<String, Fault> {
+    if text.is_empty() || text.len() > MAX_NAME_BYTES || text.chars().any(char::is_control) {
+        return Err(Fault::bad_request(format!(
+            "{field} must have 1 to {MAX_NAME_BYTES} bytes and no control characters"
+        )));
+    }
+    Ok(text)
+}
+
+/// A list of names.
+pub(crate) fn names(field: &str, list: Vec<String>) -> Result<Vec<String>, Fault> {
+    if list.len() > MAX_NAMES {
+        return Err(Fault::bad_request(format!(
+            "{field} must have at most {MAX_NAMES} entries"
+        )));
+    }
+    list.into_iter().map(|entry| name(field, entry)).collect()
+}
+
+/// A longer text.
+pub(crate) fn text(field: &str, text: Option<String>) -> Result<Option<String>, Fault> {
+    if text
+        .as_ref()
+        .is_some_and(|text| text.len() > MAX_TEXT_BYTES)
+    {
+        return Err(Fault::bad_request(format!(
+            "{field} must have at most {MAX_TEXT_BYTES} bytes"
+        )));
+    }
+    Ok(text)
+}
+
+/// A JSON value that is kept as it is.
+pub(crate) fn json(field: &str, raw: Box<RawValue>) -> Result<Json, Fault> {
+    Json::new(raw).map_err(|error| Fault::bad_request(format!("{field}: {error}")))
+}
+
+/// A JSON value that may be missing.
+pub(crate) fn some_json(field: &str, raw: Option<Box<RawValue>>) -> Result<Option<Json>, Fault> {
+    raw.map(|raw| json(field, raw)).transpose()
+}
+
+/// A number of seconds that must be positive, in milliseconds.
+pub(crate) fn positive_seconds(field: &str, seconds: Option<i64>) -> Result<Option<i64>, Fault> {
+    match seconds {
+        Some(seconds) if seconds <= 0 => {
+            Err(Fault::bad_request(format!("{field} must be at least 1")))
+        }
+        Some(seconds) => Ok(Some(seconds.saturating_mul(1_000))),
+        None => Ok(None),
+    }
+}
+
+/// How long a call may wait.
+pub(crate) fn wait(seconds: Option<u32>) -> Result<Duration, Fault> {
+    let seconds = seconds.unwrap_or(0);
+    if seconds > MAX_WAIT_SECONDS {
+        return Err(Fault::bad_request(format!(
+            "wait_seconds must be 0 to {MAX_WAIT_SECONDS}"
+        )));
+    }
+    Ok(Duration::from_secs(u64::from(seconds)))
+}
+
+/// A page size: the default when left out, the maximum when larger.
+pub(crate) fn limit(
+    field: &str,
+    wished: Option<u32>,
+    default: u32,
+    max: u32,
+) -> Result<usize, Fault> {
+    match wished {
+        Some(0) => Err(Fault::bad_request(format!("{field} must be at least 1"))),
+        Some(wished) => Ok(wished.min(max) as usize),
+        None => Ok(default.min(max) as usize),
+    }
+}
+
+impl Engine {
+    /// The page of the ledger after `since`, which must name a receipt of the tenant. It asks for
+    /// one more than will be given, to see whether there are more.
+    pub(crate) async fn page_after(
+        &self,
+        tenant: asyncgate_core::TenantId,
+        since: Option<&str>,
+        limit: usize,
+    ) -> Result<SeqPage, Fault> {
+        let after: Seq = match since {
+            None => 0,
+            Some(text) => {
+                let id: ReceiptId = id("since_receipt_id", text)?;
+                if self.store.receipt(tenant, id).await?.is_none() {
+                    return Err(Fault::bad_request("since_receipt_id names no receipt"));
+                }
+                id.seq()
+            }
+        };
+        Ok(SeqPage {
+            after,
+            limit: limit + 1,
+        })
+    }
+}

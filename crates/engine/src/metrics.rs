@@ -1,0 +1,129 @@
+//! What the engine counts. Labels are operation names and codes: few and fixed.
+
+use asyncgate_core::task::Status;
+use asyncgate_store::Stopwatch;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::{Family, MetricConstructor},
+        gauge::Gauge,
+        histogram::Histogram,
+    },
+    registry::Registry,
+};
+
+use crate::Engine;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    operation: &'static str,
+    code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Named {
+    operation: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InStatus {
+    status: &'static str,
+}
+
+#[derive(Debug, Clone)]
+struct Latencies;
+
+impl MetricConstructor<Histogram> for Latencies {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new([
+            0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 10.0, 60.0,
+        ])
+    }
+}
+
+/// The engine's counters.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    requests: Family<Outcome, Counter>,
+    seconds: Family<Named, Histogram, Latencies>,
+    depths: Family<InStatus, Gauge>,
+    pub(crate) created: Counter,
+    pub(crate) claims: Counter,
+    pub(crate) leases: Counter,
+    pub(crate) expiries: Counter,
+    pub(crate) waiting: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            requests: Family::default(),
+            seconds: Family::new_with_constructor(Latencies),
+            depths: Family::default(),
+            created: Counter::default(),
+            claims: Counter::default(),
+            leases: Counter::default(),
+            expiries: Counter::default(),
+            waiting: Gauge::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Counts an operation that took as long as `watch` says and ended with `code`.
+    pub(crate) fn observe(&self, operation: &'static str, code: &'static str, watch: Stopwatch) {
+        self.requests
+            .get_or_create(&Outcome { operation, code })
+            .inc();
+        let seconds = watch.elapsed().as_secs_f64();
+        self.seconds
+            .get_or_create(&Named { operation })
+            .observe(seconds);
+    }
+}
+
+impl Engine {
+    /// Makes the engine's and the store's metrics part of what `registry` reports.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        let metrics = &self.metrics;
+        self.store.metrics().register(registry);
+        registry.register(
+            "requests",
+            "Operations by outcome",
+            metrics.requests.clone(),
+        );
+        registry.register(
+            "request_seconds",
+            "Time to answer, waiting included",
+            metrics.seconds.clone(),
+        );
+        registry.register("tasks", "Tasks by status", metrics.depths.clone());
+        registry.register("tasks_created", "Tasks created", metrics.created.clone());
+        registry.register("claims", "Calls for work", metrics.claims.clone());
+        registry.register("leases_granted", "Leases given out", metrics.leases.clone());
+        registry.register(
+            "leases_expired",
+            "Leases that ran out",
+            metrics.expiries.clone(),
+        );
+        registry.register(
+            "waiting_calls",
+            "Calls that wait for an event",
+            metrics.waiting.clone(),
+        );
+    }
+
+    /// Brings the gauges up to date, before they are reported.
+    pub async fn refresh_metrics(&self) {
+        let Ok(depths) = self.store.depths().await else {
+            return;
+        };
+        for status in Status::ALL {
+            let gauge = self.metrics.depths.get_or_create(&InStatus {
+                status: status.as_str(),
+            });
+            gauge.set(depths.of(status));
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Acknowledges a receipt.
+
+use asyncgate_api::{AckReceipt, AckReceiptInput, Done};
+use asyncgate_core::{Rejection, receipt};
+use asyncgate_store::ReadSet;
+
+use super::Execute;
+use crate::{Caller, Engine, Fault, authorise::Named, input};
+
+impl Execute for AckReceipt {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: AckReceiptInput,
+    ) -> Result<Done, Fault> {
+        let id = input::id("receipt_id", &input.receipt_id)?;
+        let by = caller.acting(Named::principal(
+            input.principal_kind,
+            input.principal_id,
+            input.principal_instance_id,
+        ))?;
+        let reads = ReadSet {
+            receipt: Some(id),
+            ..ReadSet::default()
+        };
+        let asker = caller.clone();
+        engine
+            .transact(caller.tenant, 0, reads, move |env, snapshot| {
+                let found = snapshot.receipt.ok_or(Rejection::ReceiptNotFound)?;
+                if asker.may_act_for(&found.to).is_err() {
+                    return Err(Rejection::NotOwner);
+                }
+                Ok(receipt::acknowledge(env, snapshot.head, &found, &by))
+            })
+            .await?;
+        Ok(Done { ok: true })
+    }
+}

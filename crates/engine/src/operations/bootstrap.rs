@@ -1,0 +1,60 @@
+//! The old way to begin: the inbox, marked as delivered.
+
+use asyncgate_api::{Attention, Bootstrap, BootstrapCursor, BootstrapInput, BootstrapOutput};
+use asyncgate_store::ReceiptFilter;
+
+use super::{Execute, list_open_obligations::seen, list_receipts::receipt_page};
+use crate::{Caller, Engine, Fault, authorise::Named, input};
+
+impl Execute for Bootstrap {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: BootstrapInput,
+    ) -> Result<BootstrapOutput, Fault> {
+        let principal = caller.acting(Named::principal(
+            input.principal_kind,
+            input.principal_id,
+            input.principal_instance_id,
+        ))?;
+        let settings = engine.settings();
+        let limit = input::limit(
+            "max_items",
+            input.max_items,
+            settings.default_bootstrap_items,
+            settings.max_bootstrap_items,
+        )?;
+        let since = input.since_receipt_id.as_deref();
+        let page = engine.page_after(caller.tenant, since, limit).await?;
+        tracing::warn!(principal = %principal.key(), "deprecated: bootstrap was called");
+        let filter = ReceiptFilter::To(principal.key());
+        let mut found = engine.store.receipts(caller.tenant, filter, page).await?;
+        found.truncate(limit);
+        let first_time = found
+            .iter_mut()
+            .filter(|found| found.delivered_at.is_none());
+        let now = engine.now();
+        let delivered = first_time
+            .map(|found| {
+                found.delivered_at = Some(now);
+                found.receipt.seq()
+            })
+            .collect();
+        let relationship = seen(engine, caller, principal, delivered).await?;
+        let inbox = receipt_page(caller.tenant, found, page.limit);
+        Ok(BootstrapOutput {
+            server: engine.server_info(),
+            relationship,
+            attention: Attention {
+                inbox_receipts: inbox.receipts,
+                assigned_tasks: [],
+                waiting_results: [],
+                running_or_scheduled: [],
+                anomalies: [],
+            },
+            cursor: BootstrapCursor {
+                latest_receipt_id: inbox.cursor,
+            },
+        })
+    }
+}

@@ -1,0 +1,40 @@
+//! Ends a task with success.
+
+use asyncgate_api::{Complete, CompleteInput, CompleteOutput};
+use asyncgate_core::task::{self, Completion};
+
+use super::{Execute, UnderLease, the_task};
+use crate::{Caller, Engine, Fault, input};
+
+impl Execute for Complete {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: CompleteInput,
+    ) -> Result<CompleteOutput, Fault> {
+        let worker = (input.worker_kind, input.worker_id, input.worker_instance_id);
+        let under = UnderLease::new(caller, &input.task_id, &input.lease_id, worker)?;
+        let completion = Completion {
+            result: input::some_json("result", input.result)?,
+            artifacts: input::some_json("artifacts", input.artifacts)?,
+            delivery_proof: input::some_json("delivery_proof", input.delivery_proof)?,
+        };
+        let weight = completion.result.as_ref().map_or(0, |result| result.len());
+        let finished = engine
+            .transact(
+                caller.tenant,
+                weight,
+                under.reads(),
+                move |env, mut snapshot| {
+                    let task = the_task(&mut snapshot)?;
+                    task::complete(env, snapshot.head, &under.hold, task, completion.clone())
+                },
+            )
+            .await?;
+        Ok(CompleteOutput {
+            ok: true,
+            duplicate: finished.duplicate,
+            receipt_id: finished.receipt_id.to_string(),
+        })
+    }
+}

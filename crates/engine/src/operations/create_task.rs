@@ -1,0 +1,113 @@
+//! Hands over a task.
+
+use asyncgate_api::{CreateTask, CreateTaskInput, CreateTaskOutput};
+use asyncgate_core::{
+    Json, PrincipalKind,
+    task::{self, NewTask, Requirements},
+};
+use asyncgate_store::{IdempotencyKey, ReadSet};
+
+use super::Execute;
+use crate::{Caller, Engine, Fault, authorise::Named, input, view};
+
+/// Ten years: a longer delay is a mistake.
+const MAX_DELAY_SECONDS: i64 = 315_360_000;
+const MAX_ATTEMPTS: u32 = 1_000;
+/// What a task holds in memory besides its payload, roughly.
+const TASK_WEIGHT: usize = 1_024;
+
+impl Execute for CreateTask {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: CreateTaskInput,
+    ) -> Result<CreateTaskOutput, Fault> {
+        let new = new_task(caller, input)?;
+        let keyed = new.idempotency_key.clone().map(|key| IdempotencyKey {
+            owner: new.owner.key(),
+            key,
+        });
+        let reads = ReadSet {
+            keyed,
+            ..ReadSet::default()
+        };
+        let weight = TASK_WEIGHT + new.payload.len();
+        let created = engine
+            .transact(caller.tenant, weight, reads, move |env, snapshot| {
+                task::create(env, snapshot.head, new.clone(), snapshot.keyed)
+            })
+            .await?;
+        if !created.duplicate {
+            engine.metrics.created.inc();
+        }
+        Ok(CreateTaskOutput {
+            task_id: created.task.id.to_string(),
+            status: view::status(created.task.status()),
+            duplicate: created.duplicate,
+        })
+    }
+
+    fn created(output: &CreateTaskOutput) -> bool {
+        !output.duplicate
+    }
+}
+
+fn new_task(caller: &Caller, input: CreateTaskInput) -> Result<NewTask, Fault> {
+    let named = Named::principal(
+        input.principal_kind,
+        input.principal_id,
+        input.principal_instance_id,
+    );
+    let owner = caller.acting(named)?;
+    if owner.kind == PrincipalKind::System {
+        return Err(Fault::bad_request("system principals cannot own tasks"));
+    }
+    let required = input.requirements.unwrap_or_default();
+    let requirements = Requirements::new(
+        input::names("requirements.capabilities", required.capabilities)?,
+        input::names("requirements.tags", required.tags)?,
+    );
+    let payload = match input.payload {
+        Some(raw) => input::json("payload", raw)?,
+        None => Json::null(),
+    };
+    Ok(NewTask {
+        owner,
+        task_type: input::name("type", input.task_type)?,
+        payload,
+        payload_pointer: input::text("payload_pointer", input.payload_pointer)?,
+        requirements,
+        priority: input.priority,
+        max_attempts: attempts(input.max_attempts)?,
+        retry_backoff_seconds: input.retry_backoff_seconds,
+        idempotency_key: input
+            .idempotency_key
+            .map(|key| input::name("idempotency_key", key))
+            .transpose()?,
+        delay_ms: delay_ms(input.delay_seconds)?,
+        expected_outcome_kind: input::text("expected_outcome_kind", input.expected_outcome_kind)?,
+        expected_artifact_mime: input::text(
+            "expected_artifact_mime",
+            input.expected_artifact_mime,
+        )?,
+    })
+}
+
+fn attempts(wished: Option<u32>) -> Result<Option<u32>, Fault> {
+    if wished.is_some_and(|attempts| attempts == 0 || attempts > MAX_ATTEMPTS) {
+        return Err(Fault::bad_request(format!(
+            "max_attempts must be 1 to {MAX_ATTEMPTS}"
+        )));
+    }
+    Ok(wished)
+}
+
+fn delay_ms(seconds: Option<i64>) -> Result<i64, Fault> {
+    let seconds = seconds.unwrap_or(0);
+    if !(0..=MAX_DELAY_SECONDS).contains(&seconds) {
+        return Err(Fault::bad_request(format!(
+            "delay_seconds must be 0 to {MAX_DELAY_SECONDS}"
+        )));
+    }
+    Ok(seconds * 1_000)
+}

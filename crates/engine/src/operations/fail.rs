@@ -1,0 +1,41 @@
+//! Reports a failure.
+
+use asyncgate_api::{Fail, FailInput, FailOutput};
+use asyncgate_core::task::{self, Failure};
+
+use super::{Execute, UnderLease, the_task};
+use crate::{Caller, Engine, Fault, input};
+
+impl Execute for Fail {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: FailInput,
+    ) -> Result<FailOutput, Fault> {
+        let worker = (input.worker_kind, input.worker_id, input.worker_instance_id);
+        let under = UnderLease::new(caller, &input.task_id, &input.lease_id, worker)?;
+        let failure = Failure {
+            error: input::json("error", input.error)?,
+            retryable: input.retryable,
+        };
+        let weight = failure.error.len();
+        let finished = engine
+            .transact(
+                caller.tenant,
+                weight,
+                under.reads(),
+                move |env, mut snapshot| {
+                    let task = the_task(&mut snapshot)?;
+                    task::fail(env, snapshot.head, &under.hold, task, failure.clone())
+                },
+            )
+            .await?;
+        Ok(FailOutput {
+            ok: true,
+            requeued: finished.retry_at.is_some(),
+            next_eligible_at: finished.retry_at.map(|at| at.to_string()),
+            duplicate: finished.duplicate,
+            receipt_id: finished.receipt_id.to_string(),
+        })
+    }
+}

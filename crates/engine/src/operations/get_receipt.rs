@@ -1,0 +1,28 @@
+//! Reads a receipt.
+
+use asyncgate_api::{GetReceipt, GetReceiptInput, ReceiptRecord};
+use asyncgate_core::{ReceiptId, Rejection};
+
+use super::Execute;
+use crate::{Caller, Engine, Fault, authorise::Named, input, view};
+
+impl Execute for GetReceipt {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: GetReceiptInput,
+    ) -> Result<ReceiptRecord, Fault> {
+        let id: ReceiptId = input::id("receipt_id", &input.receipt_id)?;
+        caller.acting(Named::principal(
+            input.principal_kind,
+            input.principal_id,
+            None,
+        ))?;
+        let found = engine.store.receipt(caller.tenant, id).await?;
+        let found = found.ok_or(Rejection::ReceiptNotFound)?;
+        if !found.receipt.from.is(&caller.principal) {
+            caller.may_act_for(&found.receipt.to)?;
+        }
+        Ok(view::receipt(caller.tenant, &found))
+    }
+}

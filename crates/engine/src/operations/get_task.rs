@@ -1,0 +1,44 @@
+//! Reads a task, perhaps after waiting for its end.
+
+use asyncgate_api::{GetTask, GetTaskInput, TaskRecord};
+use asyncgate_core::{Rejection, Task, TaskId};
+
+use super::Execute;
+use crate::{Caller, Engine, Fault, authorise::Named, input, view};
+
+impl Execute for GetTask {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: GetTaskInput,
+    ) -> Result<TaskRecord, Fault> {
+        let id: TaskId = input::id("task_id", &input.task_id)?;
+        let limit = input::wait(input.wait_seconds)?;
+        caller.acting(Named::principal(
+            input.principal_kind,
+            input.principal_id,
+            None,
+        ))?;
+        let mut task = read(engine, caller, id).await?;
+        if !limit.is_zero() && !task.status().is_terminal() {
+            let wait = engine.store.signals().ended(caller.tenant, id);
+            let ended = wait.ended();
+            // It may have ended before the wait was set up.
+            task = read(engine, caller, id).await?;
+            if !task.status().is_terminal() {
+                engine.metrics.waiting.inc();
+                engine.wait_for(ended, limit).await;
+                engine.metrics.waiting.dec();
+                task = read(engine, caller, id).await?;
+            }
+        }
+        Ok(view::task(&task))
+    }
+}
+
+async fn read(engine: &Engine, caller: &Caller, id: TaskId) -> Result<Task, Fault> {
+    let task = engine.store.task(caller.tenant, id).await?;
+    let task = task.ok_or(Rejection::TaskNotFound)?;
+    caller.may_read(&task)?;
+    Ok(task)
+}

@@ -1,0 +1,49 @@
+//! Lists an inbox.
+
+use asyncgate_api::{ListReceipts, ListReceiptsInput, ReceiptPage};
+use asyncgate_core::TenantId;
+use asyncgate_store::{DeliveredReceipt, ReceiptFilter};
+
+use super::Execute;
+use crate::{Caller, Engine, Fault, authorise::Named, input, view};
+
+impl Execute for ListReceipts {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: ListReceiptsInput,
+    ) -> Result<ReceiptPage, Fault> {
+        let named = Named::principal(input.principal_kind, input.principal_id, None);
+        let principal = caller.acting(named)?;
+        let settings = engine.settings();
+        let limit = input::limit(
+            "limit",
+            input.limit,
+            settings.default_list_limit,
+            settings.max_list_limit,
+        )?;
+        let since = input.since_receipt_id.as_deref();
+        let page = engine.page_after(caller.tenant, since, limit).await?;
+        let filter = ReceiptFilter::To(principal.key());
+        let found = engine.store.receipts(caller.tenant, filter, page).await?;
+        Ok(receipt_page(caller.tenant, found, page.limit))
+    }
+}
+
+/// A page of receipts of which one more than fits was asked for.
+pub(super) fn receipt_page(
+    tenant: TenantId,
+    found: Vec<DeliveredReceipt>,
+    asked: usize,
+) -> ReceiptPage {
+    let cut = view::cut(found, asked, |found| found.receipt.id.to_string());
+    ReceiptPage {
+        receipts: cut
+            .items
+            .iter()
+            .map(|found| view::receipt(tenant, found))
+            .collect(),
+        cursor: cut.cursor,
+        next_cursor: cut.next_cursor,
+    }
+}

@@ -1,0 +1,45 @@
+//! Lists tasks.
+
+use asyncgate_api::{ListTasks, ListTasksInput, ListTasksOutput};
+use asyncgate_store::TaskFilter;
+
+use super::Execute;
+use crate::{Caller, Engine, Fault, Role, authorise::Named, input, view};
+
+impl Execute for ListTasks {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: ListTasksInput,
+    ) -> Result<ListTasksOutput, Fault> {
+        let everyone = caller.role == Role::Admin && input.principal_id.is_none();
+        let principal = caller.acting(Named::principal(
+            input.principal_kind,
+            input.principal_id,
+            None,
+        ))?;
+        let settings = engine.settings();
+        let limit = input::limit(
+            "limit",
+            input.limit,
+            settings.default_list_limit,
+            settings.max_list_limit,
+        )?;
+        let before = input
+            .cursor
+            .map(|cursor| input::id("cursor", &cursor))
+            .transpose()?;
+        let filter = TaskFilter {
+            owner: (!everyone).then(|| principal.key()),
+            status: input.status.map(view::core_status),
+            task_type: input.task_type,
+            before,
+            limit,
+        };
+        let page = engine.store.tasks(caller.tenant, filter).await?;
+        Ok(ListTasksOutput {
+            tasks: page.tasks.iter().map(view::task).collect(),
+            next_cursor: page.next.map(|id| id.to_string()),
+        })
+    }
+}

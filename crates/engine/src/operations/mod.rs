@@ -1,0 +1,83 @@
+//! The operations, one file each: decode is done, authorisation by role is done; what is left is to
+//! name the principal, declare what to load, and hand the rule its data.
+
+mod ack_receipt;
+mod bootstrap;
+mod cancel_task;
+mod complete;
+mod create_task;
+mod fail;
+mod get_config;
+mod get_health;
+mod get_receipt;
+mod get_task;
+mod lease_next;
+mod list_ledger;
+mod list_open_obligations;
+mod list_receipts;
+mod list_tasks;
+mod release_lease;
+mod renew_lease;
+mod report_progress;
+mod start_task;
+
+use asyncgate_api::{Operation, PrincipalKind};
+use asyncgate_core::{Rejection, Task, TaskId, task::Hold};
+use asyncgate_store::{ReadSet, Snapshot};
+
+use crate::{Caller, Engine, Fault, authorise::Named, input};
+
+/// How an operation is done.
+pub(crate) trait Execute: Operation {
+    /// Does it. The caller's role has been checked, ownership has not.
+    fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: Self::Input,
+    ) -> impl Future<Output = Result<Self::Output, Fault>> + Send;
+
+    /// Whether the answer stands for something new.
+    fn created(_output: &Self::Output) -> bool {
+        false
+    }
+}
+
+/// What every call under a lease names.
+struct UnderLease {
+    task_id: TaskId,
+    hold: Hold,
+}
+
+impl UnderLease {
+    fn new(
+        caller: &Caller,
+        task_id: &str,
+        lease_id: &str,
+        (kind, id, instance_id): (Option<PrincipalKind>, Option<String>, Option<String>),
+    ) -> Result<Self, Fault> {
+        Ok(Self {
+            task_id: input::id("task_id", task_id)?,
+            hold: Hold {
+                lease_id: input::id("lease_id", lease_id)?,
+                worker: caller.acting(Named::worker(kind, id, instance_id))?,
+            },
+        })
+    }
+
+    fn reads(&self) -> ReadSet {
+        one_task(self.task_id)
+    }
+}
+
+/// Declares one task.
+fn one_task(id: TaskId) -> ReadSet {
+    ReadSet {
+        tasks: vec![id],
+        ..ReadSet::default()
+    }
+}
+
+/// The one task that was declared.
+fn the_task(snapshot: &mut Snapshot) -> Result<Task, Rejection> {
+    snapshot.tasks.pop().ok_or(Rejection::TaskNotFound)
+}

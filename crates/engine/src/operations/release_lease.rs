@@ -1,0 +1,25 @@
+//! Gives a task back.
+
+use asyncgate_api::{Done, ReleaseLease, ReleaseLeaseInput};
+use asyncgate_core::task;
+
+use super::{Execute, UnderLease, the_task};
+use crate::{Caller, Engine, Fault};
+
+impl Execute for ReleaseLease {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: ReleaseLeaseInput,
+    ) -> Result<Done, Fault> {
+        let worker = (input.worker_kind, input.worker_id, input.worker_instance_id);
+        let under = UnderLease::new(caller, &input.task_id, &input.lease_id, worker)?;
+        engine
+            .transact(caller.tenant, 0, under.reads(), move |env, mut snapshot| {
+                let task = the_task(&mut snapshot)?;
+                task::release(env, snapshot.head, &under.hold, task)
+            })
+            .await?;
+        Ok(Done { ok: true })
+    }
+}

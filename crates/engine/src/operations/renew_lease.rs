@@ -1,0 +1,29 @@
+//! Keeps a task longer.
+
+use asyncgate_api::{RenewLease, RenewLeaseInput, RenewLeaseOutput};
+use asyncgate_core::task;
+
+use super::{Execute, UnderLease, the_task};
+use crate::{Caller, Engine, Fault, input};
+
+impl Execute for RenewLease {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: RenewLeaseInput,
+    ) -> Result<RenewLeaseOutput, Fault> {
+        let worker = (input.worker_kind, input.worker_id, input.worker_instance_id);
+        let under = UnderLease::new(caller, &input.task_id, &input.lease_id, worker)?;
+        let extend_by = input::positive_seconds("extend_by_seconds", input.extend_by_seconds)?;
+        let lease = engine
+            .transact(caller.tenant, 0, under.reads(), move |env, mut snapshot| {
+                let task = the_task(&mut snapshot)?;
+                task::renew(env, snapshot.head, &under.hold, task, extend_by)
+            })
+            .await?;
+        Ok(RenewLeaseOutput {
+            ok: true,
+            expires_at: lease.expires_at.to_string(),
+        })
+    }
+}

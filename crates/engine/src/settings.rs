@@ -1,0 +1,56 @@
+//! What an operator can set about the engine.
+
+use std::sync::Arc;
+
+use asyncgate_core::Policy;
+
+/// The engine's settings. They can be replaced while it runs.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Which of several servers this is.
+    pub instance_id: Arc<str>,
+    /// Where it runs, as its operator calls it.
+    pub environment: String,
+    /// The server's version.
+    pub version: &'static str,
+    /// Whether answers are durable.
+    pub durability: Durability,
+    /// What the rules read.
+    pub policy: Arc<Policy>,
+    /// The page size when a list names none.
+    pub default_list_limit: u32,
+    /// The largest page.
+    pub max_list_limit: u32,
+    /// The page size when bootstrap names none.
+    pub default_bootstrap_items: u32,
+    /// The largest page of bootstrap.
+    pub max_bootstrap_items: u32,
+    /// The longest time between two looks at deadlines.
+    pub sweep_interval_ms: u64,
+}
+
+/// What a success answer means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// It is on disk.
+    Fsync,
+    /// It lasts as long as the process.
+    None,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            instance_id: "asyncgate-1".into(),
+            environment: "development".to_owned(),
+            version: env!("CARGO_PKG_VERSION"),
+            durability: Durability::Fsync,
+            policy: Arc::new(Policy::default()),
+            default_list_limit: 50,
+            max_list_limit: 200,
+            default_bootstrap_items: 50,
+            max_bootstrap_items: 200,
+            sweep_interval_ms: 10_000,
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! From what rules and stores know to what callers see.
+
+use asyncgate_api as api;
+use asyncgate_core::{
+    Json, Principal, PrincipalKind, Receipt, Relationship, Task, TenantId,
+    task::{End, Lease, Requirements, Status},
+};
+use asyncgate_store::DeliveredReceipt;
+use serde_json::value::RawValue;
+
+use crate::Engine;
+
+pub(crate) fn core_kind(kind: api::PrincipalKind) -> PrincipalKind {
+    match kind {
+        api::PrincipalKind::Agent => PrincipalKind::Agent,
+        api::PrincipalKind::Worker => PrincipalKind::Worker,
+        api::PrincipalKind::Service => PrincipalKind::Service,
+        api::PrincipalKind::Human => PrincipalKind::Human,
+        api::PrincipalKind::System => PrincipalKind::System,
+    }
+}
+
+fn kind(kind: PrincipalKind) -> api::PrincipalKind {
+    match kind {
+        PrincipalKind::Agent => api::PrincipalKind::Agent,
+        PrincipalKind::Worker => api::PrincipalKind::Worker,
+        PrincipalKind::Service => api::PrincipalKind::Service,
+        PrincipalKind::Human => api::PrincipalKind::Human,
+        PrincipalKind::System => api::PrincipalKind::System,
+    }
+}
+
+pub(crate) fn status(status: Status) -> api::TaskStatus {
+    match status {
+        Status::Queued => api::TaskStatus::Queued,
+        Status::Leased => api::TaskStatus::Leased,
+        Status::Running => api::TaskStatus::Running,
+        Status::Succeeded => api::TaskStatus::Succeeded,
+        Status::Failed => api::TaskStatus::Failed,
+        Status::Canceled => api::TaskStatus::Canceled,
+    }
+}
+
+pub(crate) fn core_status(status: api::TaskStatus) -> Status {
+    match status {
+        api::TaskStatus::Queued => Status::Queued,
+        api::TaskStatus::Leased => Status::Leased,
+        api::TaskStatus::Running => Status::Running,
+        api::TaskStatus::Succeeded => Status::Succeeded,
+        api::TaskStatus::Failed => Status::Failed,
+        api::TaskStatus::Canceled => Status::Canceled,
+    }
+}
+
+pub(crate) fn principal(principal: &Principal) -> api::Principal {
+    api::Principal {
+        kind: kind(principal.kind),
+        id: principal.id.clone(),
+        instance_id: principal.instance_id.clone(),
+    }
+}
+
+fn raw(json: &Json) -> Box<RawValue> {
+    json.raw().to_owned()
+}
+
+fn some_raw(json: Option<&Json>) -> Option<Box<RawValue>> {
+    json.map(raw)
+}
+
+fn requirements(requirements: &Requirements) -> api::Requirements {
+    api::Requirements {
+        capabilities: requirements.capabilities.clone(),
+        tags: requirements.tags.clone(),
+    }
+}
+
+pub(crate) fn task(task: &Task) -> api::TaskRecord {
+    let spec = &task.spec;
+    api::TaskRecord {
+        task_id: task.id.to_string(),
+        task_type: spec.task_type.clone(),
+        status: status(task.status()),
+        payload: raw(&spec.payload),
+        payload_pointer: spec.payload_pointer.clone(),
+        created_by: principal(&task.created_by),
+        principal_ai: task.created_by.id.clone(),
+        requirements: requirements(&spec.requirements),
+        priority: spec.priority,
+        attempt: task.attempt,
+        max_attempts: spec.max_attempts,
+        retry_backoff_seconds: spec.retry_backoff_seconds,
+        lease_expiries: task.expiries,
+        idempotency_key: spec.idempotency_key.clone(),
+        expected_outcome_kind: spec.expected_outcome_kind.clone(),
+        expected_artifact_mime: spec.expected_artifact_mime.clone(),
+        created_at: task.created_at.to_string(),
+        updated_at: task.updated_at.to_string(),
+        next_eligible_at: task.next_eligible_at.to_string(),
+        lease: task.lease().map(lease),
+        progress: task.progress.as_ref().map(|progress| raw(&progress.value)),
+        progress_at: task
+            .progress
+            .as_ref()
+            .map(|progress| progress.at.to_string()),
+        result: task.end().map(result),
+        asyncgate_instance: task.instance.to_string(),
+    }
+}
+
+fn lease(lease: &Lease) -> api::LeaseRecord {
+    api::LeaseRecord {
+        lease_id: lease.id.to_string(),
+        worker: principal(&lease.worker),
+        created_at: lease.created_at.to_string(),
+        expires_at: lease.expires_at.to_string(),
+        renewals: lease.renewals,
+    }
+}
+
+fn result(end: &End) -> api::TaskResult {
+    api::TaskResult {
+        outcome: status(end.outcome.status()),
+        result: some_raw(end.result.as_ref()),
+        error: some_raw(end.error.as_ref()),
+        artifacts: some_raw(end.artifacts.as_ref()),
+        delivery_proof: some_raw(end.delivery_proof.as_ref()),
+        completed_at: end.at.to_string(),
+    }
+}
+
+/// A task in the hands of the worker that holds `lease`.
+pub(crate) fn leased(task: &Task, lease: &Lease) -> api::LeasedTask {
+    let spec = &task.spec;
+    let required = !spec.requirements.is_empty();
+    api::LeasedTask {
+        task_id: task.id.to_string(),
+        lease_id: lease.id.to_string(),
+        task_type: spec.task_type.clone(),
+        payload: raw(&spec.payload),
+        payload_pointer: spec.payload_pointer.clone(),
+        attempt: task.attempt,
+        expires_at: lease.expires_at.to_string(),
+        requirements: required.then(|| requirements(&spec.requirements)),
+        created_by: principal(&task.created_by),
+        principal_ai: task.created_by.id.clone(),
+        expected_outcome_kind: spec.expected_outcome_kind.clone(),
+        expected_artifact_mime: spec.expected_artifact_mime.clone(),
+    }
+}
+
+pub(crate) fn receipt(tenant: TenantId, found: &DeliveredReceipt) -> api::ReceiptRecord {
+    let delivered_at = found.delivered_at.map(|at| at.to_string());
+    api::ReceiptRecord {
+        delivered_at,
+        ..plain_receipt(tenant, &found.receipt)
+    }
+}
+
+pub(crate) fn plain_receipt(tenant: TenantId, receipt: &Receipt) -> api::ReceiptRecord {
+    api::ReceiptRecord {
+        receipt_id: receipt.id.to_string(),
+        receipt_type: receipt.receipt_type.as_str().to_owned(),
+        created_at: receipt.created_at.to_string(),
+        from: principal(&receipt.from),
+        to: principal(&receipt.to),
+        task_id: receipt.task_id.map(|id| id.to_string()),
+        lease_id: receipt.lease_id.map(|id| id.to_string()),
+        schedule_id: None,
+        parents: receipt.parents.iter().map(ToString::to_string).collect(),
+        body: raw(&receipt.body),
+        hash: receipt.hash(),
+        seq: receipt.seq(),
+        asyncgate_instance: receipt.instance.to_string(),
+        tenant_id: tenant.to_string(),
+        delivered_at: None,
+    }
+}
+
+pub(crate) fn relationship(known: &Relationship) -> api::RelationshipRecord {
+    api::RelationshipRecord {
+        principal_kind: kind(known.principal.kind),
+        principal_id: known.principal.id.clone(),
+        principal_instance_id: known.principal.instance_id.clone(),
+        first_seen_at: known.first_seen_at.to_string(),
+        last_seen_at: known.last_seen_at.to_string(),
+        sessions_count: known.sessions_count,
+    }
+}
+
+/// A page of which one more than `limit` was asked for, cut, with its cursors.
+pub(crate) struct Cut<T> {
+    pub(crate) items: Vec<T>,
+    pub(crate) cursor: Option<String>,
+    pub(crate) next_cursor: Option<String>,
+}
+
+pub(crate) fn cut<T>(mut items: Vec<T>, asked: usize, id: impl Fn(&T) -> String) -> Cut<T> {
+    let limit = asked.saturating_sub(1);
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let cursor = items.last().map(id);
+    let next_cursor = cursor.clone().filter(|_| more);
+    Cut {
+        items,
+        cursor,
+        next_cursor,
+    }
+}
+
+impl Engine {
+    pub(crate) fn server_info(&self) -> api::ServerInfo {
+        let settings = self.settings();
+        api::ServerInfo {
+            name: "AsyncGate".to_owned(),
+            version: settings.version.to_owned(),
+            instance_id: settings.instance_id.to_string(),
+            uptime: self.uptime_seconds(),
+            environment: settings.environment.clone(),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The one error body, and the one place where codes become HTTP statuses.
+
+use asyncgate_api::Code;
+use asyncgate_engine::Fault;
+use axum::{
+    body::Body,
+    http::{HeaderValue, Response, StatusCode, header},
+};
+use serde_json::{Map, Value};
+
+use crate::routes::CORR_ID;
+
+/// The status that a code is answered with.
+pub(crate) const fn status(code: Code) -> StatusCode {
+    match code {
+        Code::BadRequest | Code::LimitExceeded => StatusCode::BAD_REQUEST,
+        Code::Unauthorized => StatusCode::UNAUTHORIZED,
+        Code::Forbidden => StatusCode::FORBIDDEN,
+        Code::TaskNotFound | Code::ReceiptNotFound | Code::NotFound => StatusCode::NOT_FOUND,
+        Code::InvalidStateTransition | Code::LeaseInvalidOrExpired => StatusCode::CONFLICT,
+        Code::IdempotencyConflict => StatusCode::UNPROCESSABLE_ENTITY,
+        Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::QuotaExceeded | Code::RateLimit => StatusCode::TOO_MANY_REQUESTS,
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// Answers with a fault. What only the log may know goes to the log.
+pub fn error_response(fault: &Fault, corr_id: &str) -> Response<Body> {
+    let code = fault.code;
+    if status(code).is_server_error() {
+        tracing::error!(
+            corr_id,
+            code = code.as_str(),
+            cause = fault.cause,
+            "request failed"
+        );
+    } else {
+        tracing::debug!(corr_id, code = code.as_str(), "request refused");
+    }
+    let mut body = Map::new();
+    body.insert(
+        "error".to_owned(),
+        code.as_str().to_ascii_lowercase().into(),
+    );
+    body.insert("code".to_owned(), code.as_str().into());
+    body.insert("message".to_owned(), fault.message.as_ref().into());
+    body.insert("corr_id".to_owned(), corr_id.into());
+    body.extend(fault.details.clone());
+    let mut response = Response::new(Body::from(Value::Object(body).to_string()));
+    *response.status_mut() = status(code);
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    if let Ok(corr_id) = HeaderValue::from_str(corr_id) {
+        headers.insert(CORR_ID, corr_id);
+    }
+    if let Some(seconds) = fault.retry_after_seconds {
+        headers.insert(header::RETRY_AFTER, seconds.into());
+    }
+    if code == Code::Unauthorized {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}

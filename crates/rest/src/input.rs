@@ -1,0 +1,242 @@
+//! Gathering an operation's input from path, query and body, without interpreting it.
+
+use std::{borrow::Cow, time::Duration};
+
+use asyncgate_api::{Code, Method, Spec};
+use asyncgate_engine::Fault;
+use axum::{
+    body::Body,
+    http::{HeaderMap, header},
+};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How much of a body that is too large is read before the answer, so that a client which sends
+/// first and reads afterwards still sees it.
+const MAX_DISCARDED_BYTES: usize = 16 << 20;
+
+/// The input as one JSON object or one query string.
+#[derive(Debug)]
+pub(crate) enum Input {
+    Json(Bytes),
+    Form(String),
+}
+
+/// Reads what an operation's input is made of.
+pub(crate) async fn gather(
+    spec: &Spec,
+    path: &str,
+    query: Option<&str>,
+    headers: &HeaderMap,
+    body: Body,
+    max_body_bytes: usize,
+) -> Result<Input, Fault> {
+    let query = query.unwrap_or_default();
+    match spec.method {
+        Method::Get | Method::Delete => Ok(Input::Form(form(spec, path, query))),
+        Method::Post => {
+            refuse_browser_forms(headers)?;
+            let body = read(body, max_body_bytes).await?;
+            splice(spec, path, query, body).map(Input::Json)
+        }
+    }
+}
+
+/// Path fields and query, as one query string.
+fn form(spec: &Spec, path: &str, query: &str) -> String {
+    let mut form = String::with_capacity(query.len() + 64);
+    for (name, value) in path_values(spec, path) {
+        form.push_str(name);
+        form.push('=');
+        form.push_str(value);
+        form.push('&');
+    }
+    form.push_str(query);
+    form.truncate(form.trim_end_matches('&').len());
+    form
+}
+
+/// The body's object with the path's and the query's fields in front. Values in a path or query
+/// are texts; a field that is given twice is refused when the object is read.
+fn splice(spec: &Spec, path: &str, query: &str, body: Bytes) -> Result<Bytes, Fault> {
+    let text = body.trim_ascii();
+    let fields: Vec<(Cow<'_, str>, Cow<'_, str>)> = path_values(spec, path)
+        .map(|(name, value)| (name.into(), decode(value)))
+        .chain(pairs(query))
+        .collect();
+    if text.is_empty() {
+        return Ok(object(&fields, b"}").freeze());
+    }
+    if fields.is_empty() {
+        return Ok(body);
+    }
+    let Some(rest) = text.strip_prefix(b"{") else {
+        return Err(Fault::bad_request("the body must be a JSON object"));
+    };
+    let last = rest.trim_ascii_start().starts_with(b"}");
+    let mut spliced = object(&fields, if last { b"" } else { b"," });
+    spliced.extend_from_slice(rest);
+    Ok(spliced.freeze())
+}
+
+fn object(fields: &[(Cow<'_, str>, Cow<'_, str>)], end: &[u8]) -> BytesMut {
+    let mut object = BytesMut::from(&b"{"[..]);
+    for (n, (name, value)) in fields.iter().enumerate() {
+        if n > 0 {
+            object.extend_from_slice(b",");
+        }
+        let field = format!("{}:{}", json_text(name), json_text(value));
+        object.extend_from_slice(field.as_bytes());
+    }
+    object.extend_from_slice(end);
+    object
+}
+
+fn json_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// The path's fields with their values, still percent-encoded.
+fn path_values<'a>(spec: &Spec, path: &'a str) -> impl Iterator<Item = (&'static str, &'a str)> {
+    let parts = spec.path.split('/').zip(path.split('/'));
+    parts.filter_map(|(part, value)| Some((part.strip_prefix('{')?.strip_suffix('}')?, value)))
+}
+
+fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(name), decode(value))
+        })
+}
+
+fn decode(text: &str) -> Cow<'_, str> {
+    if !text.contains(['%', '+']) {
+        return text.into();
+    }
+    let spaced = text.replace('+', " ");
+    percent_encoding::percent_decode_str(&spaced)
+        .decode_utf8_lossy()
+        .into_owned()
+        .into()
+}
+
+/// A web page can make a browser send a form to this server, with whatever the network position of
+/// the browser grants; it cannot make it send JSON.
+fn refuse_browser_forms(headers: &HeaderMap) -> Result<(), Fault> {
+    let is_json = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|value| value.trim_start().starts_with("application/json"));
+    if headers.contains_key(header::ORIGIN) && !is_json {
+        return Err(Fault::bad_request("send Content-Type: application/json"));
+    }
+    Ok(())
+}
+
+/// Reads a body of at most `limit` bytes.
+async fn read(body: Body, limit: usize) -> Result<Bytes, Fault> {
+    let read = tokio::time::timeout(BODY_TIMEOUT, collect(body, limit)).await;
+    read.unwrap_or_else(|_| Err(Fault::bad_request("the body did not arrive in time")))
+}
+
+async fn collect(mut body: Body, limit: usize) -> Result<Bytes, Fault> {
+    let mut whole = Bytes::new();
+    let mut total = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            Fault::bad_request("the body did not arrive whole").because(error.to_string())
+        })?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        total += data.len();
+        if total > MAX_DISCARDED_BYTES.max(limit) {
+            break;
+        }
+        if total <= limit {
+            whole = join(whole, data);
+        }
+    }
+    if total > limit {
+        let message = format!("the body is larger than {limit} bytes");
+        return Err(Fault::new(Code::TooLarge, message).with("limit", limit));
+    }
+    Ok(whole)
+}
+
+/// Most bodies arrive in one piece, which is not copied.
+fn join(whole: Bytes, data: Bytes) -> Bytes {
+    if whole.is_empty() {
+        return data;
+    }
+    let mut joined = whole
+        .try_into_mut()
+        .unwrap_or_else(|shared| BytesMut::from(shared.as_ref()));
+    joined.extend_from_slice(&data);
+    joined.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use asyncgate_api::{CancelTask, GetTask, Operation};
+
+    use super::*;
+
+    fn spliced(query: &str, body: &'static str) -> String {
+        let path = "/v1/tasks/7/cancel";
+        let bytes = splice(
+            &CancelTask::SPEC,
+            path,
+            query,
+            Bytes::from_static(body.as_bytes()),
+        );
+        String::from_utf8(bytes.unwrap().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn path_and_query_stand_in_front_of_the_body() {
+        for (query, body, expected) in [
+            ("", "", r#"{"task_id":"7"}"#),
+            ("", " {} ", r#"{"task_id":"7"}"#),
+            ("", r#"{"reason":"x"}"#, r#"{"task_id":"7","reason":"x"}"#),
+            (
+                "principal_id=a%20b",
+                "{ }",
+                r#"{"task_id":"7","principal_id":"a b" }"#,
+            ),
+            ("a=%22", "", r#"{"task_id":"7","a":"\""}"#),
+        ] {
+            assert_eq!(spliced(query, body), expected);
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_no_object_is_refused() {
+        let spec = &CancelTask::SPEC;
+        assert!(splice(spec, "/v1/tasks/7/cancel", "", Bytes::from_static(b"[1]")).is_err());
+    }
+
+    #[test]
+    fn a_get_is_one_query_string() {
+        assert_eq!(
+            form(&GetTask::SPEC, "/v1/tasks/7", "wait_seconds=1"),
+            "task_id=7&wait_seconds=1"
+        );
+        assert_eq!(form(&GetTask::SPEC, "/v1/tasks/7", ""), "task_id=7");
+    }
+
+    #[tokio::test]
+    async fn a_body_may_be_exactly_as_large_as_the_limit() {
+        assert_eq!(
+            read(Body::from(vec![b'x'; 10]), 10).await.unwrap().len(),
+            10
+        );
+        let fault = read(Body::from(vec![b'x'; 11]), 10).await.unwrap_err();
+        assert_eq!(fault.code, Code::TooLarge);
+    }
+}

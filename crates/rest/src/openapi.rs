@@ -1,0 +1,202 @@
+//! The OpenAPI 3.1 document, generated from the registry.
+
+use asyncgate_api::{Access, Code, ErrorBody, Method};
+use asyncgate_engine::{Entry, registry};
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use crate::errors::status;
+
+/// The whole document.
+pub fn openapi() -> Value {
+    let mut schemas = Map::new();
+    let mut paths = Map::new();
+    for entry in registry() {
+        let operation = operation(entry, &mut schemas);
+        let method = entry.spec.method.as_str().to_ascii_lowercase();
+        let path = paths.entry(entry.spec.path).or_insert_with(|| json!({}));
+        path[method] = operation;
+    }
+    let error = SchemaSettings::openapi3().for_serialize().into_generator();
+    let error = error.into_root_schema_for::<ErrorBody>().to_value();
+    schemas.insert("Error".to_owned(), component(error, &mut Map::new()));
+    let code = SchemaSettings::draft2020_12().into_generator();
+    let code = code.into_root_schema_for::<Code>().to_value();
+    schemas.insert("Code".to_owned(), component(code, &mut Map::new()));
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "AsyncGate",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Durable tasks with leases, receipts and obligations. A success answer \
+                            means committed and fsynced.",
+            "license": { "name": "MIT OR Apache-2.0" },
+        },
+        "security": [{ "bearer": [] }],
+        "paths": paths,
+        "components": {
+            "securitySchemes": { "bearer": { "type": "http", "scheme": "bearer" } },
+            "schemas": schemas,
+        },
+    })
+}
+
+fn operation(entry: &Entry, schemas: &mut Map<String, Value>) -> Value {
+    let spec = entry.spec;
+    let input = component((entry.input_schema)().to_value(), schemas);
+    let output = component((entry.output_schema)().to_value(), schemas);
+    let created = spec.name == "create_task";
+    let mut responses = Map::new();
+    let content = json!({ "application/json": { "schema": output } });
+    responses.insert(
+        "200".to_owned(),
+        json!({ "description": "Done", "content": content }),
+    );
+    if created {
+        responses.insert(
+            "201".to_owned(),
+            json!({ "description": "Created", "content": content }),
+        );
+    }
+    responses.insert("default".to_owned(), refusals());
+    let path_fields: Vec<&str> = spec.path_fields().collect();
+    let mut operation = json!({
+        "operationId": spec.name,
+        "summary": spec.summary,
+        "description": spec.doc,
+        "responses": responses,
+    });
+    if spec.successor.is_some() {
+        operation["deprecated"] = true.into();
+    }
+    if spec.access == Access::Open {
+        operation["security"] = json!([]);
+    }
+    match spec.method {
+        Method::Get | Method::Delete => {
+            operation["parameters"] = parameters(&input, &path_fields, true);
+        }
+        Method::Post => {
+            operation["parameters"] = parameters(&input, &path_fields, false);
+            let schema = without(input, &path_fields);
+            operation["requestBody"] =
+                json!({ "content": { "application/json": { "schema": schema } } });
+        }
+    }
+    operation
+}
+
+fn refusals() -> Value {
+    let codes: Vec<String> = Code::ALL
+        .iter()
+        .map(|code| format!("{} {}", status(*code).as_u16(), code.as_str()))
+        .collect();
+    json!({
+        "description": format!("Refused or failed; nothing was changed. {}", codes.join(", ")),
+        "content": {
+            "application/json": { "schema": { "$ref": "#/components/schemas/Error" } },
+        },
+    })
+}
+
+/// A schema whose definitions have moved to the document's components.
+fn component(mut schema: Value, schemas: &mut Map<String, Value>) -> Value {
+    if let Some(object) = schema.as_object_mut() {
+        object.remove("$schema");
+        if let Some(Value::Object(definitions)) = object.remove("$defs") {
+            for (name, definition) in definitions {
+                schemas.insert(name, redirect(definition));
+            }
+        }
+    }
+    redirect(schema)
+}
+
+/// Points references at the document's components.
+fn redirect(value: Value) -> Value {
+    match value {
+        Value::Object(object) => Value::Object(
+            object
+                .into_iter()
+                .map(|(key, value)| match value {
+                    Value::String(target) if key == "$ref" => {
+                        let target = target.replace("#/$defs/", "#/components/schemas/");
+                        (key, target.into())
+                    }
+                    other => (key, redirect(other)),
+                })
+                .collect(),
+        ),
+        Value::Array(values) => Value::Array(values.into_iter().map(redirect).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
+    }
+}
+
+fn parameters(input: &Value, path_fields: &[&str], with_query: bool) -> Value {
+    let empty = Map::new();
+    let properties = input["properties"].as_object().unwrap_or(&empty);
+    let parameters = properties.iter().filter_map(|(name, schema)| {
+        let in_path = path_fields.contains(&name.as_str());
+        (in_path || with_query).then(|| {
+            json!({
+                "name": name,
+                "in": if in_path { "path" } else { "query" },
+                "required": in_path,
+                "schema": schema,
+            })
+        })
+    });
+    Value::Array(parameters.collect())
+}
+
+fn without(mut input: Value, fields: &[&str]) -> Value {
+    if let Some(properties) = input["properties"].as_object_mut() {
+        properties.retain(|name, _| !fields.contains(&name.as_str()));
+    }
+    if let Some(required) = input["required"].as_array_mut() {
+        required.retain(|name| !name.as_str().is_some_and(|name| fields.contains(&name)));
+    }
+    input
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(object) => {
+                for (key, value) in object {
+                    match value {
+                        Value::String(target) if key == "$ref" => found.push(target.clone()),
+                        other => references(other, found),
+                    }
+                }
+            }
+            Value::Array(values) => values.iter().for_each(|value| references(value, found)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let document = openapi();
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(!found.is_empty());
+        for target in found {
+            let pointer = target.trim_start_matches('#');
+            assert!(document.pointer(pointer).is_some(), "{target}");
+        }
+    }
+
+    #[test]
+    fn every_operation_is_described() {
+        let document = openapi();
+        for entry in registry() {
+            let method = entry.spec.method.as_str().to_ascii_lowercase();
+            let operation = &document["paths"][entry.spec.path][&method];
+            assert_eq!(operation["operationId"], entry.spec.name);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Routes, mounted from the registry.
+
+use std::sync::Arc;
+
+use asyncgate_api::{Access, Code, Method, Spec};
+use asyncgate_engine::{
+    Answer, Authenticator, Caller, Engine, Entry, Fault, Principal, Role, Source, TenantId,
+    registry,
+};
+use axum::{
+    Router,
+    body::Body,
+    http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header},
+    routing::{MethodFilter, MethodRouter, get, on},
+};
+
+use crate::{
+    error_response,
+    input::{self, Input},
+    openapi::openapi,
+};
+
+/// The header that names a request in answers and in the log.
+pub(crate) const CORR_ID: HeaderName = HeaderName::from_static("x-corr-id");
+const MAX_CORR_ID_BYTES: usize = 128;
+
+/// How the facade is set up.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The largest body that is read.
+    pub max_body_bytes: usize,
+}
+
+struct App {
+    engine: Arc<Engine>,
+    auth: Arc<dyn Authenticator>,
+    options: Options,
+}
+
+/// Every operation as a route, and the OpenAPI document.
+pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Options) -> Router {
+    let app = Arc::new(App {
+        engine,
+        auth,
+        options,
+    });
+    let mut router = Router::new();
+    for entry in registry() {
+        router = router.route(entry.spec.path, route(&app, entry));
+    }
+    let document: bytes::Bytes = openapi().to_string().into();
+    let document = move || {
+        let document = document.clone();
+        async move { json_response(StatusCode::OK, Body::from(document)) }
+    };
+    let not_found = Arc::clone(&app);
+    let not_allowed = Arc::clone(&app);
+    router
+        .route("/openapi.json", get(document))
+        .fallback(move |request: Request<Body>| {
+            std::future::ready(not_found.refuse(&request, StatusCode::NOT_FOUND, "no such route"))
+        })
+        .method_not_allowed_fallback(move |request: Request<Body>| {
+            let message = "this route does not take this method";
+            let status = StatusCode::METHOD_NOT_ALLOWED;
+            std::future::ready(not_allowed.refuse(&request, status, message))
+        })
+}
+
+fn route(app: &Arc<App>, entry: &'static Entry) -> MethodRouter {
+    let app = Arc::clone(app);
+    let method = match entry.spec.method {
+        Method::Get => MethodFilter::GET,
+        Method::Post => MethodFilter::POST,
+        Method::Delete => MethodFilter::DELETE,
+    };
+    on(method, move |request: Request<Body>| {
+        let app = Arc::clone(&app);
+        async move { app.serve(entry, request).await }
+    })
+}
+
+impl App {
+    async fn serve(&self, entry: &Entry, request: Request<Body>) -> Response<Body> {
+        let corr_id = self.corr_id(request.headers());
+        match self.call(entry, request).await {
+            Ok(answer) => success(entry.spec, answer, &corr_id),
+            Err(fault) => error_response(&fault, &corr_id),
+        }
+    }
+
+    async fn call(&self, entry: &Entry, request: Request<Body>) -> Result<Answer, Fault> {
+        let (parts, body) = request.into_parts();
+        let caller = self.caller(entry.spec, &parts.headers).await?;
+        let limit = self.options.max_body_bytes;
+        let (path, query) = (parts.uri.path(), parts.uri.query());
+        let input = input::gather(entry.spec, path, query, &parts.headers, body, limit).await?;
+        let source = match &input {
+            Input::Json(bytes) => Source::Json(bytes),
+            Input::Form(text) => Source::Form(text),
+        };
+        (entry.call)(&self.engine, &caller, source).await
+    }
+
+    async fn caller(&self, spec: &Spec, headers: &HeaderMap) -> Result<Caller, Fault> {
+        if spec.access == Access::Open {
+            return Ok(nobody());
+        }
+        self.auth.authenticate(bearer(headers)).await
+    }
+
+    /// The caller's correlation id if it is fit to be repeated, or a new one.
+    fn corr_id(&self, headers: &HeaderMap) -> String {
+        headers
+            .get(CORR_ID)
+            .and_then(|value| value.to_str().ok())
+            .filter(|id| !id.is_empty() && id.len() <= MAX_CORR_ID_BYTES)
+            .map_or_else(|| self.engine.corr_id(), str::to_owned)
+    }
+
+    fn refuse(
+        &self,
+        request: &Request<Body>,
+        status: StatusCode,
+        message: &'static str,
+    ) -> Response<Body> {
+        let corr_id = self.corr_id(request.headers());
+        let mut response = error_response(&Fault::new(Code::NotFound, message), &corr_id);
+        *response.status_mut() = status;
+        response
+    }
+}
+
+/// Who calls an operation that is open to everyone. It has no rights.
+fn nobody() -> Caller {
+    Caller {
+        tenant: TenantId::from_bytes([0; 16]),
+        principal: Principal::system(),
+        role: Role::Worker,
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, credential) = value.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| credential.trim())
+}
+
+fn success(spec: &Spec, answer: Answer, corr_id: &str) -> Response<Body> {
+    let status = if answer.created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    let mut response = json_response(status, Body::from(answer.json));
+    let headers = response.headers_mut();
+    if let Ok(corr_id) = HeaderValue::from_str(corr_id) {
+        headers.insert(CORR_ID, corr_id);
+    }
+    if let Some(successor) = spec.successor {
+        let link = format!("<{successor}>; rel=\"successor-version\"");
+        headers.insert("x-asyncgate-deprecated", HeaderValue::from_static("true"));
+        headers.insert("deprecation", HeaderValue::from_static("true"));
+        if let Ok(link) = HeaderValue::from_str(&link) {
+            headers.insert(header::LINK, link);
+        }
+    }
+    response
+}
+
+fn json_response(status: StatusCode, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
