@@ -1,0 +1,248 @@
+//! Twins: engines with the same fake time and ids, each behind one facade.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, AtomicU64, Ordering},
+};
+
+use asyncgate_api::{Code, Method};
+use asyncgate_core::Timestamp;
+use asyncgate_engine::{
+    Authenticator, Caller, Clock, Engine, Entropy, Entry, Fault, Principal, PrincipalKind, Role,
+    Settings, TenantId, registry,
+};
+use asyncgate_store::{ReceiptFilter, SeqPage, Store, memory::MemoryStore};
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::Request,
+};
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+/// What came back, without what differs between protocols by design.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// The output.
+    Answer(Value),
+    /// The code of the refusal.
+    Refused(String),
+}
+
+/// An engine behind one facade.
+pub struct Twin {
+    store: Arc<MemoryStore>,
+    engine: Arc<Engine>,
+    clock: Arc<FakeClock>,
+    router: Router,
+    protocol: Protocol,
+    credential: Option<&'static str>,
+}
+
+#[derive(Clone, Copy)]
+enum Protocol {
+    Rest,
+    Mcp,
+}
+
+const TENANT: TenantId = TenantId::from_bytes([7; 16]);
+const KEY: &str = "key";
+
+struct FakeClock(AtomicI64);
+
+impl Clock for FakeClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// The same numbers for everyone who draws them in the same order.
+struct Counter(AtomicU64);
+
+impl Entropy for Counter {
+    fn next_u64(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+struct OneKey;
+
+impl Authenticator for OneKey {
+    fn authenticate<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<Caller, Fault>> {
+        let admin = Caller {
+            tenant: TENANT,
+            principal: Principal::new(PrincipalKind::Service, "admin"),
+            role: Role::Admin,
+        };
+        let known = bearer == Some(KEY);
+        let answer = known.then_some(admin);
+        let answer = answer.ok_or_else(|| Fault::new(Code::Unauthorized, "no"));
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+impl Twin {
+    pub fn rest() -> Self {
+        Self::new(Protocol::Rest)
+    }
+
+    pub fn mcp() -> Self {
+        Self::new(Protocol::Mcp)
+    }
+
+    fn new(protocol: Protocol) -> Self {
+        let store = Arc::new(MemoryStore::new());
+        let clock = Arc::new(FakeClock(AtomicI64::new(1_767_610_800_000)));
+        let engine = Arc::new(Engine::new(
+            Arc::clone(&store) as Arc<dyn Store>,
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            Arc::new(Counter(AtomicU64::new(1))),
+            Settings::default(),
+        ));
+        let auth: Arc<dyn Authenticator> = Arc::new(OneKey);
+        let router = match protocol {
+            Protocol::Rest => asyncgate_rest::router(
+                Arc::clone(&engine),
+                auth,
+                asyncgate_rest::Options {
+                    max_body_bytes: 2 << 20,
+                },
+            ),
+            Protocol::Mcp => {
+                let options = asyncgate_mcp::Options::default();
+                asyncgate_mcp::router(Arc::clone(&engine), auth, options)
+            }
+        };
+        Self {
+            store,
+            engine,
+            clock,
+            router,
+            protocol,
+            credential: Some(KEY),
+        }
+    }
+
+    pub fn without_credential(mut self) -> Self {
+        self.credential = None;
+        self
+    }
+
+    /// Lets time pass, and acts on the deadlines that came.
+    pub async fn advance(&self, millis: i64) {
+        if millis > 0 {
+            self.clock.0.fetch_add(millis, Ordering::Relaxed);
+            self.engine.act_on_deadlines().await.expect("the memory store does not fail");
+        }
+    }
+
+    pub async fn call(&self, operation: &str, input: &Value) -> Outcome {
+        let entry = registry()
+            .iter()
+            .find(|entry| entry.spec.name == operation)
+            .unwrap_or_else(|| panic!("no operation {operation}"));
+        // A fixed correlation id: drawing one would shift the ids of one twin.
+        let mut request = match self.protocol {
+            Protocol::Rest => rest_request(entry, input),
+            Protocol::Mcp => mcp_request(entry, input),
+        };
+        let headers = request.headers_mut();
+        headers.insert("x-corr-id", "parity".parse().expect("a header value"));
+        if let Some(key) = self.credential {
+            let value = format!("Bearer {key}").parse().expect("a header value");
+            headers.insert("authorization", value);
+        }
+        let response = self.router.clone().oneshot(request).await.expect("infallible");
+        let failed = !response.status().is_success();
+        let bytes = to_bytes(response.into_body(), usize::MAX).await.expect("a body");
+        let body: Value = serde_json::from_slice(&bytes).expect("a JSON body");
+        match self.protocol {
+            _ if failed => refused(&body),
+            Protocol::Rest => Outcome::Answer(body),
+            Protocol::Mcp => mcp_outcome(&body),
+        }
+    }
+
+    /// The whole ledger, as the store has it, with hashes.
+    pub async fn ledger(&self) -> Vec<Value> {
+        let page = SeqPage {
+            after: 0,
+            limit: 10_000,
+        };
+        let found = self.store.receipts(TENANT, ReceiptFilter::All, page).await;
+        found
+            .expect("the memory store does not fail")
+            .iter()
+            .map(|found| {
+                let receipt = &found.receipt;
+                json!({
+                    "id": receipt.id.to_string(),
+                    "type": receipt.receipt_type.as_str(),
+                    "hash": receipt.hash(),
+                    "at": receipt.created_at.as_millis(),
+                    "body": receipt.body.text(),
+                })
+            })
+            .collect()
+    }
+}
+
+fn refused(body: &Value) -> Outcome {
+    Outcome::Refused(body["code"].as_str().unwrap_or("none").to_owned())
+}
+
+fn rest_request(entry: &Entry, input: &Value) -> Request<Body> {
+    let spec = entry.spec;
+    let mut rest = input.as_object().cloned().unwrap_or_default();
+    let mut path = spec.path.to_owned();
+    for field in spec.path_fields() {
+        let value = rest.remove(field).unwrap_or_else(|| "missing".into());
+        path = path.replace(&format!("{{{field}}}"), value.as_str().unwrap_or("missing"));
+    }
+    let builder = Request::builder().method(spec.method.as_str());
+    match spec.method {
+        Method::Post => builder
+            .uri(path)
+            .header("content-type", "application/json")
+            .body(Body::from(Value::Object(rest).to_string())),
+        Method::Get | Method::Delete => {
+            let pairs: Vec<String> = rest
+                .iter()
+                .map(|(name, value)| match value {
+                    Value::String(text) => format!("{name}={text}"),
+                    other => format!("{name}={other}"),
+                })
+                .collect();
+            builder.uri(format!("{path}?{}", pairs.join("&"))).body(Body::empty())
+        }
+    }
+    .expect("a request")
+}
+
+fn mcp_request(entry: &Entry, input: &Value) -> Request<Body> {
+    let message = json!({
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": { "name": entry.spec.tool, "arguments": input },
+    });
+    Request::builder()
+        .method("POST")
+        .uri("/mcp")
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2025-11-25")
+        .body(Body::from(message.to_string()))
+        .expect("a request")
+}
+
+fn mcp_outcome(body: &Value) -> Outcome {
+    let result = &body["result"];
+    if result["isError"] == true {
+        let text = result["content"][0]["text"].as_str().unwrap_or_default();
+        return refused(&serde_json::from_str(text).unwrap_or_default());
+    }
+    assert!(result["structuredContent"].is_object(), "{body}");
+    Outcome::Answer(result["structuredContent"].clone())
+}

@@ -1,0 +1,100 @@
+//! Every operation through every facade, on twin engines that see the same time and the same ids:
+//! answers, error codes, ledgers and receipt hashes must be the same.
+//!
+//! The cases are demanded by the registry: an operation without a case, or without a refused one,
+//! fails the suite.
+
+mod facades;
+mod script;
+
+use std::collections::HashSet;
+
+use asyncgate_engine::registry;
+use serde_json::{Value, json};
+
+use crate::{
+    facades::{Outcome, Twin},
+    script::{Memory, Step, script},
+};
+
+/// Runs the whole script through one facade.
+async fn play(twin: &Twin) -> Vec<(String, Outcome)> {
+    let mut memory = Memory::default();
+    let mut outcomes = Vec::new();
+    for step in script() {
+        let input = memory.fill(&step.input);
+        twin.advance(step.after_ms).await;
+        let outcome = twin.call(step.operation, &input).await;
+        memory.keep(&step, &outcome);
+        outcomes.push((step.to_string(), outcome));
+    }
+    outcomes
+}
+
+#[tokio::test]
+async fn every_facade_gives_the_same_answers_and_leaves_the_same_ledger() {
+    let (rest, mcp) = (Twin::rest(), Twin::mcp());
+    let (by_rest, by_mcp) = (play(&rest).await, play(&mcp).await);
+    for ((step, rest), (_, mcp)) in by_rest.iter().zip(&by_mcp) {
+        assert_eq!(rest, mcp, "{step}");
+    }
+    let (rest, mcp) = (rest.ledger().await, mcp.ledger().await);
+    assert!(rest.len() > 20, "the script must leave a history");
+    assert_eq!(rest, mcp, "ledgers with hashes");
+}
+
+#[tokio::test]
+async fn every_step_ends_as_the_script_says() {
+    let outcomes = play(&Twin::rest()).await;
+    for (step, (name, outcome)) in script().iter().zip(outcomes) {
+        match (&step.code, &outcome) {
+            (None, Outcome::Answer(_)) => {}
+            (Some(expected), Outcome::Refused(code)) => assert_eq!(code, expected, "{name}"),
+            (expected, outcome) => panic!("{name}: expected {expected:?}, got {outcome:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_script_has_every_operation_both_done_and_refused() {
+    let steps = script();
+    let named = |wanted: fn(&Step) -> bool| -> HashSet<&str> {
+        steps.iter().filter(|step| wanted(step)).map(|step| step.operation).collect()
+    };
+    let done = named(|step| step.code.is_none());
+    let refused = named(|step| step.code.is_some());
+    for entry in registry() {
+        let name = entry.spec.name;
+        if entry.spec.tool.is_some() {
+            assert!(done.contains(name), "{name} is never done");
+            assert!(refused.contains(name), "{name} is never refused");
+        }
+    }
+}
+
+#[tokio::test]
+async fn unknown_fields_are_refused_by_every_operation_in_every_facade() {
+    let (rest, mcp) = (Twin::rest(), Twin::mcp());
+    for entry in registry().iter().filter(|entry| entry.spec.tool.is_some()) {
+        let mut input = json!({ "bogus": "1" });
+        for field in entry.spec.path_fields() {
+            input[field] = "0190a0b0-0000-7000-8000-000000000000".into();
+        }
+        for twin in [&rest, &mcp] {
+            let outcome = twin.call(entry.spec.name, &input).await;
+            assert_eq!(outcome, Outcome::Refused("BAD_REQUEST".to_owned()), "{}", entry.spec.name);
+        }
+    }
+    assert_eq!(rest.ledger().await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn what_no_one_may_do_without_a_credential_is_refused_in_every_facade() {
+    for twin in [Twin::rest(), Twin::mcp()] {
+        let twin = twin.without_credential();
+        for entry in registry().iter().filter(|entry| entry.spec.tool.is_some()) {
+            let outcome = twin.call(entry.spec.name, &json!({ "task_id": "x" })).await;
+            assert_eq!(outcome, Outcome::Refused("UNAUTHORIZED".to_owned()), "{}", entry.spec.name);
+        }
+    }
+}
