@@ -193,7 +193,9 @@ fn again_in_release() -> Result<()> {
         .arg(process::root().join("Cargo.toml"))
         .arg("--")
         .args(std::env::args_os().skip(1));
-    process::run(&mut command)
+    // It has said itself what went wrong.
+    let status = command.status().context("cannot start cargo")?;
+    std::process::exit(status.code().unwrap_or(1));
 }
 
 /// A folder that goes away with its owner and that the user `postgres` may walk through.
