@@ -8,18 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use asyncgate_core::Timestamp;
-
-/// Tells the time.
-pub trait Clock: Send + Sync {
-    /// The time; never earlier than it said before.
-    fn now(&self) -> Timestamp;
-}
-
-/// Gives random numbers.
-pub trait Entropy: Send + Sync {
-    /// Sixty-four random bits.
-    fn next_u64(&self) -> u64;
-}
+use asyncgate_engine::{Clock, Entropy};
 
 /// Wall time at the start, and from then on only elapsed time.
 ///

@@ -15,6 +15,7 @@ mod pulse;
 mod reload;
 mod serve;
 mod signals;
+mod stdio;
 mod telemetry;
 
 use std::process::ExitCode;
@@ -55,9 +56,18 @@ fn run(command: Command) -> anyhow::Result<()> {
             let (settings, running) = start(args)?;
             on_runtime(serve::serve(settings, running))
         }
-        Command::Mcp(_) | Command::Openapi | Command::McpTools => Ok(()),
+        Command::Mcp(args) => {
+            let (settings, _) = start(args)?;
+            on_runtime(stdio::serve(settings))
+        }
+        Command::Openapi => print(&asyncgate_rest::openapi()),
+        Command::McpTools => print(&asyncgate_mcp::tool_list()),
         Command::Config(command) => show(command),
     }
+}
+
+fn print(json: &serde_json::Value) -> anyhow::Result<()> {
+    Ok(output::say(&serde_json::to_string_pretty(json)?)?)
 }
 
 fn show(command: ConfigCommand) -> anyhow::Result<()> {

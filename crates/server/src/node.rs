@@ -1,23 +1,27 @@
-//! What every way of running shares: the data directory, the clock and the store.
+//! What every way of running shares: the data directory, the clock, the store, and the engine on top.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
+use asyncgate_core::{Locatability, Policy};
+use asyncgate_engine::{Clock, Durability, Engine};
 use asyncgate_store::Store;
 use asyncgate_store::memory::MemoryStore;
 use asyncgate_store_sqlite::{Options, SqliteStore};
+use tokio::task::JoinHandle;
 
-use crate::clock::{Clock as _, GuardedClock};
+use crate::clock::{GuardedClock, Random};
 use crate::config::{Settings, StoreKind};
 use crate::data_dir::DataDir;
 
 /// The file in the data directory that holds everything but the keys.
 const DATABASE: &str = "asyncgate.db";
 
-/// The parts under the engine.
+/// A running engine, and what it stands on.
 pub struct Node {
-    pub clock: Arc<GuardedClock>,
-    pub store: Arc<dyn Store>,
+    pub engine: Arc<Engine>,
+    pub clock: Arc<dyn Clock>,
     /// Last, so that the directory is given free only after the store has let go of it.
     _data_dir: Option<DataDir>,
 }
@@ -25,7 +29,6 @@ pub struct Node {
 impl Node {
     /// Opens what the settings name. May block on the disk.
     pub fn open(settings: &Settings) -> anyhow::Result<Self> {
-        let clock = Arc::new(GuardedClock::start());
         let (store, data_dir): (Arc<dyn Store>, _) = match settings.store {
             StoreKind::Memory => {
                 tracing::warn!("store = memory: everything is forgotten when the process ends");
@@ -36,20 +39,20 @@ impl Node {
                 (Arc::new(open_sqlite(&data_dir, settings)?), Some(data_dir))
             }
         };
-        let started = clock.now();
-        clock.raise_to(store.last_time());
-        let behind_ms = clock.now().millis_since(started);
-        if behind_ms > 1_000 {
-            tracing::warn!(
-                behind_ms,
-                "the machine's clock is behind the last commit; time goes on from there"
-            );
-        }
+        let clock = Arc::new(start_clock(store.as_ref()));
+        let entropy = Arc::new(Random::seed()?);
+        let engine = Engine::new(store, clock.clone(), entropy, for_engine(settings));
         Ok(Self {
+            engine: Arc::new(engine),
             clock,
-            store,
             _data_dir: data_dir,
         })
+    }
+
+    /// Starts to act on leases that run out and delays that end, until the engine drains.
+    pub fn watch_deadlines(&self) -> JoinHandle<()> {
+        let engine = self.engine.clone();
+        tokio::spawn(async move { engine.watch_deadlines().await })
     }
 }
 
@@ -61,4 +64,143 @@ fn open_sqlite(data_dir: &DataDir, settings: &Settings) -> anyhow::Result<Sqlite
         readers: settings.sqlite_readers,
     };
     SqliteStore::open(&path, &options).with_context(|| format!("{}", path.display()))
+}
+
+/// A clock that is not behind what was stored before the restart.
+fn start_clock(store: &dyn Store) -> GuardedClock {
+    let clock = GuardedClock::start();
+    let wall = clock.now();
+    clock.raise_to(store.last_time());
+    let behind_ms = clock.now().millis_since(wall);
+    if behind_ms > 1_000 {
+        tracing::warn!(
+            behind_ms,
+            "the machine's clock is behind the last commit; time goes on from there"
+        );
+    }
+    clock
+}
+
+/// The part of the settings that the engine acts on.
+pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
+    let policy = Policy {
+        default_lease_ttl_ms: millis(settings.default_lease_ttl),
+        max_lease_ttl_ms: millis(settings.max_lease_ttl),
+        lease_grace_ms: millis(settings.lease_grace),
+        expiry_jitter_ms: millis(settings.expiry_jitter_max),
+        default_max_attempts: settings.default_max_attempts,
+        default_retry_backoff_seconds: settings.default_retry_backoff_seconds,
+        max_retry_backoff_seconds: settings.max_retry_backoff_seconds,
+        default_priority: settings.default_priority,
+        locatability: if settings.strict_locatability {
+            Locatability::Strict
+        } else {
+            Locatability::Lenient
+        },
+        max_payload_bytes: settings.max_payload_bytes,
+        ..Policy::default()
+    };
+    asyncgate_engine::Settings {
+        instance_id: settings.instance_id.as_str().into(),
+        environment: settings.environment.clone(),
+        version: env!("CARGO_PKG_VERSION"),
+        durability: match settings.store {
+            StoreKind::Memory => Durability::None,
+            StoreKind::Sqlite => Durability::Fsync,
+        },
+        policy: Arc::new(policy),
+        default_list_limit: settings.default_list_limit,
+        max_list_limit: settings.max_list_limit,
+        default_bootstrap_items: settings.default_bootstrap_items,
+        max_bootstrap_items: settings.max_bootstrap_items,
+        sweep_interval_ms: settings.lease_sweep_interval.as_secs() * 1_000,
+    }
+}
+
+/// The part of the settings that the MCP facade acts on.
+pub fn for_mcp(settings: &Settings) -> asyncgate_mcp::Options {
+    asyncgate_mcp::Options {
+        allowed_origins: settings.allowed_origins.clone(),
+        max_input_bytes: settings.max_body_bytes,
+        ..asyncgate_mcp::Options::default()
+    }
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Effective, Flag, Inputs};
+
+    fn settings(pairs: &[(&str, &str)]) -> Settings {
+        let flags = pairs.iter().map(|(name, text)| Flag {
+            flag: "--set",
+            name: (*name).to_owned(),
+            text: (*text).to_owned(),
+        });
+        let inputs = Inputs {
+            flags: flags.collect(),
+            ..Inputs::default()
+        };
+        Settings::new(&Effective::read(&inputs).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_defaults_are_the_rules_own() {
+        assert_eq!(*for_engine(&settings(&[])).policy, Policy::default());
+    }
+
+    #[test]
+    fn each_setting_reaches_the_rule_that_reads_it() {
+        let given = for_engine(&settings(&[
+            ("default_lease_ttl_seconds", "11"),
+            ("max_lease_ttl_seconds", "12"),
+            ("lease_grace_seconds", "13"),
+            ("expiry_jitter_max_seconds", "14"),
+            ("default_max_attempts", "15"),
+            ("default_retry_backoff_seconds", "16"),
+            ("max_retry_backoff_seconds", "17"),
+            ("default_priority", "-18"),
+            ("receipts.locatability", "strict"),
+            ("max_payload_bytes", "1900"),
+            ("default_list_limit", "20"),
+            ("max_list_limit", "21"),
+            ("default_bootstrap_max_items", "22"),
+            ("max_bootstrap_max_items", "23"),
+            ("lease_sweep_interval_seconds", "24"),
+            ("instance_id", "here"),
+            ("environment", "test"),
+            ("store", "memory"),
+        ]));
+        let policy = Policy {
+            default_lease_ttl_ms: 11_000,
+            max_lease_ttl_ms: 12_000,
+            lease_grace_ms: 13_000,
+            expiry_jitter_ms: 14_000,
+            default_max_attempts: 15,
+            default_retry_backoff_seconds: 16,
+            max_retry_backoff_seconds: 17,
+            default_priority: -18,
+            locatability: Locatability::Strict,
+            max_payload_bytes: 1_900,
+            ..Policy::default()
+        };
+        assert_eq!(*given.policy, policy);
+        let limits = (
+            given.default_list_limit,
+            given.max_list_limit,
+            given.default_bootstrap_items,
+            given.max_bootstrap_items,
+            given.sweep_interval_ms,
+        );
+        assert_eq!(limits, (20, 21, 22, 23, 24_000));
+        assert_eq!(
+            (&*given.instance_id, given.environment.as_str()),
+            ("here", "test")
+        );
+        assert_eq!(given.durability, Durability::None);
+    }
 }

@@ -2,24 +2,28 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::Context as _;
-use asyncgate_store::{Health, Store};
+use asyncgate_engine::{Authenticator, Engine};
+use asyncgate_store::Health;
 use axum::Router;
 use futures_util::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
-use crate::clock::Clock;
 use crate::config::Settings;
 use crate::keys::{Keys, Token};
 use crate::listen::{Limits, Listener, Metrics};
-use crate::node::Node;
+use crate::node::{Node, for_engine, for_mcp};
 use crate::ops::{self, Readiness, Vitals};
 use crate::output;
 use crate::pulse::Patience;
 use crate::reload::Running;
 use crate::signals::{Signals, Wish};
+
+/// How long the last transaction of the deadline watch may take.
+const LAST_SWEEP: Duration = Duration::from_secs(1);
 
 /// Serves until a signal asks to stop.
 pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<()> {
@@ -30,40 +34,61 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
         .await
         .with_context(|| format!("cannot listen on {}", settings.bind))?;
     let node = Node::open(&settings)?;
-    let clock: Arc<dyn Clock> = node.clock.clone();
-    let (_keys, fresh) = Keys::open(&settings, &clock)?;
+    let (keys, fresh) = Keys::open(&settings, &node.clock)?;
     if let Some(token) = &fresh {
         tell(token);
     }
-    let state = Arc::new(State {
-        store: node.store.clone(),
-        draining: AtomicBool::new(false),
-    });
+    let vitals = Arc::new(State::new(node.engine.clone()));
     let metrics = Metrics::default();
-    let mut registry = Registry::with_prefix("asyncgate");
-    metrics.register(&mut registry);
-    node.store.metrics().register(&mut registry);
-    let router = Router::new().merge(ops::router(state.clone(), registry));
+    let router = routes(&settings, &node.engine, Arc::new(keys)).merge(ops::router(
+        vitals.clone(),
+        registry(&metrics, &node.engine),
+    ));
+    let deadlines = node.watch_deadlines();
     let listener = Listener::start(socket, router, limits(&settings), metrics)?;
     tracing::info!(address = %listener.address(), version = env!("CARGO_PKG_VERSION"), "serving");
     output::say(&format!("listening on http://{}", listener.address()))?;
 
     while signals.next().await == Wish::Reload {
-        running.reload();
+        if let Some(settings) = running.reload() {
+            node.engine.reload(for_engine(&settings));
+        }
     }
     tracing::info!("stopping: requests in flight may finish");
-    state.draining.store(true, Ordering::Relaxed);
+    vitals.draining.store(true, Ordering::Relaxed);
+    node.engine.drain();
     let finished = tokio::select! {
         finished = listener.drain(settings.drain_timeout) => finished,
         // Whoever asks twice does not want to wait.
         () = second_stop(&mut signals) => false,
     };
+    // It stops by itself when the engine drains; a transaction of its own may be under way.
+    let _ = tokio::time::timeout(LAST_SWEEP, deadlines).await;
     if finished {
         tracing::info!("stopped");
     } else {
         tracing::warn!("stopped; requests that did not finish in time were cut");
     }
     Ok(())
+}
+
+fn routes(settings: &Settings, engine: &Arc<Engine>, keys: Arc<dyn Authenticator>) -> Router {
+    let options = asyncgate_rest::Options {
+        max_body_bytes: settings.max_body_bytes,
+    };
+    let rest = asyncgate_rest::router(engine.clone(), keys.clone(), options);
+    rest.merge(asyncgate_mcp::router(
+        engine.clone(),
+        keys,
+        for_mcp(settings),
+    ))
+}
+
+fn registry(metrics: &Metrics, engine: &Engine) -> Registry {
+    let mut registry = Registry::with_prefix("asyncgate");
+    metrics.register(&mut registry);
+    engine.register_metrics(&mut registry);
+    registry
 }
 
 async fn second_stop(signals: &mut Signals) {
@@ -89,10 +114,19 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-/// Whether work is welcome, for `/readyz`.
+/// What `/readyz` and `/metrics` tell.
 struct State {
-    store: Arc<dyn Store>,
+    engine: Arc<Engine>,
     draining: AtomicBool,
+}
+
+impl State {
+    fn new(engine: Arc<Engine>) -> Self {
+        Self {
+            engine,
+            draining: AtomicBool::new(false),
+        }
+    }
 }
 
 impl Vitals for State {
@@ -100,13 +134,13 @@ impl Vitals for State {
         if self.draining.load(Ordering::Relaxed) {
             return Readiness::NotReady("the server is stopping".to_owned());
         }
-        match self.store.health() {
+        match self.engine.health() {
             Health::Ready => Readiness::Ready,
             Health::Failing(reason) => Readiness::NotReady(reason),
         }
     }
 
     fn refresh(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {})
+        Box::pin(self.engine.refresh_metrics())
     }
 }

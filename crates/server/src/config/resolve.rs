@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::Error;
 use super::key::{Key, Reload, Value};
 use super::source::{Flag, Given, Source, from_env, from_file, from_flags};
-use super::table::{KEYS, ORDERED, find};
+use super::table::{KEPT_FOR_LATER, KEYS, ORDERED, find};
 
 /// Everything that settings are read from. Kept, so that a reload reads the same places again.
 #[derive(Debug, Clone, Default)]
@@ -65,7 +65,8 @@ impl Effective {
             }
             entries.push(entry);
         }
-        let effective = Self { entries, warnings };
+        let mut effective = Self { entries, warnings };
+        effective.warn_of_idle_keys();
         effective.check_order()?;
         effective.check_insecure_dev()?;
         Ok(effective)
@@ -90,6 +91,16 @@ impl Effective {
         self.iter()
             .find(|(key, _)| key.name == name)
             .map(|(_, entry)| entry)
+    }
+
+    fn warn_of_idle_keys(&mut self) {
+        let idle = self.iter().filter(|(key, entry)| {
+            entry.source != Source::Default && KEPT_FOR_LATER.contains(&key.name)
+        });
+        let told: Vec<String> = idle
+            .map(|(key, entry)| format!("{} ({}) changes nothing yet", key.name, entry.source))
+            .collect();
+        self.warnings.extend(told);
     }
 
     fn check_order(&self) -> Result<(), Error> {

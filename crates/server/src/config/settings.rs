@@ -25,7 +25,7 @@ pub enum LogFormat {
     Text,
 }
 
-/// Every setting.
+/// Every setting that the program acts on; those that are only kept for later stay in the table.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub bind: SocketAddr,
@@ -41,11 +41,9 @@ pub struct Settings {
     pub lease_grace: Duration,
     pub expiry_jitter_max: Duration,
     pub default_max_attempts: u32,
-    pub default_retry_backoff: Duration,
-    pub max_retry_backoff: Duration,
+    pub default_retry_backoff_seconds: u32,
+    pub max_retry_backoff_seconds: u32,
     pub default_priority: i32,
-    pub fallback_owner_kind: String,
-    pub fallback_owner_id: String,
     pub max_payload_bytes: usize,
     pub max_body_bytes: usize,
     pub default_list_limit: u32,
@@ -53,8 +51,6 @@ pub struct Settings {
     pub default_bootstrap_items: u32,
     pub max_bootstrap_items: u32,
     pub strict_locatability: bool,
-    pub receipt_retention_days: Option<u32>,
-    pub task_retention_days: Option<u32>,
     pub writer_queue_jobs: usize,
     pub writer_queue_bytes: usize,
     pub sqlite_readers: usize,
@@ -95,11 +91,9 @@ impl Settings {
             lease_grace: from.seconds("lease_grace_seconds")?,
             expiry_jitter_max: from.seconds("expiry_jitter_max_seconds")?,
             default_max_attempts: from.number("default_max_attempts")?,
-            default_retry_backoff: from.seconds("default_retry_backoff_seconds")?,
-            max_retry_backoff: from.seconds("max_retry_backoff_seconds")?,
+            default_retry_backoff_seconds: from.number("default_retry_backoff_seconds")?,
+            max_retry_backoff_seconds: from.number("max_retry_backoff_seconds")?,
             default_priority: from.number("default_priority")?,
-            fallback_owner_kind: from.word("default_fallback_owner_kind")?.to_owned(),
-            fallback_owner_id: from.text("default_fallback_owner_id")?,
             max_payload_bytes: from.number("max_payload_bytes")?,
             max_body_bytes: from.number("max_body_bytes")?,
             default_list_limit: from.number("default_list_limit")?,
@@ -107,8 +101,6 @@ impl Settings {
             default_bootstrap_items: from.number("default_bootstrap_max_items")?,
             max_bootstrap_items: from.number("max_bootstrap_max_items")?,
             strict_locatability: from.word("receipts.locatability")? == "strict",
-            receipt_retention_days: from.days("receipt_retention_days")?,
-            task_retention_days: from.days("task_retention_days")?,
             writer_queue_jobs: from.number("writer.queue_jobs")?,
             writer_queue_bytes: from.number("writer.queue_bytes")?,
             sqlite_readers: from.number("sqlite.readers")?,
@@ -155,16 +147,6 @@ impl Reader<'_> {
 
     fn seconds(&self, name: &'static str) -> Result<Duration, Mismatch> {
         self.number(name).map(Duration::from_secs)
-    }
-
-    fn days(&self, name: &'static str) -> Result<Option<u32>, Mismatch> {
-        self.take(name, |value| {
-            if let Value::Days(days) = value {
-                Some(*days)
-            } else {
-                None
-            }
-        })
     }
 
     fn switch(&self, name: &'static str) -> Result<bool, Mismatch> {
@@ -257,7 +239,6 @@ mod tests {
                 && !settings.allow_insecure_dev
                 && !settings.strict_locatability
         );
-        assert_eq!(settings.task_retention_days, None);
     }
 
     /// The bounds of every number fit the type of its field.

@@ -277,6 +277,18 @@ fn unknown_variables_warn() {
 }
 
 #[test]
+fn a_setting_that_nothing_acts_on_yet_warns() {
+    for name in super::table::KEPT_FOR_LATER {
+        let text = super::table::find(name).unwrap().default;
+        let effective = Effective::read(&inputs(&[(name, text)], &[], None)).unwrap();
+        assert_eq!(
+            effective.warnings,
+            [format!("{name} (flag --set) changes nothing yet")]
+        );
+    }
+}
+
+#[test]
 fn a_reload_tells_what_it_applies_and_what_must_wait() {
     let old = Effective::read(&inputs(&[], &[], None)).unwrap();
     let file = file(

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use asyncgate_api::Code;
 use asyncgate_core::{Principal, PrincipalKind, TenantId};
-use asyncgate_engine::{Authenticator, Caller, Fault, Role};
+use asyncgate_engine::{Authenticator, Caller, Clock, Fault, Role};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
 
-use crate::clock::{Clock, NoRandomness, fill_random};
+use crate::clock::{NoRandomness, fill_random};
 use crate::config::{Settings, StoreKind};
 use file::KeyFile;
 use record::Record;

@@ -10,14 +10,13 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use asyncgate_api::Code;
-use asyncgate_engine::{Caller, Fault};
+use asyncgate_engine::{Caller, Clock, Fault};
 use tokio::sync::{Mutex, Semaphore};
 
 use super::file::KeyFile;
 use super::record::Record;
 use super::token::lookup_id;
 use super::{Digester, Error, refused};
-use crate::clock::Clock;
 
 /// How long a proof is trusted before the records are read again.
 const RECHECK_MS: i64 = 30_000;

@@ -1,0 +1,32 @@
+//! `asyncgate mcp`: the engine on the same data directory, for one client on stdin and stdout.
+
+use anyhow::Context as _;
+
+use crate::config::Settings;
+use crate::keys::admin;
+use crate::node::{Node, for_mcp};
+use crate::signals::{Signals, Wish};
+
+/// Serves until the client closes stdin or a signal asks to stop.
+///
+/// No credential is asked for: whoever can start the process can read the data directory.
+pub async fn serve(settings: Settings) -> anyhow::Result<()> {
+    let mut signals = Signals::listen().context("cannot listen to signals")?;
+    let node = Node::open(&settings)?;
+    let deadlines = node.watch_deadlines();
+    let client = asyncgate_mcp::stdio(
+        node.engine.clone(),
+        admin(),
+        for_mcp(&settings),
+        tokio::io::stdin(),
+        tokio::io::stdout(),
+    );
+    let stop = async { while signals.next().await != Wish::Stop {} };
+    let ended = tokio::select! {
+        ended = client => ended.context("the client's stream failed"),
+        () = stop => Ok(()),
+    };
+    node.engine.drain();
+    deadlines.abort();
+    ended
+}
