@@ -1,9 +1,6 @@
 //! What stands behind the tools: the engine, or in tests a fake that needs none.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 use asyncgate_api::Spec;
 use asyncgate_engine::{Answer, Authenticator, Caller, Engine, Fault, Source, registry};
@@ -53,15 +50,11 @@ impl Guard<Caller> for Arc<dyn Authenticator> {
 #[derive(Debug)]
 pub(crate) struct Live {
     engine: Arc<Engine>,
-    corr_ids: AtomicU64,
 }
 
 impl Live {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
-        Self {
-            engine,
-            corr_ids: AtomicU64::new(1),
-        }
+        Self { engine }
     }
 }
 
@@ -82,7 +75,7 @@ impl Backend for Live {
     }
 
     fn corr_id(&self) -> String {
-        format!("mcp-{}", self.corr_ids.fetch_add(1, Ordering::Relaxed))
+        self.engine.corr_id()
     }
 }
 

@@ -122,6 +122,26 @@ mod tests {
     }
 
     #[test]
+    fn every_tool_of_the_product_is_fit_for_clients() {
+        let tools = describe(&crate::backend::operations());
+        let tools = tools.as_array().unwrap();
+        assert!(tools.len() >= 18);
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        for tool in tools {
+            let name = tool["name"].as_str().unwrap();
+            assert!(name.len() <= 128 && name.bytes().all(plain), "{name}");
+            for side in ["inputSchema", "outputSchema"] {
+                assert_eq!(tool[side]["type"], "object", "{name}");
+                let text = tool[side].to_string();
+                assert!(!text.contains(r#""type":["#), "{name}: {text}");
+                assert!(!text.contains(r#""format":"uint"#), "{name}: {text}");
+            }
+            let said = tool["description"].as_str().unwrap();
+            assert!(said.len() > 30 && !said.contains("  "), "{name}: {said}");
+        }
+    }
+
+    #[test]
     fn a_tool_says_what_it_is_and_what_it_does() {
         let tools = describe(&fake::operations());
         let echo = &tools[0];

@@ -122,7 +122,7 @@ pub(crate) fn error_body(fault: &Fault, corr_id: &str) -> ErrorBody {
 pub(crate) fn log_fault(fault: &Fault, what: &str, corr_id: &str) {
     let code = fault.code.as_str();
     let cause = fault.cause.as_deref().unwrap_or_default();
-    if fault.code == Code::Internal {
+    if matches!(fault.code, Code::Internal | Code::Unavailable) {
         tracing::error!(corr_id, code, what, cause, "{}", fault.message);
     } else {
         tracing::debug!(corr_id, code, what, cause, "{}", fault.message);
@@ -184,6 +184,22 @@ mod tests {
             json!([{"name": "t"}])
         );
         assert_eq!(fixed.handshake_tools, r#"{"tools":[{"name":"t"}]}"#);
+    }
+
+    #[test]
+    fn the_guide_names_only_tools_that_exist() {
+        let tools = crate::tool_list();
+        let names: Vec<_> = tools["tools"].as_array().unwrap().iter().collect();
+        let exists = |tool: &str| names.iter().any(|one| one["name"] == tool);
+        let words = INSTRUCTIONS.split(|c: char| c.is_whitespace() || ",:;`".contains(c));
+        let named: Vec<_> = words
+            .map(|word| word.trim_end_matches('.'))
+            .filter(|word| word.starts_with("asyncgate."))
+            .collect();
+        assert!(named.len() >= 8, "{named:?}");
+        for tool in named {
+            assert!(exists(tool), "{tool}");
+        }
     }
 
     #[test]
