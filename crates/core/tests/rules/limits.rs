@@ -1,0 +1,207 @@
+//! Sizes: exactly at each limit, and one over.
+
+use asyncgate_core::{
+    Json, ReceiptType, Rejection, TaskId,
+    receipt::{MAX_ARTIFACTS, MAX_BODY_BYTES},
+    task::{Claim, Completion, Failure, Hold, NewTask, Requirements},
+};
+
+use crate::world::{World, bare, echo, field, json, json_of_size, proven, worker};
+
+const MIB: usize = 1 << 20;
+
+fn leased() -> (World, TaskId, Hold) {
+    let mut world = World::new();
+    let id = world.create(echo());
+    let hold = world.lease(id);
+    (world, id, hold)
+}
+
+fn array_of(count: usize) -> Json {
+    json(&format!("[{}]", vec!["1"; count].join(",")))
+}
+
+#[test]
+fn the_limits_are_64_kib_10_parents_and_100_artifacts() {
+    assert_eq!(MAX_BODY_BYTES, 65_536);
+    assert_eq!(asyncgate_core::receipt::MAX_PARENTS, 10);
+    assert_eq!(MAX_ARTIFACTS, 100);
+}
+
+#[test]
+fn a_payload_may_have_one_mebibyte_and_not_a_byte_more() {
+    for (bytes, fits) in [(MIB, true), (MIB + 1, false)] {
+        let mut world = World::new();
+        let new = NewTask {
+            payload: json_of_size(bytes),
+            ..echo()
+        };
+        let (what, limit) = ("payload", MIB);
+        let refusal = (!fits).then_some(Rejection::TooLarge { what, limit });
+        assert_eq!(world.try_create(new).err(), refusal, "{bytes}");
+        assert_eq!(world.tasks.len(), usize::from(fits));
+    }
+}
+
+#[test]
+fn a_result_an_error_and_a_progress_report_may_have_one_mebibyte_and_not_a_byte_more() {
+    for (bytes, fits) in [(MIB, true), (MIB + 1, false)] {
+        let limit = MIB;
+        let refusal = |what| (!fits).then_some(Rejection::TooLarge { what, limit });
+
+        let (mut world, id, hold) = leased();
+        let answer = world.progress(&hold, id, json_of_size(bytes));
+        assert_eq!(answer.err(), refusal("progress"), "{bytes}");
+
+        let completion = Completion {
+            result: Some(json_of_size(bytes)),
+            ..proven()
+        };
+        let answer = world.complete(&hold, id, completion);
+        assert_eq!(answer.err(), refusal("result"), "{bytes}");
+
+        let (mut world, id, hold) = leased();
+        let failure = Failure {
+            error: json_of_size(bytes),
+            retryable: false,
+        };
+        let answer = world.fail(&hold, id, failure);
+        assert_eq!(answer.err(), refusal("error"), "{bytes}");
+    }
+}
+
+#[test]
+fn there_may_be_100_artifacts_and_not_one_more() {
+    for (count, fits) in [(MAX_ARTIFACTS, true), (MAX_ARTIFACTS + 1, false)] {
+        let (mut world, id, hold) = leased();
+        let completion = Completion {
+            artifacts: Some(array_of(count)),
+            ..bare()
+        };
+        let refusal = (!fits).then_some(Rejection::LimitExceeded {
+            what: "the number of artifacts",
+            limit: MAX_ARTIFACTS,
+        });
+        assert_eq!(world.complete(&hold, id, completion).err(), refusal);
+        assert_eq!(world.task(id).end().is_some(), fits, "{count}");
+    }
+}
+
+#[test]
+fn artifacts_and_delivery_proof_may_have_64_kib_each_and_not_a_byte_more() {
+    for (bytes, fits) in [(MAX_BODY_BYTES, true), (MAX_BODY_BYTES + 1, false)] {
+        for (what, completion) in [
+            (
+                "the size of artifacts in bytes",
+                Completion {
+                    artifacts: Some(json_of_size(bytes)),
+                    ..bare()
+                },
+            ),
+            (
+                "the size of delivery_proof in bytes",
+                Completion {
+                    delivery_proof: Some(json_of_size(bytes)),
+                    ..proven()
+                },
+            ),
+        ] {
+            let (mut world, id, hold) = leased();
+            let limit = MAX_BODY_BYTES;
+            let refusal = (!fits).then_some(Rejection::LimitExceeded { what, limit });
+            assert_eq!(world.complete(&hold, id, completion).err(), refusal);
+        }
+    }
+}
+
+/// Late proof is held to the same limits as proof that comes in time.
+#[test]
+fn late_proof_over_a_limit_is_refused() {
+    let (mut world, id, hold) = leased();
+    world.complete(&hold, id, bare()).unwrap();
+    let completion = Completion {
+        artifacts: Some(array_of(MAX_ARTIFACTS + 1)),
+        ..bare()
+    };
+    assert!(world.complete(&hold, id, completion).is_err());
+    assert!(world.is_open(id));
+}
+
+#[test]
+fn what_does_not_fit_is_left_out_of_the_receipt_which_says_where_it_is() {
+    let (mut world, id, hold) = leased();
+    let completion = Completion {
+        result: Some(json_of_size(MIB)),
+        ..proven()
+    };
+    world.complete(&hold, id, completion).unwrap();
+    for receipt_type in [ReceiptType::TaskCompleted, ReceiptType::TaskResultReady] {
+        let body = &world.receipts(id, receipt_type)[0].body;
+        assert!(body.len() <= MAX_BODY_BYTES);
+        assert_eq!(field(body, "result_payload"), None);
+        assert!(field(body, "artifacts").is_some(), "what fits is kept");
+        let path = field(body, "how_to_retrieve").unwrap();
+        assert_eq!(path, format!("GET /v1/tasks/{id}"));
+    }
+    assert!(!world.is_open(id), "the proof counts, wherever it is kept");
+}
+
+#[test]
+fn a_receipt_that_holds_everything_does_not_say_how_to_retrieve_it() {
+    let (mut world, id, hold) = leased();
+    world.complete(&hold, id, proven()).unwrap();
+    for receipt in &world.ledger {
+        assert_eq!(field(&receipt.body, "how_to_retrieve"), None);
+    }
+}
+
+/// What the edge lets through at most: lists of 64 names of 256 bytes, and texts of 4,096 bytes.
+/// In JSON a quotation mark takes two bytes and a control character six.
+fn longest_names() -> Vec<String> {
+    (0..64)
+        .map(|n| format!("{n:02}{}", "\"".repeat(254)))
+        .collect()
+}
+
+fn longest_text() -> Option<String> {
+    Some("\u{1}".repeat(4_096))
+}
+
+/// In these tests the world checks that no receipt has a body over the limit.
+#[test]
+fn the_longest_requirements_do_not_make_a_receipt_too_large() {
+    World::new().create(NewTask {
+        requirements: Requirements::new(longest_names(), longest_names()),
+        ..echo()
+    });
+}
+
+#[test]
+fn the_longest_texts_do_not_make_a_receipt_too_large() {
+    World::new().create(NewTask {
+        payload_pointer: longest_text(),
+        expected_outcome_kind: longest_text(),
+        expected_artifact_mime: longest_text(),
+        ..echo()
+    });
+}
+
+#[test]
+fn the_longest_reason_does_not_make_a_receipt_too_large() {
+    let mut world = World::new();
+    let id = world.create(echo());
+    world.cancel(id, longest_text().as_deref()).unwrap();
+}
+
+#[test]
+fn the_most_capabilities_do_not_make_a_receipt_too_large() {
+    let mut world = World::new();
+    let id = world.create(echo());
+    let claim = Claim {
+        worker: worker(&"\"".repeat(256)),
+        capabilities: longest_names(),
+        lease_ttl_ms: None,
+    };
+    world.claim(&claim, &[id]);
+    world.expire(id);
+}
