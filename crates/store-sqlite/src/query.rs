@@ -89,24 +89,28 @@ pub(crate) fn receipts(
     match filter {
         ReceiptFilter::To(principal) => receipt::list(
             db,
-            "INDEXED BY receipt_addressee WHERE r.addressee = ?1 AND r.receipt > ?2 AND r.receipt < ?3
+            "INDEXED BY receipt_addressee",
+            "WHERE r.addressee = ?1 AND r.receipt > ?2 AND r.receipt < ?3
              ORDER BY r.receipt LIMIT ?4",
             params![codec::principal_key(principal), after, end, limit],
         ),
         ReceiptFilter::Type(receipt_type) => receipt::list(
             db,
-            "INDEXED BY receipt_type WHERE r.type = ?1 AND r.receipt > ?2 AND r.receipt < ?3
+            "INDEXED BY receipt_type",
+            "WHERE r.type = ?1 AND r.receipt > ?2 AND r.receipt < ?3
              ORDER BY r.receipt LIMIT ?4",
             params![*receipt_type as i64, after, end, limit],
         ),
         ReceiptFilter::Task(id) => receipt::list(
             db,
+            "INDEXED BY receipt_task",
             "WHERE r.task = ?1 AND r.task_id = ?2 AND r.receipt > ?3 ORDER BY r.receipt LIMIT ?4",
             params![Key::new(tenant, id.seq()).0, id.as_bytes(), after, limit],
         ),
         ReceiptFilter::Lease(id) => leased(db, tenant, *id, page),
         ReceiptFilter::All => receipt::list(
             db,
+            "NOT INDEXED",
             "WHERE r.receipt > ?1 AND r.receipt < ?2 ORDER BY r.receipt LIMIT ?3",
             params![after, end, limit],
         ),
@@ -128,6 +132,7 @@ fn leased(db: &mut Db, tenant: i64, id: LeaseId, page: SeqPage) -> Result<Vec<De
     let after = Key::new(tenant, page.after).0.max(accepted - 1);
     receipt::list(
         db,
+        "INDEXED BY receipt_task",
         "WHERE r.task = ?1 AND r.lease_id = ?2 AND r.receipt > ?3 ORDER BY r.receipt LIMIT ?4",
         params![task, id.as_bytes(), after, page.limit as i64],
     )
@@ -141,6 +146,7 @@ pub(crate) fn obligations(
 ) -> Result<Vec<Receipt>> {
     let found = receipt::list(
         db,
+        "NOT INDEXED",
         "WHERE r.receipt IN (
              SELECT receipt FROM obligation WHERE owner = ?1 AND receipt > ?2 AND receipt < ?3
              ORDER BY receipt LIMIT ?4)
