@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use super::histogram::Histogram;
 use super::load::{Plan, drive};
-use super::report::{Figure, Section, Unit, median};
+use super::report::{Figure, Section, Unit, median, thousands};
 use super::server::Server;
 use super::workload::{Create, Cycle, Pages};
 use super::{Bench, CONNECTIONS, ROUNDS};
@@ -59,8 +59,9 @@ pub fn run(bench: &Bench) -> Result<Section> {
             Unit::Bytes,
         ),
     ]);
+    let many = thousands(many as f64);
     let how = format!(
-        "Two servers: one with {FEW} ready tasks; one with {many} ready, {many} delayed by a day and {many} that need a \
+        "Two servers: one with 1,000 ready tasks; one with {many} ready, {many} delayed by a day and {many} that need a \
          capability which the worker lacks. Each claim follows a create on the same connection, so that the number of \
          ready tasks stays; in turns, medians of the rounds. Seeded over HTTP; every answer after its fsync."
     );
@@ -109,12 +110,15 @@ impl Pair {
         let (small, large) = (median(&self.small), median(&self.large));
         [
             Figure::new(
-                format!("claim p50, {FEW} ready, {connections}"),
+                format!("claim p50, 1,000 ready, {connections}"),
                 small,
                 Unit::Millis,
             ),
             Figure::new(
-                format!("claim p50, {} stored, {connections}", 3 * many),
+                format!(
+                    "claim p50, {} stored, {connections}",
+                    thousands((3 * many) as f64)
+                ),
                 large,
                 Unit::Millis,
             ),

@@ -212,7 +212,8 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-fn thousands(value: f64) -> String {
+/// A whole number as a reader wants it: 1,000,000.
+pub fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut out = String::new();
     for (index, digit) in digits.chars().enumerate() {
