@@ -118,12 +118,12 @@ fn redirect(value: Value) -> Value {
         Value::Object(object) => Value::Object(
             object
                 .into_iter()
-                .map(|(key, value)| match value {
-                    Value::String(target) if key == "$ref" => {
+                .map(|(key, value)| match value.as_str() {
+                    Some(target) if key == "$ref" => {
                         let target = target.replace("#/$defs/", "#/components/schemas/");
                         (key, target.into())
                     }
-                    other => (key, redirect(other)),
+                    _ => (key, redirect(value)),
                 })
                 .collect(),
         ),
@@ -167,9 +167,9 @@ mod tests {
         match value {
             Value::Object(object) => {
                 for (key, value) in object {
-                    match value {
-                        Value::String(target) if key == "$ref" => found.push(target.clone()),
-                        other => references(other, found),
+                    match value.as_str() {
+                        Some(target) if key == "$ref" => found.push(target.to_owned()),
+                        _ => references(value, found),
                     }
                 }
             }

@@ -1,6 +1,6 @@
 //! What the writer keeps of each tenant between commits: where its ledger ends, and its counts.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 use asyncgate_core::{Seq, TenantId, task::Status};
 use asyncgate_store::Depths;
@@ -31,16 +31,16 @@ pub(crate) struct Ledgers(HashMap<TenantId, Ledger>);
 impl Ledgers {
     /// The tenant's ledger, which is begun if it is new.
     pub(crate) fn of(&mut self, db: &Db, id: TenantId) -> Result<&mut Ledger> {
-        if !self.0.contains_key(&id) {
-            let ledger = match find(db, id)? {
-                Some(ledger) => ledger,
-                None => begin(db, id)?,
-            };
-            self.0.insert(id, ledger);
+        match self.0.entry(id) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(unknown) => {
+                let ledger = match find(db, id)? {
+                    Some(ledger) => ledger,
+                    None => begin(db, id)?,
+                };
+                Ok(unknown.insert(ledger))
+            }
         }
-        self.0
-            .get_mut(&id)
-            .ok_or(rusqlite::Error::QueryReturnedNoRows)
     }
 
     /// Writes the ledgers that changed, for the commit that is about to be made.

@@ -212,7 +212,7 @@ pub(crate) fn depths(db: &mut Db) -> Result<Depths> {
             "SELECT sum(queued), sum(leased), sum(running), sum(succeeded), sum(failed),
                     sum(canceled) FROM tenant",
         )?
-        .query_row([], |row| read_depths(row))
+        .query_row([], read_depths)
 }
 
 pub(crate) fn task(db: &mut Db, tenant: i64, id: TaskId) -> Result<Option<Task>> {

@@ -10,6 +10,7 @@ use std::{
 };
 
 use asyncgate_store::Error;
+use rusqlite::ErrorCode;
 use tokio::sync::oneshot;
 
 use crate::{
@@ -79,10 +80,15 @@ fn stopped() -> Error {
 }
 
 fn read_error(error: &rusqlite::Error) -> Error {
-    match error {
+    let damaged = matches!(
+        error,
         rusqlite::Error::FromSqlConversionFailure(..)
-        | rusqlite::Error::IntegralValueOutOfRange(..)
-        | rusqlite::Error::InvalidColumnType(..) => Error::Corrupt(error.to_string()),
-        _ => Error::Unavailable(error.to_string()),
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::InvalidColumnType(..)
+    );
+    if damaged || error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) {
+        Error::Corrupt(error.to_string())
+    } else {
+        Error::Unavailable(error.to_string())
     }
 }

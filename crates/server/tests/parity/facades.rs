@@ -133,7 +133,10 @@ impl Twin {
     pub async fn advance(&self, millis: i64) {
         if millis > 0 {
             self.clock.0.fetch_add(millis, Ordering::Relaxed);
-            self.engine.act_on_deadlines().await.expect("the memory store does not fail");
+            self.engine
+                .act_on_deadlines()
+                .await
+                .expect("the memory store does not fail");
         }
     }
 
@@ -153,9 +156,16 @@ impl Twin {
             let value = format!("Bearer {key}").parse().expect("a header value");
             headers.insert("authorization", value);
         }
-        let response = self.router.clone().oneshot(request).await.expect("infallible");
+        let response = self
+            .router
+            .clone()
+            .oneshot(request)
+            .await
+            .expect("infallible");
         let failed = !response.status().is_success();
-        let bytes = to_bytes(response.into_body(), usize::MAX).await.expect("a body");
+        let bytes = to_bytes(response.into_body(), usize::MAX)
+            .await
+            .expect("a body");
         let body: Value = serde_json::from_slice(&bytes).expect("a JSON body");
         match self.protocol {
             _ if failed => refused(&body),
@@ -209,12 +219,14 @@ fn rest_request(entry: &Entry, input: &Value) -> Request<Body> {
         Method::Get | Method::Delete => {
             let pairs: Vec<String> = rest
                 .iter()
-                .map(|(name, value)| match value {
-                    Value::String(text) => format!("{name}={text}"),
-                    other => format!("{name}={other}"),
+                .map(|(name, value)| match value.as_str() {
+                    Some(text) => format!("{name}={text}"),
+                    None => format!("{name}={value}"),
                 })
                 .collect();
-            builder.uri(format!("{path}?{}", pairs.join("&"))).body(Body::empty())
+            builder
+                .uri(format!("{path}?{}", pairs.join("&")))
+                .body(Body::empty())
         }
     }
     .expect("a request")

@@ -4,6 +4,8 @@
 //! The cases are demanded by the registry: an operation without a case, or without a refused one,
 //! fails the suite.
 
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
 mod facades;
 mod script;
 
@@ -59,7 +61,11 @@ async fn every_step_ends_as_the_script_says() {
 fn the_script_has_every_operation_both_done_and_refused() {
     let steps = script();
     let named = |wanted: fn(&Step) -> bool| -> HashSet<&str> {
-        steps.iter().filter(|step| wanted(step)).map(|step| step.operation).collect()
+        steps
+            .iter()
+            .filter(|step| wanted(step))
+            .map(|step| step.operation)
+            .collect()
     };
     let done = named(|step| step.code.is_none());
     let refused = named(|step| step.code.is_some());
@@ -82,7 +88,12 @@ async fn unknown_fields_are_refused_by_every_operation_in_every_facade() {
         }
         for twin in [&rest, &mcp] {
             let outcome = twin.call(entry.spec.name, &input).await;
-            assert_eq!(outcome, Outcome::Refused("BAD_REQUEST".to_owned()), "{}", entry.spec.name);
+            assert_eq!(
+                outcome,
+                Outcome::Refused("BAD_REQUEST".to_owned()),
+                "{}",
+                entry.spec.name
+            );
         }
     }
     assert_eq!(rest.ledger().await, Vec::<Value>::new());
@@ -94,7 +105,12 @@ async fn what_no_one_may_do_without_a_credential_is_refused_in_every_facade() {
         let twin = twin.without_credential();
         for entry in registry().iter().filter(|entry| entry.spec.tool.is_some()) {
             let outcome = twin.call(entry.spec.name, &json!({ "task_id": "x" })).await;
-            assert_eq!(outcome, Outcome::Refused("UNAUTHORIZED".to_owned()), "{}", entry.spec.name);
+            assert_eq!(
+                outcome,
+                Outcome::Refused("UNAUTHORIZED".to_owned()),
+                "{}",
+                entry.spec.name
+            );
         }
     }
 }

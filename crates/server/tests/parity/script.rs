@@ -63,7 +63,11 @@ impl Memory {
     pub fn fill(&self, input: &Value) -> Value {
         match input {
             Value::String(text) => match text.strip_prefix('$') {
-                Some(name) => self.0.get(name).cloned().unwrap_or_else(|| panic!("no ${name}")),
+                Some(name) => self
+                    .0
+                    .get(name)
+                    .cloned()
+                    .unwrap_or_else(|| panic!("no ${name}")),
                 None => input.clone(),
             },
             Value::Object(object) => object
@@ -79,7 +83,9 @@ impl Memory {
             let Outcome::Answer(answer) = outcome else {
                 panic!("{step}: nothing to keep of {outcome:?}");
             };
-            let value = answer.pointer(pointer).unwrap_or_else(|| panic!("{step}: no {pointer}"));
+            let value = answer
+                .pointer(pointer)
+                .unwrap_or_else(|| panic!("{step}: no {pointer}"));
             self.0.insert(name, value.clone());
         }
     }
@@ -113,7 +119,11 @@ pub fn script() -> Vec<Step> {
         done("get_config", json!({})),
         refused("get_config", json!({ "x": "1" }), "BAD_REQUEST"),
         refused("create_task", json!({ "type": "" }), "BAD_REQUEST"),
-        refused("create_task", create(json!({ "delay_seconds": -1 })), "BAD_REQUEST"),
+        refused(
+            "create_task",
+            create(json!({ "delay_seconds": -1 })),
+            "BAD_REQUEST",
+        ),
         done("create_task", create(json!({ "idempotency_key": "k" }))).keep(TASK),
         done("create_task", create(json!({ "idempotency_key": "k" }))).keep(TASK),
         refused(
@@ -125,56 +135,137 @@ pub fn script() -> Vec<Step> {
         refused("get_task", json!({ "task_id": NOBODY }), "TASK_NOT_FOUND"),
         refused("get_task", json!({ "task_id": "7" }), "BAD_REQUEST"),
         done("list_open_obligations", alice()),
-        refused("list_open_obligations", json!({ "limit": 0 }), "BAD_REQUEST"),
-        refused("lease_next", json!({ "worker_id": "w", "max_tasks": 0 }), "BAD_REQUEST"),
+        refused(
+            "list_open_obligations",
+            json!({ "limit": 0 }),
+            "BAD_REQUEST",
+        ),
+        refused(
+            "lease_next",
+            json!({ "worker_id": "w", "max_tasks": 0 }),
+            "BAD_REQUEST",
+        ),
         done("lease_next", worker()).keep(LEASE),
         done("lease_next", worker()),
         done("start_task", held(json!({}))),
-        refused("start_task", held(json!({ "worker_id": "v" })), "LEASE_INVALID_OR_EXPIRED"),
-        done("report_progress", held(json!({ "progress": { "percent": 50 } }))),
+        refused(
+            "start_task",
+            held(json!({ "worker_id": "v" })),
+            "LEASE_INVALID_OR_EXPIRED",
+        ),
+        done(
+            "report_progress",
+            held(json!({ "progress": { "percent": 50 } })),
+        ),
         refused(
             "report_progress",
             held(json!({ "lease_id": NOBODY, "progress": 1 })),
             "LEASE_INVALID_OR_EXPIRED",
         ),
         done("renew_lease", held(json!({ "extend_by_seconds": 600 }))).after(1_000),
-        refused("renew_lease", held(json!({ "extend_by_seconds": 0 })), "BAD_REQUEST"),
+        refused(
+            "renew_lease",
+            held(json!({ "extend_by_seconds": 0 })),
+            "BAD_REQUEST",
+        ),
         done("complete", held(json!({ "result": { "sum": 3 } }))),
-        done("complete", held(json!({ "result": 4, "artifacts": [{ "type": "s3", "url": "s3://b/r" }] }))),
+        done(
+            "complete",
+            held(json!({ "result": 4, "artifacts": [{ "type": "s3", "url": "s3://b/r" }] })),
+        ),
         done("complete", held(json!({ "result": 5 }))),
-        refused("fail", held(json!({ "error": "late" })), "LEASE_INVALID_OR_EXPIRED"),
-        refused("complete", json!({ "worker_id": "w", "task_id": NOBODY, "lease_id": NOBODY }), "TASK_NOT_FOUND"),
-        refused("cancel_task", json!({ "task_id": "$task" }), "INVALID_STATE_TRANSITION"),
+        refused(
+            "fail",
+            held(json!({ "error": "late" })),
+            "LEASE_INVALID_OR_EXPIRED",
+        ),
+        refused(
+            "complete",
+            json!({ "worker_id": "w", "task_id": NOBODY, "lease_id": NOBODY }),
+            "TASK_NOT_FOUND",
+        ),
+        refused(
+            "cancel_task",
+            json!({ "task_id": "$task" }),
+            "INVALID_STATE_TRANSITION",
+        ),
         done("get_task", json!({ "task_id": "$task", "wait_seconds": 1 })),
         done("list_ledger", json!({ "task_id": "$task" })),
         done("list_ledger", json!({ "lease_id": "$lease", "limit": 1 })),
         done("list_ledger", json!({ "receipt_type": "task.completed" })),
         refused("list_ledger", json!({}), "BAD_REQUEST"),
         done("list_receipts", alice()).keep(&[("receipt", "/receipts/0/receipt_id")]),
-        done("list_receipts", json!({ "principal_id": "alice", "since_receipt_id": "$receipt" })),
-        refused("list_receipts", json!({ "since_receipt_id": NOBODY }), "BAD_REQUEST"),
+        done(
+            "list_receipts",
+            json!({ "principal_id": "alice", "since_receipt_id": "$receipt" }),
+        ),
+        refused(
+            "list_receipts",
+            json!({ "since_receipt_id": NOBODY }),
+            "BAD_REQUEST",
+        ),
         done("get_receipt", json!({ "receipt_id": "$receipt" })),
-        refused("get_receipt", json!({ "receipt_id": NOBODY }), "RECEIPT_NOT_FOUND"),
-        done("ack_receipt", json!({ "receipt_id": "$receipt", "principal_id": "alice" })),
-        refused("ack_receipt", json!({ "receipt_id": NOBODY }), "RECEIPT_NOT_FOUND"),
-        done("bootstrap", json!({ "principal_id": "alice", "principal_instance_id": "laptop" })),
+        refused(
+            "get_receipt",
+            json!({ "receipt_id": NOBODY }),
+            "RECEIPT_NOT_FOUND",
+        ),
+        done(
+            "ack_receipt",
+            json!({ "receipt_id": "$receipt", "principal_id": "alice" }),
+        ),
+        refused(
+            "ack_receipt",
+            json!({ "receipt_id": NOBODY }),
+            "RECEIPT_NOT_FOUND",
+        ),
+        done(
+            "bootstrap",
+            json!({ "principal_id": "alice", "principal_instance_id": "laptop" }),
+        ),
         refused("bootstrap", json!({ "max_items": 0 }), "BAD_REQUEST"),
         // A failure that is retried, one that is not, a lease that runs out, one that is given back.
-        done("create_task", create(json!({ "retry_backoff_seconds": 10 }))).keep(TASK),
+        done(
+            "create_task",
+            create(json!({ "retry_backoff_seconds": 10 })),
+        )
+        .keep(TASK),
         done("lease_next", worker()).keep(LEASE),
-        done("fail", held(json!({ "error": { "why": "net" }, "retryable": true }))),
+        done(
+            "fail",
+            held(json!({ "error": { "why": "net" }, "retryable": true })),
+        ),
         refused("release_lease", held(json!({})), "LEASE_INVALID_OR_EXPIRED"),
         done("lease_next", worker()).after(9_999),
-        done("lease_next", json!({ "worker_id": "w", "lease_ttl_seconds": 2 })).after(1).keep(LEASE),
+        done(
+            "lease_next",
+            json!({ "worker_id": "w", "lease_ttl_seconds": 2 }),
+        )
+        .after(1)
+        .keep(LEASE),
         refused("renew_lease", held(json!({})), "LEASE_INVALID_OR_EXPIRED").after(2_000),
         done("lease_next", worker()).after(5_000).keep(LEASE),
         done("release_lease", held(json!({}))),
-        done("lease_next", json!({ "worker_id": "w", "accept_types": ["echo"] })).keep(LEASE),
+        done(
+            "lease_next",
+            json!({ "worker_id": "w", "accept_types": ["echo"] }),
+        )
+        .keep(LEASE),
         done("fail", held(json!({ "error": "no" }))),
-        done("create_task", create(json!({ "requirements": { "capabilities": ["gpu"] } }))).keep(TASK),
+        done(
+            "create_task",
+            create(json!({ "requirements": { "capabilities": ["gpu"] } })),
+        )
+        .keep(TASK),
         done("lease_next", worker()),
-        done("cancel_task", json!({ "task_id": "$task", "principal_id": "alice", "reason": "enough" })),
-        done("cancel_task", json!({ "task_id": "$task", "principal_id": "alice" })),
+        done(
+            "cancel_task",
+            json!({ "task_id": "$task", "principal_id": "alice", "reason": "enough" }),
+        ),
+        done(
+            "cancel_task",
+            json!({ "task_id": "$task", "principal_id": "alice" }),
+        ),
         done("list_tasks", alice()),
         done("list_tasks", json!({ "status": "failed", "limit": 1 })),
         refused("list_tasks", json!({ "status": "lost" }), "BAD_REQUEST"),

@@ -51,7 +51,7 @@ pub(crate) fn find(db: &mut Db, tenant: i64, id: ReceiptId) -> Result<Option<Del
     let found = db
         .conn
         .prepare_cached(&sql)?
-        .query_row([key.0], |row| read(row))
+        .query_row([key.0], read)
         .optional()?;
     match found.filter(|(found, _)| found.receipt.id == id) {
         Some((found, instance)) => with_instance(db, found, instance).map(Some),

@@ -44,7 +44,7 @@ pub(crate) fn load(db: &mut Db, key: Key) -> Result<Option<Task>> {
     let loaded = db
         .conn
         .prepare_cached(SELECT)?
-        .query_row([key.0], |row| read(row))
+        .query_row([key.0], read)
         .optional()?;
     let Some((mut task, payload, instance)) = loaded else {
         return Ok(None);

@@ -68,14 +68,11 @@ impl MemoryStore {
         self.metrics.jobs_per_commit.observe(1.0);
     }
 
-    fn read<T: Send + 'static>(
+    fn read<T: Default + Send + 'static>(
         &self,
         tenant: TenantId,
         query: impl FnOnce(&Tenant) -> T,
-    ) -> Answer<'_, T>
-    where
-        T: Default,
-    {
+    ) -> Answer<'_, T> {
         let answer = self
             .state()
             .tenants
