@@ -17,18 +17,27 @@ pub struct Options {
 
 struct Document {
     /// The server's hidden subcommand that prints it.
-    subcommand: &'static str,
+    subcommand: &'static [&'static str],
     path: &'static str,
+    /// What stands above what is printed.
+    heading: &'static str,
 }
 
-const DOCUMENTS: [Document; 2] = [
+const DOCUMENTS: [Document; 3] = [
     Document {
-        subcommand: "openapi",
+        subcommand: &["openapi"],
         path: "docs/openapi.json",
+        heading: "",
     },
     Document {
-        subcommand: "mcp-tools",
+        subcommand: &["mcp-tools"],
         path: "docs/mcp-tools.json",
+        heading: "",
+    },
+    Document {
+        subcommand: &["config", "reference"],
+        path: "docs/SETTINGS.md",
+        heading: "# Settings\n\nFlags win over the environment, the environment over the file, the file over defaults.\n\n",
     },
 ];
 
@@ -61,18 +70,16 @@ pub fn run(options: &Options) -> Result<()> {
 
 fn generate(document: &Document) -> Result<String> {
     let mut command = process::cargo();
-    command.args([
-        "run",
-        "--quiet",
-        "--package",
-        "asyncgate-server",
-        "--",
-        document.subcommand,
-    ]);
+    command.args(["run", "--quiet", "--package", "asyncgate-server", "--"]);
+    command.args(document.subcommand);
     let text = process::output(&mut command)?;
-    serde_json::from_str::<serde_json::Value>(&text)
-        .with_context(|| format!("`asyncgate {}` printed no JSON", document.subcommand))?;
-    Ok(format!("{}\n", text.trim_end()))
+    if text.trim().is_empty() {
+        bail!(
+            "`asyncgate {}` printed nothing",
+            document.subcommand.join(" ")
+        );
+    }
+    Ok(format!("{}{}\n", document.heading, text.trim_end()))
 }
 
 /// The first line that differs, as a reader of CI's log wants to see it.

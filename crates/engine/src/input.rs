@@ -23,11 +23,25 @@ pub(crate) fn decode<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Fault
             if first != Some(&b'{') {
                 return Err(Fault::bad_request("the input must be a JSON object"));
             }
-            serde_json::from_slice(bytes).map_err(|error| Fault::bad_request(error.to_string()))
+            serde_json::from_slice(bytes).map_err(|error| explain::<T>(bytes, &error))
         }
         Source::Form(text) => {
             serde_urlencoded::from_str(text).map_err(|error| Fault::bad_request(error.to_string()))
         }
+    }
+}
+
+/// Says which field is wrong. It reads the input once more, so that good input does not pay for
+/// knowing where it is.
+fn explain<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Fault {
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let path = match serde_path_to_error::deserialize::<_, T>(&mut json) {
+        Err(error) => error.path().to_string(),
+        Ok(_) => ".".to_owned(),
+    };
+    match path.as_str() {
+        "." => Fault::bad_request(error.to_string()),
+        field => Fault::bad_request(format!("{field}: {error}")).with("field", field),
     }
 }
 
