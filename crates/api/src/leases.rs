@@ -32,7 +32,7 @@ impl Operation for LeaseNext {
 }
 
 /// What a worker offers and wants.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseNextInput {
     /// Your stable name. Default: your credential's principal.
@@ -125,7 +125,7 @@ impl Operation for RenewLease {
 }
 
 /// Which lease to renew.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RenewLeaseInput {
     /// The task's id.
@@ -177,7 +177,7 @@ impl Operation for ReleaseLease {
 }
 
 /// Which lease to give back.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseLeaseInput {
     /// The task's id.
@@ -224,7 +224,7 @@ impl Operation for StartTask {
 }
 
 /// Which task was begun.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartTaskInput {
     /// The task's id.
@@ -263,7 +263,7 @@ impl Operation for ReportProgress {
 }
 
 /// How far the work is.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReportProgressInput {
     /// The task's id.
@@ -307,7 +307,7 @@ impl Operation for Complete {
 }
 
 /// A success.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompleteInput {
     /// The task's id.
@@ -368,7 +368,7 @@ impl Operation for Fail {
 }
 
 /// A failure.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FailInput {
     /// The task's id.

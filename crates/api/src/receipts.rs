@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Access, Done, Effect, Method, Operation, Principal, PrincipalKind, ServerInfo, Spec};
+use crate::{
+    Access, Done, Effect, Method, NoInput, Operation, Principal, PrincipalKind, ServerInfo, Spec,
+};
 
 /// An immutable record of who asked for, did or proved what.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -35,6 +37,8 @@ pub struct ReceiptRecord {
     pub hash: String,
     /// Its place in the tenant's ledger, counted from 1 without gaps.
     pub seq: u64,
+    /// The hash of the ledger up to and including it.
+    pub link: String,
     /// The server instance that wrote it.
     pub asyncgate_instance: String,
     /// The tenant it belongs to.
@@ -68,7 +72,7 @@ impl Operation for ListOpenObligations {
 }
 
 /// Whose obligations to list.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListOpenObligationsInput {
     /// Whose, if you may act for others. Default `agent` when principal_id is given.
@@ -144,7 +148,7 @@ impl Operation for Bootstrap {
 }
 
 /// Who begins.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BootstrapInput {
     /// Your kind, if you may act for others. Default `agent` when principal_id is given.
@@ -224,7 +228,7 @@ impl Operation for ListReceipts {
 }
 
 /// Whose inbox to list.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListReceiptsInput {
     /// Whose, if you may act for others. Default `agent` when principal_id is given.
@@ -266,15 +270,15 @@ impl Operation for ListLedger {
         tool: Some("asyncgate.list_ledger"),
         access: Access::Any,
         effect: Effect::Read,
-        summary: "List the receipts of a task, a lease or a type.",
-        doc: "Give exactly one of task_id, lease_id and receipt_type. The receipts of a task tell \
-              its whole story in order.",
+        summary: "List the receipts of a task, a lease or a type, or the whole ledger.",
+        doc: "Give one of task_id, lease_id and receipt_type; an admin may give none and gets the \
+              whole ledger. The receipts of a task tell its whole story in order.",
         successor: None,
     };
 }
 
 /// Which part of the ledger to list.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListLedgerInput {
     /// Receipts about this task.
@@ -300,6 +304,49 @@ pub struct ListLedgerInput {
     pub principal_id: Option<String>,
 }
 
+/// Reads where the ledger ends.
+#[derive(Debug)]
+pub struct GetLedgerHead;
+
+impl Operation for GetLedgerHead {
+    type Input = NoInput;
+    type Output = LedgerHead;
+    const SPEC: Spec = Spec {
+        name: "get_ledger_head",
+        method: Method::Get,
+        path: "/v1/ledger/head",
+        tool: Some("asyncgate.get_ledger_head"),
+        access: Access::Any,
+        effect: Effect::Read,
+        summary: "Read where the ledger ends, signed.",
+        doc: "Keep the answer: its link is a hash over every receipt so far, so that nobody, the \
+              server's operator included, can later change the ledger without your noticing.",
+        successor: None,
+    };
+}
+
+/// Where a tenant's ledger ends, as the server vouches for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LedgerHead {
+    /// The tenant.
+    pub tenant_id: String,
+    /// The place of the last receipt, 0 when there is none.
+    pub seq: u64,
+    /// The hash of the ledger up to and including it.
+    pub link: String,
+    /// How many obligations are open.
+    pub open_obligations: u64,
+    /// When it was signed.
+    pub signed_at: String,
+    /// The same, in milliseconds since 1970, as it stands in the signed statement.
+    pub signed_at_millis: i64,
+    /// The Ed25519 key that verifies the signature, in hexadecimal digits; null when the server
+    /// has none.
+    pub public_key: Option<String>,
+    /// The signature, in hexadecimal digits; null when the server has no key.
+    pub signature: Option<String>,
+}
+
 /// Reads a receipt.
 #[derive(Debug)]
 pub struct GetReceipt;
@@ -321,7 +368,7 @@ impl Operation for GetReceipt {
 }
 
 /// Which receipt to read.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GetReceiptInput {
     /// The receipt's id.
@@ -356,7 +403,7 @@ impl Operation for AckReceipt {
 }
 
 /// Which receipt to acknowledge.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AckReceiptInput {
     /// The receipt's id.

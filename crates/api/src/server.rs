@@ -41,7 +41,7 @@ impl Operation for GetConfig {
 }
 
 /// Nothing to say.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoInput {}
 

@@ -62,7 +62,7 @@ impl Operation for CreateTask {
 }
 
 /// What is to be done.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateTaskInput {
     /// What sort of work it is, e.g. `report.render`. Workers choose by it.
@@ -144,7 +144,7 @@ impl Operation for GetTask {
 }
 
 /// Which task to read.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GetTaskInput {
     /// The task's id.
@@ -278,7 +278,7 @@ impl Operation for ListTasks {
 }
 
 /// Which tasks to list.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListTasksInput {
     /// Only tasks in this state.
@@ -333,7 +333,7 @@ impl Operation for CancelTask {
 }
 
 /// Which task to call off.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelTaskInput {
     /// The task's id.

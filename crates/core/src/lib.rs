@@ -4,6 +4,7 @@
 //! and the ids, a store brings the rows, and a decision answers with the [`Changes`] to write.
 //! The same inputs give the same decision on every backend and in every test.
 
+mod chain;
 mod change;
 mod class;
 mod env;
@@ -12,6 +13,7 @@ pub mod json;
 mod ledger;
 pub mod obligation;
 mod policy;
+mod preimage;
 mod principal;
 pub mod receipt;
 mod rejection;
@@ -19,6 +21,7 @@ mod relationship;
 pub mod task;
 mod time;
 
+pub use chain::{Head, Link, NotALink};
 pub use change::{Changes, Decision, Delivery, ObligationKey, TaskWrite};
 pub use class::{Class, Reach};
 pub use env::Env;

@@ -1,8 +1,9 @@
 //! The engine: a store, a clock, and what every operation needs of them.
 
 use std::{
+    collections::HashSet,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -12,7 +13,7 @@ use asyncgate_core::{Decision, Env, Ids, Rejection, Stamp, TenantId, Timestamp};
 use asyncgate_store::{Health, ReadSet, Snapshot, Store};
 use tokio::sync::watch;
 
-use crate::{Clock, Entropy, Fault, Settings, metrics::Metrics};
+use crate::{Clock, Entropy, Fault, Settings, Signer, metrics::Metrics};
 
 /// The canonical operations over one store. Facades reach it through the registry.
 pub struct Engine {
@@ -23,6 +24,9 @@ pub struct Engine {
     started_at: Timestamp,
     last_stamp: AtomicU64,
     draining: watch::Sender<bool>,
+    pub(crate) signer: Option<Arc<dyn Signer>>,
+    /// Tenants whose ledgers have grown since they were signed last.
+    grown: Mutex<HashSet<TenantId>>,
     pub(crate) metrics: Metrics,
 }
 
@@ -50,8 +54,17 @@ impl Engine {
             settings: RwLock::new(Arc::new(settings)),
             last_stamp: AtomicU64::new(0),
             draining: watch::Sender::new(false),
+            signer: None,
+            grown: Mutex::default(),
             metrics: Metrics::default(),
         }
+    }
+
+    /// Gives the engine a key to sign ledgers with.
+    #[must_use]
+    pub fn with_signer(mut self, signer: Arc<dyn Signer>) -> Self {
+        self.signer = Some(signer);
+        self
     }
 
     /// The settings in force.
@@ -89,6 +102,15 @@ impl Engine {
         let _ = draining.wait_for(|draining| *draining).await;
     }
 
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
+    /// The tenants whose ledgers have grown since this was asked last.
+    pub(crate) fn take_grown(&self) -> HashSet<TenantId> {
+        std::mem::take(&mut *self.grown.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -111,6 +133,30 @@ impl Engine {
 
     /// Runs a decision in a transaction of `tenant`. `weight` is how much memory its input holds.
     pub(crate) async fn transact<T: Send + 'static>(
+        &self,
+        tenant: TenantId,
+        weight: usize,
+        reads: ReadSet,
+        mut decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let decide = move |env, snapshot| {
+            let Decision { changes, output } = decide(env, snapshot)?;
+            let grows = !changes.receipts.is_empty();
+            Ok(Decision {
+                changes,
+                output: (output, grows),
+            })
+        };
+        let (output, grew) = self.run(tenant, weight, reads, decide).await?;
+        if grew {
+            let mut grown = self.grown.lock().unwrap_or_else(PoisonError::into_inner);
+            grown.insert(tenant);
+        }
+        Ok(output)
+    }
+
+    /// As [`Engine::transact`], for what the engine does of its own accord.
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         tenant: TenantId,
         weight: usize,

@@ -13,6 +13,7 @@ mod metrics;
 mod operations;
 mod registry;
 mod settings;
+mod sign;
 mod sweep;
 mod view;
 
@@ -23,3 +24,4 @@ pub use engine::Engine;
 pub use fault::Fault;
 pub use registry::{Answer, Answered, Call, Entry, Source, registry};
 pub use settings::{Durability, Settings};
+pub use sign::Signer;

@@ -27,6 +27,8 @@ pub struct Settings {
     pub max_bootstrap_items: u32,
     /// The longest time between two looks at deadlines.
     pub sweep_interval_ms: u64,
+    /// How often a signed head is written into each ledger that has grown; 0 means never.
+    pub sign_interval_seconds: u64,
 }
 
 /// What a success answer means.
@@ -51,6 +53,7 @@ impl Default for Settings {
             default_bootstrap_items: 50,
             max_bootstrap_items: 200,
             sweep_interval_ms: 10_000,
+            sign_interval_seconds: 3_600,
         }
     }
 }

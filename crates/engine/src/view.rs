@@ -2,7 +2,7 @@
 
 use asyncgate_api as api;
 use asyncgate_core::{
-    Json, Principal, PrincipalKind, Receipt, Relationship, Task, TenantId,
+    Json, Principal, PrincipalKind, Relationship, Task, TenantId,
     task::{End, Lease, Requirements, Status},
 };
 use asyncgate_store::DeliveredReceipt;
@@ -150,14 +150,7 @@ pub(crate) fn leased(task: &Task, lease: &Lease) -> api::LeasedTask {
 }
 
 pub(crate) fn receipt(tenant: TenantId, found: &DeliveredReceipt) -> api::ReceiptRecord {
-    let delivered_at = found.delivered_at.map(|at| at.to_string());
-    api::ReceiptRecord {
-        delivered_at,
-        ..plain_receipt(tenant, &found.receipt)
-    }
-}
-
-pub(crate) fn plain_receipt(tenant: TenantId, receipt: &Receipt) -> api::ReceiptRecord {
+    let receipt = &found.receipt;
     api::ReceiptRecord {
         receipt_id: receipt.id.to_string(),
         receipt_type: receipt.receipt_type.as_str().to_owned(),
@@ -171,9 +164,10 @@ pub(crate) fn plain_receipt(tenant: TenantId, receipt: &Receipt) -> api::Receipt
         body: raw(&receipt.body),
         hash: receipt.hash(),
         seq: receipt.seq(),
+        link: found.link.to_string(),
         asyncgate_instance: receipt.instance.to_string(),
         tenant_id: tenant.to_string(),
-        delivered_at: None,
+        delivered_at: found.delivered_at.map(|at| at.to_string()),
     }
 }
 

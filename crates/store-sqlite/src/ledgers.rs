@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, hash_map::Entry};
 
-use asyncgate_core::{Seq, TenantId, task::Status};
+use asyncgate_core::{Head, Link, Receipt, TenantId, task::Status};
 use asyncgate_store::Depths;
 use rusqlite::{OptionalExtension, Result, Row, params};
 
@@ -12,12 +12,19 @@ use crate::db::Db;
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
     pub(crate) tenant: i64,
-    pub(crate) head: Seq,
+    pub(crate) head: Head,
     pub(crate) depths: Depths,
     changed: bool,
 }
 
 impl Ledger {
+    /// Moves the head over a receipt. Answers the receipt's link.
+    pub(crate) fn append(&mut self, tenant: TenantId, receipt: &Receipt) -> Link {
+        self.head.seq += 1;
+        self.head.link = self.head.link.then(tenant, receipt);
+        self.head.link
+    }
+
     /// The ledger, about to be changed.
     pub(crate) fn changing(&mut self) -> &mut Self {
         self.changed = true;
@@ -50,18 +57,21 @@ impl Ledgers {
             db.conn
                 .prepare_cached(
                     "UPDATE tenant SET head = ?2, queued = ?3, leased = ?4, running = ?5,
-                                       succeeded = ?6, failed = ?7, canceled = ?8
+                                       succeeded = ?6, failed = ?7, canceled = ?8,
+                                       link = ?9, open = ?10
                      WHERE tenant = ?1",
                 )?
                 .execute(params![
                     ledger.tenant,
-                    ledger.head as i64,
+                    ledger.head.seq as i64,
                     count(Status::Queued),
                     count(Status::Leased),
                     count(Status::Running),
                     count(Status::Succeeded),
                     count(Status::Failed),
                     count(Status::Canceled),
+                    ledger.head.link.as_bytes(),
+                    ledger.head.open_obligations as i64,
                 ])?;
             ledger.changed = false;
         }
@@ -72,14 +82,15 @@ impl Ledgers {
 fn find(db: &Db, id: TenantId) -> Result<Option<Ledger>> {
     db.conn
         .prepare_cached(
-            "SELECT queued, leased, running, succeeded, failed, canceled, tenant, head
+            "SELECT queued, leased, running, succeeded, failed, canceled, tenant, head,
+                    link, open
              FROM tenant WHERE tenant_id = ?1",
         )?
         .query_row([id.as_bytes()], |row| {
             Ok(Ledger {
                 depths: read_depths(row)?,
                 tenant: row.get(6)?,
-                head: row.get::<_, i64>(7)?.unsigned_abs(),
+                head: read_head(row, 7)?,
                 changed: false,
             })
         })
@@ -88,13 +99,14 @@ fn find(db: &Db, id: TenantId) -> Result<Option<Ledger>> {
 
 fn begin(db: &Db, id: TenantId) -> Result<Ledger> {
     db.conn.execute(
-        "INSERT INTO tenant (tenant_id, head, queued, leased, running, succeeded, failed, canceled)
-         VALUES (?1, 0, 0, 0, 0, 0, 0, 0)",
-        [id.as_bytes()],
+        "INSERT INTO tenant (tenant_id, head, link, open, queued, leased, running, succeeded,
+                             failed, canceled)
+         VALUES (?1, 0, ?2, 0, 0, 0, 0, 0, 0, 0)",
+        params![id.as_bytes(), Link::START.as_bytes()],
     )?;
     Ok(Ledger {
         tenant: db.conn.last_insert_rowid(),
-        head: 0,
+        head: Head::default(),
         depths: Depths::default(),
         changed: false,
     })
@@ -107,4 +119,13 @@ pub(crate) fn read_depths(row: &Row<'_>) -> Result<Depths> {
         depths.set(status, row.get::<_, Option<i64>>(column)?.unwrap_or(0));
     }
     Ok(depths)
+}
+
+/// A head from the columns `head`, `link` and `open`, of which the first is number `first`.
+pub(crate) fn read_head(row: &Row<'_>, first: usize) -> Result<Head> {
+    Ok(Head {
+        seq: row.get::<_, i64>(first)?.unsigned_abs(),
+        link: Link::from_bytes(row.get(first + 1)?),
+        open_obligations: row.get::<_, i64>(first + 2)?.unsigned_abs(),
+    })
 }

@@ -17,7 +17,7 @@ mod writer;
 use std::{path::Path, sync::atomic::Ordering};
 
 use asyncgate_core::{
-    PrincipalKey, Receipt, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp,
+    Head, PrincipalKey, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp,
 };
 use asyncgate_store::{
     Answer, DeliveredReceipt, Depths, Error, Health, Job, ReceiptFilter, SeqPage, Signals, Store,
@@ -128,6 +128,10 @@ impl Store for SqliteStore {
         })
     }
 
+    fn head(&self, tenant: TenantId) -> Answer<'_, Head> {
+        self.read_of(tenant, query::head)
+    }
+
     fn receipts(
         &self,
         tenant: TenantId,
@@ -144,7 +148,7 @@ impl Store for SqliteStore {
         tenant: TenantId,
         owner: PrincipalKey,
         page: SeqPage,
-    ) -> Answer<'_, Vec<Receipt>> {
+    ) -> Answer<'_, Vec<DeliveredReceipt>> {
         self.read_of(tenant, move |db, tenant| {
             query::obligations(db, tenant, &owner, page)
         })

@@ -1,7 +1,7 @@
 //! Reads that list: each costs what it returns.
 
 use asyncgate_core::{
-    LeaseId, PrincipalKey, Receipt, ReceiptType, Relationship, Task, TaskId, TenantId, Timestamp,
+    Head, LeaseId, PrincipalKey, ReceiptType, Relationship, Task, TaskId, TenantId, Timestamp,
 };
 use asyncgate_store::{DeliveredReceipt, Depths, ReceiptFilter, SeqPage, TaskFilter, TaskPage};
 use rusqlite::{OptionalExtension, Result, params};
@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension, Result, params};
 use crate::{
     codec::{self, Columns, Key, SEQ_BITS},
     db::Db,
-    ledgers::read_depths,
+    ledgers::{read_depths, read_head},
     rows::{receipt, task},
 };
 
@@ -138,13 +138,19 @@ fn leased(db: &mut Db, tenant: i64, id: LeaseId, page: SeqPage) -> Result<Vec<De
     )
 }
 
+pub(crate) fn head(db: &mut Db, tenant: i64) -> Result<Head> {
+    db.conn
+        .prepare_cached("SELECT head, link, open FROM tenant WHERE tenant = ?1")?
+        .query_row([tenant], |row| read_head(row, 0))
+}
+
 pub(crate) fn obligations(
     db: &mut Db,
     tenant: i64,
     owner: &PrincipalKey,
     page: SeqPage,
-) -> Result<Vec<Receipt>> {
-    let found = receipt::list(
+) -> Result<Vec<DeliveredReceipt>> {
+    receipt::list(
         db,
         "NOT INDEXED",
         "WHERE r.receipt IN (
@@ -157,8 +163,7 @@ pub(crate) fn obligations(
             Key::end(tenant).0,
             page.limit as i64
         ],
-    )?;
-    Ok(found.into_iter().map(|found| found.receipt).collect())
+    )
 }
 
 pub(crate) fn relationship(

@@ -15,6 +15,8 @@ const V1: &str = "
         tenant    INTEGER PRIMARY KEY,
         tenant_id BLOB NOT NULL UNIQUE,
         head      INTEGER NOT NULL,
+        link      BLOB NOT NULL,
+        open      INTEGER NOT NULL,
         queued    INTEGER NOT NULL,
         leased    INTEGER NOT NULL,
         running   INTEGER NOT NULL,
@@ -94,7 +96,8 @@ const V1: &str = "
         lease_id   BLOB,
         parents    BLOB,
         body       TEXT NOT NULL,
-        instance   INTEGER NOT NULL
+        instance   INTEGER NOT NULL,
+        link       BLOB NOT NULL
     );
     CREATE INDEX receipt_addressee ON receipt (addressee);
     CREATE INDEX receipt_task ON receipt (task) WHERE task IS NOT NULL;

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use asyncgate_core::{Changes, Class, Placement, TaskWrite};
+use asyncgate_core::{Changes, Class, Link, Placement, TaskWrite};
 use asyncgate_store::{IdempotencyKey, Job, ReadSet, Snapshot};
 use rusqlite::{OptionalExtension, Result, params};
 
@@ -46,7 +46,8 @@ impl Writable {
         let ledger = self.ledgers.of(&self.db, job.tenant)?;
         let (tenant, head) = (ledger.tenant, ledger.head);
         let mut snapshot = self.load(tenant, &job.reads)?;
-        snapshot.head = head;
+        snapshot.head = head.seq;
+        snapshot.ledger = head;
         let decided = catch_unwind(AssertUnwindSafe(|| (job.decide)(snapshot)));
         let Some(changes) = decided.map_err(|_| rusqlite::Error::UnwindingPanic)? else {
             return Ok(None);
@@ -55,12 +56,18 @@ impl Writable {
             return Ok(None);
         }
         let ledger = self.ledgers.of(&self.db, job.tenant)?.changing();
-        ledger.head += changes.receipts.len() as u64;
+        let links: Vec<Link> = changes
+            .receipts
+            .iter()
+            .map(|receipt| ledger.append(job.tenant, receipt))
+            .collect();
+        let open = ledger.head.open_obligations + changes.opened.len() as u64;
+        ledger.head.open_obligations = open.saturating_sub(changes.closed.len() as u64);
         for write in &changes.tasks {
             let before = write.before.map(|before| before.status);
             ledger.depths.count(before, write.task.status());
         }
-        self.write(tenant, &changes)?;
+        self.write(tenant, &changes, &links)?;
         Ok(Some(changes))
     }
 
@@ -104,12 +111,12 @@ impl Writable {
             .optional()
     }
 
-    fn write(&mut self, tenant: i64, changes: &Changes) -> Result<()> {
+    fn write(&mut self, tenant: i64, changes: &Changes, links: &[Link]) -> Result<()> {
         for write in &changes.tasks {
             self.write_task(tenant, write)?;
         }
-        for written in &changes.receipts {
-            receipt::insert(&mut self.db, tenant, written)?;
+        for (written, link) in changes.receipts.iter().zip(links) {
+            receipt::insert(&mut self.db, tenant, written, link)?;
         }
         for opened in &changes.opened {
             self.db

@@ -3,6 +3,8 @@
 //! A store runs a transaction around a pure decision and knows rows, not rules. Every backend
 //! passes the same conformance suite; the [`memory`] store is the reference.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 pub mod memory;
 mod metrics;
@@ -10,8 +12,8 @@ mod signals;
 mod transact;
 
 use asyncgate_core::{
-    Placement, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship, Seq, Task, TaskId,
-    TenantId, Timestamp, task::Status,
+    Head, Link, Placement, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship, Seq, Task,
+    TaskId, TenantId, Timestamp, task::Status,
 };
 use futures_util::future::BoxFuture;
 
@@ -33,7 +35,7 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
 ///   caller may try again. The decision may be called more than once, but its last call is the one
 ///   that was written.
 /// - Receipts get the places that the decision gave them; a decision sees the ledger's head, so
-///   places have no gaps.
+///   places have no gaps. Each gets its [`Link`] in the same commit.
 /// - Reads see some committed state, at least as new as every commit that was answered before the
 ///   read began.
 /// - After a commit, [`Signals`] tells those who wait for what it changed.
@@ -50,6 +52,9 @@ pub trait Store: Send + Sync {
     /// One receipt.
     fn receipt(&self, tenant: TenantId, id: ReceiptId) -> Answer<'_, Option<DeliveredReceipt>>;
 
+    /// Where the tenant's ledger ends.
+    fn head(&self, tenant: TenantId) -> Answer<'_, Head>;
+
     /// Receipts that match, in ledger order.
     fn receipts(
         &self,
@@ -64,7 +69,7 @@ pub trait Store: Send + Sync {
         tenant: TenantId,
         owner: PrincipalKey,
         page: SeqPage,
-    ) -> Answer<'_, Vec<Receipt>>;
+    ) -> Answer<'_, Vec<DeliveredReceipt>>;
 
     /// What is known of a principal.
     fn relationship(
@@ -174,11 +179,13 @@ pub struct SeqPage {
     pub limit: usize,
 }
 
-/// A receipt, and when it was first handed over.
+/// A receipt as it is stored: with its link in the chain, and when it was first handed over.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeliveredReceipt {
     /// The receipt.
     pub receipt: Receipt,
+    /// The hash of the ledger up to and including the receipt.
+    pub link: Link,
     /// When it was first handed over by bootstrap.
     pub delivered_at: Option<Timestamp>,
 }

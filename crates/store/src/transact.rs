@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use asyncgate_core::{
-    Changes, Decision, PrincipalKey, Reach, Receipt, ReceiptId, Rejection, Relationship, Seq, Task,
-    TaskId, TenantId, Timestamp,
+    Changes, Decision, Head, PrincipalKey, Reach, Receipt, ReceiptId, Rejection, Relationship, Seq,
+    Task, TaskId, TenantId, Timestamp,
 };
 
 use crate::{Error, Store};
@@ -38,6 +38,8 @@ pub struct IdempotencyKey {
 pub struct Snapshot {
     /// The place of the ledger's last receipt, 0 when it is empty.
     pub head: Seq,
+    /// The whole of the ledger's head.
+    pub ledger: Head,
     /// The declared tasks that exist, in the order declared.
     pub tasks: Vec<Task>,
     /// The task behind the idempotency key.

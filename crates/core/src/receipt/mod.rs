@@ -5,14 +5,19 @@
 
 mod acknowledge;
 mod body;
+mod sign;
 mod termination;
 
 use std::sync::Arc;
 
-use crate::{Json, LeaseId, Principal, ReceiptId, Seq, TaskId, Timestamp, json::canonical};
+use crate::{
+    Json, LeaseId, Principal, ReceiptId, Seq, TaskId, Timestamp, json::canonical,
+    preimage::Preimage,
+};
 
 pub use acknowledge::acknowledge;
 pub use body::Body;
+pub use sign::{SignedHead, hex, record_signature};
 pub use termination::{can_terminate, is_terminal, opens_obligation};
 
 /// The largest body in bytes.
@@ -57,6 +62,12 @@ impl Receipt {
     /// were made. It leaves out the receipt's id, its times and its delivery.
     pub fn hash(&self) -> String {
         let mut parts = Preimage::new("asyncgate.receipt.v1");
+        self.add_statement(&mut parts);
+        format!("b3:{}", parts.finish_hex())
+    }
+
+    /// Adds what the receipt says, without when and under which id.
+    pub(crate) fn add_statement(&self, parts: &mut Preimage) {
         parts.add(self.receipt_type.as_str().as_bytes());
         parts.add_principal(&self.from);
         parts.add_principal(&self.to);
@@ -75,7 +86,6 @@ impl Receipt {
             parts.add(parent.as_bytes());
         }
         parts.add(&canonical(self.body.text()));
-        format!("b3:{}", parts.finish())
     }
 
     /// What makes two receipts the same logical receipt: emitting it again is no new receipt.
@@ -97,39 +107,7 @@ impl Receipt {
                 .map_or(&[], |id| id.as_bytes().as_slice()),
         );
         parts.add(&[u8::from(self.parents.is_empty())]);
-        parts.finish()
-    }
-}
-
-/// A hash over parts with their lengths, so that no two lists of parts meet.
-struct Preimage(blake3::Hasher);
-
-impl Preimage {
-    fn new(domain: &str) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(domain.as_bytes());
-        Self(hasher)
-    }
-
-    fn add(&mut self, part: &[u8]) {
-        self.0.update(&(part.len() as u32).to_be_bytes());
-        self.0.update(part);
-    }
-
-    fn add_principal(&mut self, principal: &Principal) {
-        self.add(principal.kind.as_str().as_bytes());
-        self.add(principal.id.as_bytes());
-        self.add(
-            principal
-                .instance_id
-                .as_deref()
-                .unwrap_or_default()
-                .as_bytes(),
-        );
-    }
-
-    fn finish(&self) -> String {
-        self.0.finalize().to_hex().to_string()
+        parts.finish_hex()
     }
 }
 
@@ -162,11 +140,13 @@ pub enum ReceiptType {
     SystemAnomaly,
     /// A receipt was acknowledged by its addressee.
     ReceiptAcknowledged,
+    /// The server signed where the ledger stood.
+    LedgerSigned,
 }
 
 impl ReceiptType {
     /// Every type. A type's position is its stored number and never changes.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::TaskAssigned,
         Self::TaskAccepted,
         Self::TaskStarted,
@@ -180,6 +160,7 @@ impl ReceiptType {
         Self::LeaseReleased,
         Self::SystemAnomaly,
         Self::ReceiptAcknowledged,
+        Self::LedgerSigned,
     ];
 
     /// The type's name on the wire.
@@ -198,6 +179,7 @@ impl ReceiptType {
             Self::LeaseReleased => "lease.released",
             Self::SystemAnomaly => "system.anomaly",
             Self::ReceiptAcknowledged => "receipt.acknowledged",
+            Self::LedgerSigned => "ledger.signed",
         }
     }
 

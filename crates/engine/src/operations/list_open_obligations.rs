@@ -32,14 +32,14 @@ impl Execute for ListOpenObligations {
         let owner = principal.key();
         let open = engine.store.obligations(caller.tenant, owner, page).await?;
         let relationship = seen(engine, caller, principal, Vec::new()).await?;
-        let cut = view::cut(open, page.limit, |receipt| receipt.id.to_string());
+        let cut = view::cut(open, page.limit, |found| found.receipt.id.to_string());
         Ok(ListOpenObligationsOutput {
             server: engine.server_info(),
             relationship,
             open_obligations: cut
                 .items
                 .iter()
-                .map(|receipt| view::plain_receipt(caller.tenant, receipt))
+                .map(|found| view::receipt(caller.tenant, found))
                 .collect(),
             cursor: cut.cursor,
             next_cursor: cut.next_cursor,

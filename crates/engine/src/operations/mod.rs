@@ -9,6 +9,7 @@ mod create_task;
 mod fail;
 mod get_config;
 mod get_health;
+mod get_ledger_head;
 mod get_receipt;
 mod get_task;
 mod lease_next;

@@ -1,6 +1,6 @@
 //! Receipt rows.
 
-use asyncgate_core::{Receipt, ReceiptId, ReceiptType, TaskId};
+use asyncgate_core::{Link, Receipt, ReceiptId, ReceiptType, TaskId};
 use asyncgate_store::DeliveredReceipt;
 use rusqlite::{OptionalExtension, Params, Result, Row, params};
 
@@ -11,20 +11,20 @@ use crate::{
 
 const INSERT: &str = "
     INSERT INTO receipt (receipt, receipt_id, type, created_at, sender, addressee,
-                         addressee_instance, task, task_id, lease_id, parents, body, instance)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+                         addressee_instance, task, task_id, lease_id, parents, body, instance, link)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
 
 /// The columns that [`read`] wants, of `receipt r`, with the delivery mark. `access` names the
 /// index to use: without statistics SQLite may prefer a scan of the whole ledger.
 fn select(access: &str, condition: &str) -> String {
     format!(
         "SELECT r.receipt_id, r.type, r.created_at, r.sender, r.addressee, r.addressee_instance,
-                r.task_id, r.lease_id, r.parents, r.body, r.instance, d.at
+                r.task_id, r.lease_id, r.parents, r.body, r.instance, r.link, d.at
          FROM receipt r {access} LEFT JOIN delivery d ON d.receipt = r.receipt {condition}"
     )
 }
 
-pub(crate) fn insert(db: &mut Db, tenant: i64, receipt: &Receipt) -> Result<()> {
+pub(crate) fn insert(db: &mut Db, tenant: i64, receipt: &Receipt, link: &Link) -> Result<()> {
     let instance = db.intern_instance(&receipt.instance)?;
     db.conn.prepare_cached(INSERT)?.execute(params![
         Key::new(tenant, receipt.seq()).0,
@@ -40,6 +40,7 @@ pub(crate) fn insert(db: &mut Db, tenant: i64, receipt: &Receipt) -> Result<()> 
         codec::receipt_ids(&receipt.parents),
         receipt.body.text(),
         instance,
+        link.as_bytes(),
     ])?;
     Ok(())
 }
@@ -111,9 +112,11 @@ fn read(row: &Row<'_>) -> Result<(DeliveredReceipt, i64)> {
         instance: "".into(),
     };
     let instance = c.get()?;
+    let link = Link::from_bytes(c.get()?);
     let delivered_at = c.some_time()?;
     let found = DeliveredReceipt {
         receipt,
+        link,
         delivered_at,
     };
     Ok((found, instance))

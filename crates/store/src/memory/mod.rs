@@ -10,7 +10,7 @@ use std::{
 };
 
 use asyncgate_core::{
-    PrincipalKey, Receipt, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp,
+    Head, PrincipalKey, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp,
 };
 
 use self::tenant::Tenant;
@@ -60,7 +60,7 @@ impl MemoryStore {
                 state.due.insert((at, job.tenant, id));
             }
         }
-        tenant.apply(&changes);
+        tenant.apply(job.tenant, &changes);
         state.last_time = state.last_time.max(job.now);
         drop(guard);
         self.signals.publish(job.tenant, &changes);
@@ -98,9 +98,11 @@ impl Store for MemoryStore {
     }
 
     fn receipt(&self, tenant: TenantId, id: ReceiptId) -> Answer<'_, Option<DeliveredReceipt>> {
-        self.read(tenant, |rows| {
-            rows.receipt(id).map(|found| rows.with_delivery(found))
-        })
+        self.read(tenant, |rows| rows.receipt(id))
+    }
+
+    fn head(&self, tenant: TenantId) -> Answer<'_, Head> {
+        self.read(tenant, Tenant::head)
     }
 
     fn receipts(
@@ -117,7 +119,7 @@ impl Store for MemoryStore {
         tenant: TenantId,
         owner: PrincipalKey,
         page: SeqPage,
-    ) -> Answer<'_, Vec<Receipt>> {
+    ) -> Answer<'_, Vec<DeliveredReceipt>> {
         self.read(tenant, |rows| rows.obligations(&owner, page))
     }
 

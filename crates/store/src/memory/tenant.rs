@@ -6,8 +6,8 @@ use std::{
 };
 
 use asyncgate_core::{
-    Changes, Class, ObligationKey, Placement, PrincipalKey, Reach, Receipt, ReceiptId,
-    Relationship, Seq, Task, TaskId, Timestamp,
+    Changes, Class, Head, Link, ObligationKey, Placement, PrincipalKey, Reach, Receipt, ReceiptId,
+    Relationship, Seq, Task, TaskId, TenantId, Timestamp,
 };
 
 use crate::{
@@ -23,7 +23,7 @@ pub(super) struct Tenant {
     keys: HashMap<IdempotencyKey, TaskId>,
     ready: BTreeMap<Class, Queue>,
     /// The receipt at place `n` is element `n - 1`.
-    receipts: Vec<Receipt>,
+    receipts: Vec<(Receipt, Link)>,
     listed: HashMap<ReceiptFilter, Vec<Seq>>,
     delivered: HashMap<Seq, Timestamp>,
     open: BTreeSet<ObligationKey>,
@@ -35,6 +35,7 @@ impl Tenant {
     pub(super) fn load(&self, reads: &ReadSet) -> Snapshot {
         Snapshot {
             head: self.receipts.len() as Seq,
+            ledger: self.head(),
             tasks: reads.tasks.iter().filter_map(|id| self.task(*id)).collect(),
             keyed: reads
                 .keyed
@@ -45,7 +46,7 @@ impl Tenant {
                 .as_ref()
                 .map(|(reach, limit)| self.claimable(reach, *limit))
                 .unwrap_or_default(),
-            receipt: reads.receipt.and_then(|id| self.receipt(id).cloned()),
+            receipt: reads.receipt.and_then(|id| Some(self.receipt(id)?.receipt)),
             relationship: reads
                 .relationship
                 .as_ref()
@@ -66,7 +67,7 @@ impl Tenant {
             .collect()
     }
 
-    pub(super) fn apply(&mut self, changes: &Changes) {
+    pub(super) fn apply(&mut self, tenant: TenantId, changes: &Changes) {
         for write in &changes.tasks {
             let task = &write.task;
             if let Some(before) = write.before {
@@ -83,7 +84,7 @@ impl Tenant {
             self.tasks.insert(task.id.seq(), task.clone());
         }
         for receipt in &changes.receipts {
-            self.append(receipt.clone());
+            self.append(tenant, receipt.clone());
         }
         self.open.extend(changes.opened.iter().cloned());
         for closed in &changes.closed {
@@ -120,7 +121,7 @@ impl Tenant {
         }
     }
 
-    fn append(&mut self, receipt: Receipt) {
+    fn append(&mut self, tenant: TenantId, receipt: Receipt) {
         debug_assert_eq!(receipt.seq(), self.receipts.len() as Seq + 1);
         let filters = [
             Some(ReceiptFilter::To(receipt.to.key())),
@@ -131,7 +132,8 @@ impl Tenant {
         for filter in filters.into_iter().flatten() {
             self.listed.entry(filter).or_default().push(receipt.seq());
         }
-        self.receipts.push(receipt);
+        let link = self.head().link.then(tenant, &receipt);
+        self.receipts.push((receipt, link));
     }
 
     pub(super) fn task(&self, id: TaskId) -> Option<Task> {
@@ -154,40 +156,45 @@ impl Tenant {
         TaskPage { tasks, next }
     }
 
-    pub(super) fn receipt(&self, id: ReceiptId) -> Option<&Receipt> {
-        self.at(id.seq()).filter(|receipt| receipt.id == id)
-    }
-
-    fn at(&self, seq: Seq) -> Option<&Receipt> {
-        let index = usize::try_from(seq.checked_sub(1)?).ok()?;
-        self.receipts.get(index)
-    }
-
-    pub(super) fn with_delivery(&self, receipt: &Receipt) -> DeliveredReceipt {
-        DeliveredReceipt {
-            receipt: receipt.clone(),
-            delivered_at: self.delivered.get(&receipt.seq()).copied(),
+    pub(super) fn head(&self) -> Head {
+        Head {
+            seq: self.receipts.len() as Seq,
+            link: self.receipts.last().map_or(Link::START, |(_, link)| *link),
+            open_obligations: self.open.len() as u64,
         }
+    }
+
+    pub(super) fn receipt(&self, id: ReceiptId) -> Option<DeliveredReceipt> {
+        self.at(id.seq()).filter(|found| found.receipt.id == id)
+    }
+
+    fn at(&self, seq: Seq) -> Option<DeliveredReceipt> {
+        let index = usize::try_from(seq.checked_sub(1)?).ok()?;
+        let (receipt, link) = self.receipts.get(index)?;
+        Some(DeliveredReceipt {
+            receipt: receipt.clone(),
+            link: *link,
+            delivered_at: self.delivered.get(&seq).copied(),
+        })
     }
 
     pub(super) fn receipts(&self, filter: &ReceiptFilter, page: SeqPage) -> Vec<DeliveredReceipt> {
         if *filter == ReceiptFilter::All {
-            let after = usize::try_from(page.after).unwrap_or(usize::MAX);
-            let rest = self.receipts.iter().skip(after).take(page.limit);
-            return rest.map(|receipt| self.with_delivery(receipt)).collect();
+            let rest = page.after.saturating_add(1)..=self.receipts.len() as Seq;
+            return rest
+                .take(page.limit)
+                .filter_map(|seq| self.at(seq))
+                .collect();
         }
         let Some(seqs) = self.listed.get(filter) else {
             return Vec::new();
         };
         let start = seqs.partition_point(|seq| *seq <= page.after);
         let found = seqs[start..].iter().take(page.limit);
-        found
-            .filter_map(|seq| self.at(*seq))
-            .map(|receipt| self.with_delivery(receipt))
-            .collect()
+        found.filter_map(|seq| self.at(*seq)).collect()
     }
 
-    pub(super) fn obligations(&self, owner: &PrincipalKey, page: SeqPage) -> Vec<Receipt> {
+    pub(super) fn obligations(&self, owner: &PrincipalKey, page: SeqPage) -> Vec<DeliveredReceipt> {
         let from = ObligationKey {
             owner: owner.clone(),
             seq: page.after.saturating_add(1),
@@ -197,7 +204,7 @@ impl Tenant {
             .range(from..)
             .take_while(|key| key.owner == *owner);
         open.take(page.limit)
-            .filter_map(|key| self.at(key.seq).cloned())
+            .filter_map(|key| self.at(key.seq))
             .collect()
     }
 

@@ -1,0 +1,98 @@
+//! The hash chain that makes a ledger tamper-evident.
+//!
+//! Each receipt's link is a hash over the link before it and everything the receipt says, its id and
+//! time included. Whoever knows one link of a ledger can tell whether anything up to it was changed,
+//! left out, added or reordered. A signed head lets somebody else know a link.
+//!
+//! Preimages are lists of parts, each behind its length in four big-endian bytes, behind a domain:
+//!
+//!     link  = BLAKE3("asyncgate.link.v1", previous link, tenant id, receipt id, type, created at,
+//!                    from, to, task id, lease id, parents, canonical body, instance)
+//!     head  = "asyncgate.head.v1", tenant id, seq, link, open obligations, signed at
+
+use std::{fmt, str::FromStr};
+
+use crate::{Receipt, Seq, TenantId, Timestamp, preimage::Preimage};
+
+/// The hash of a ledger up to and including one receipt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Link([u8; 32]);
+
+impl Link {
+    /// The link before the first receipt.
+    pub const START: Self = Self([0; 32]);
+
+    /// From the bytes of the hash.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes of the hash.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The link of `receipt`, which follows the receipt with this link.
+    #[must_use]
+    pub fn then(&self, tenant: TenantId, receipt: &Receipt) -> Self {
+        let mut parts = Preimage::new("asyncgate.link.v1");
+        parts.add(&self.0);
+        parts.add(tenant.as_bytes());
+        parts.add(receipt.id.as_bytes());
+        parts.add(&receipt.created_at.as_millis().to_be_bytes());
+        receipt.add_statement(&mut parts);
+        parts.add(receipt.instance.as_bytes());
+        Self(parts.finish())
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b3:{}", blake3::Hash::from_bytes(self.0).to_hex())
+    }
+}
+
+/// The text is no link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a link: it must be b3: and 64 hexadecimal digits")]
+pub struct NotALink;
+
+impl FromStr for Link {
+    type Err = NotALink;
+
+    fn from_str(text: &str) -> Result<Self, NotALink> {
+        let hex = text.strip_prefix("b3:").ok_or(NotALink)?;
+        let hash = blake3::Hash::from_hex(hex).map_err(|_| NotALink)?;
+        Ok(Self(*hash.as_bytes()))
+    }
+}
+
+/// Where a tenant's ledger ends, and what it comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Head {
+    /// The place of the last receipt, 0 when there is none.
+    pub seq: Seq,
+    /// Its link.
+    pub link: Link,
+    /// How many obligations are open.
+    pub open_obligations: u64,
+}
+
+impl Head {
+    /// What a signature of this head is made over.
+    pub fn statement(&self, tenant: TenantId, signed_at: Timestamp) -> Vec<u8> {
+        let mut statement = b"asyncgate.head.v1".to_vec();
+        let parts: [&[u8]; 5] = [
+            tenant.as_bytes(),
+            &self.seq.to_be_bytes(),
+            self.link.as_bytes(),
+            &self.open_obligations.to_be_bytes(),
+            &signed_at.as_millis().to_be_bytes(),
+        ];
+        for part in parts {
+            statement.extend_from_slice(&(part.len() as u32).to_be_bytes());
+            statement.extend_from_slice(part);
+        }
+        statement
+    }
+}

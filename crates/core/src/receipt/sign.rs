@@ -1,0 +1,59 @@
+//! Recording in the ledger that the server signed where it stood.
+
+use crate::{
+    Decision, Env, Head, Ledger, Principal, ReceiptId, ReceiptType, Seq, Timestamp, ledger::Draft,
+    receipt::Body,
+};
+
+/// A head that the server vouches for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedHead {
+    /// The head.
+    pub head: Head,
+    /// When it was signed.
+    pub signed_at: Timestamp,
+    /// The Ed25519 key that verifies the signature.
+    pub public_key: [u8; 32],
+    /// The signature over [`Head::statement`].
+    pub signature: [u8; 64],
+}
+
+/// Appends a receipt that carries a signed head, so that a copy of the ledger carries its own
+/// witnesses.
+pub fn record_signature(mut env: Env, head: Seq, signed: &SignedHead) -> Decision<ReceiptId> {
+    let mut ledger = Ledger::after(head);
+    let server = Principal::system();
+    let body = Body::new()
+        .with("seq", signed.head.seq)
+        .with("link", signed.head.link.to_string())
+        .with("open_obligations", signed.head.open_obligations)
+        .with("signed_at", signed.signed_at.to_string())
+        .with("signed_at_millis", signed.signed_at.as_millis())
+        .with("public_key", hex(&signed.public_key))
+        .with("signature", hex(&signed.signature));
+    let draft = Draft {
+        receipt_type: ReceiptType::LedgerSigned,
+        from: &server,
+        to: &server,
+        task_id: None,
+        lease_id: None,
+        body: body.finish(String::new),
+    };
+    let output = ledger.append(&mut env, draft);
+    Decision {
+        changes: ledger.changes,
+        output,
+    }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            // Writing to a text cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}

@@ -1,0 +1,29 @@
+//! Reads where the ledger ends, signed.
+
+use asyncgate_api::{GetLedgerHead, LedgerHead, NoInput};
+use asyncgate_core::receipt::hex;
+
+use super::Execute;
+use crate::{Caller, Engine, Fault};
+
+impl Execute for GetLedgerHead {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        _input: NoInput,
+    ) -> Result<LedgerHead, Fault> {
+        let head = engine.store.head(caller.tenant).await?;
+        let signed_at = engine.now();
+        let signed = engine.sign(caller.tenant, head, signed_at);
+        Ok(LedgerHead {
+            tenant_id: caller.tenant.to_string(),
+            seq: head.seq,
+            link: head.link.to_string(),
+            open_obligations: head.open_obligations,
+            signed_at: signed_at.to_string(),
+            signed_at_millis: signed_at.as_millis(),
+            public_key: signed.as_ref().map(|signed| hex(&signed.public_key)),
+            signature: signed.as_ref().map(|signed| hex(&signed.signature)),
+        })
+    }
+}

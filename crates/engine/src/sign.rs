@@ -1,0 +1,94 @@
+//! Signing heads of ledgers, on demand and from time to time.
+
+use std::{sync::Arc, time::Duration};
+
+use asyncgate_core::{
+    Changes, Decision, Head, TenantId, Timestamp,
+    receipt::{SignedHead, record_signature},
+};
+use asyncgate_store::ReadSet;
+
+use crate::{Engine, Fault};
+
+/// An Ed25519 key that the server alone has.
+pub trait Signer: Send + Sync {
+    /// The key that verifies its signatures.
+    fn public_key(&self) -> [u8; 32];
+
+    /// Signs a message. The same message gets the same signature.
+    fn sign(&self, message: &[u8]) -> [u8; 64];
+}
+
+impl Engine {
+    /// Vouches for a head, if the engine has a key.
+    pub(crate) fn sign(
+        &self,
+        tenant: TenantId,
+        head: Head,
+        signed_at: Timestamp,
+    ) -> Option<SignedHead> {
+        let signer = self.signer.as_ref()?;
+        Some(sign_with(signer, tenant, head, signed_at))
+    }
+
+    /// Writes a signed head into every ledger that has grown, every so often, until the engine
+    /// drains. An interval of zero writes none.
+    pub async fn sign_ledgers(&self) {
+        loop {
+            let interval = Duration::from_secs(self.settings().sign_interval_seconds);
+            let pause = if interval.is_zero() {
+                Duration::from_secs(60)
+            } else {
+                interval
+            };
+            if !self.wait_for(std::future::pending(), pause).await && self.is_draining() {
+                return;
+            }
+            if interval.is_zero() {
+                continue;
+            }
+            for tenant in self.take_grown() {
+                if let Err(fault) = self.sign_ledger(tenant).await {
+                    tracing::error!(cause = fault.cause, "could not sign a ledger");
+                }
+            }
+        }
+    }
+
+    /// Writes a signed head into a tenant's ledger.
+    pub async fn sign_ledger(&self, tenant: TenantId) -> Result<(), Fault> {
+        let Some(signer) = self.signer.clone() else {
+            return Ok(());
+        };
+        let decide = move |env: asyncgate_core::Env, snapshot: asyncgate_store::Snapshot| {
+            if snapshot.head == 0 {
+                let changes = Changes::default();
+                return Ok(Decision {
+                    changes,
+                    output: (),
+                });
+            }
+            let signed = sign_with(&signer, tenant, snapshot.ledger, env.now);
+            let Decision { changes, .. } = record_signature(env, snapshot.head, &signed);
+            Ok(Decision {
+                changes,
+                output: (),
+            })
+        };
+        self.run(tenant, 0, ReadSet::default(), decide).await
+    }
+}
+
+fn sign_with(
+    signer: &Arc<dyn Signer>,
+    tenant: TenantId,
+    head: Head,
+    signed_at: Timestamp,
+) -> SignedHead {
+    SignedHead {
+        head,
+        signed_at,
+        public_key: signer.public_key(),
+        signature: signer.sign(&head.statement(tenant, signed_at)),
+    }
+}
