@@ -4,7 +4,7 @@
 //! commits, the other's waiting workers would not hear of.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -66,6 +66,31 @@ fn private_file(path: &Path) -> io::Result<File> {
         .truncate(false)
         .mode(0o600)
         .open(path)
+}
+
+/// Replaces a small file whole, readable by its owner only: a new file is written and synced beside
+/// it, renamed over it, and the directory is synced. A crash leaves the old file or the new one.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let beside = path.with_file_name(name);
+    // A crash may have left one behind, with any permissions.
+    match std::fs::remove_file(&beside) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&beside)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    std::fs::rename(&beside, path)?;
+    match path.parent() {
+        Some(dir) => File::open(dir)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

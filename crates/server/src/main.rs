@@ -7,6 +7,7 @@ mod clock;
 mod config;
 mod data_dir;
 mod keys;
+mod ledger_key;
 mod listen;
 mod node;
 mod ops;

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use crate::clock::{GuardedClock, Random};
 use crate::config::{Settings, StoreKind};
 use crate::data_dir::DataDir;
+use crate::ledger_key::LedgerKey;
 
 /// The file in the data directory that holds everything but the keys.
 const DATABASE: &str = "asyncgate.db";
@@ -29,19 +30,22 @@ pub struct Node {
 impl Node {
     /// Opens what the settings name. May block on the disk.
     pub fn open(settings: &Settings) -> anyhow::Result<Self> {
-        let (store, data_dir): (Arc<dyn Store>, _) = match settings.store {
+        let (store, data_dir, signer): (Arc<dyn Store>, _, _) = match settings.store {
             StoreKind::Memory => {
                 tracing::warn!("store = memory: everything is forgotten when the process ends");
-                (Arc::new(MemoryStore::new()), None)
+                (Arc::new(MemoryStore::new()), None, LedgerKey::fresh()?)
             }
             StoreKind::Sqlite => {
                 let data_dir = DataDir::open(&settings.data_dir)?;
-                (Arc::new(open_sqlite(&data_dir, settings)?), Some(data_dir))
+                let signer = LedgerKey::in_dir(&settings.data_dir)?;
+                let store = Arc::new(open_sqlite(&data_dir, settings)?);
+                (store, Some(data_dir), signer)
             }
         };
         let clock = Arc::new(start_clock(store.as_ref()));
         let entropy = Arc::new(Random::seed()?);
-        let engine = Engine::new(store, clock.clone(), entropy, for_engine(settings));
+        let engine = Engine::new(store, clock.clone(), entropy, for_engine(settings))
+            .with_signer(Arc::new(signer));
         Ok(Self {
             engine: Arc::new(engine),
             clock,
@@ -49,10 +53,13 @@ impl Node {
         })
     }
 
-    /// Starts to act on leases that run out and delays that end, until the engine drains.
-    pub fn watch_deadlines(&self) -> JoinHandle<()> {
+    /// Starts what the engine does of its own accord, until it drains: it acts on leases that run
+    /// out and delays that end, and signs ledgers from time to time.
+    pub fn background(&self) -> JoinHandle<()> {
         let engine = self.engine.clone();
-        tokio::spawn(async move { engine.watch_deadlines().await })
+        tokio::spawn(async move {
+            tokio::join!(engine.watch_deadlines(), engine.sign_ledgers());
+        })
     }
 }
 
@@ -114,6 +121,7 @@ pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
         default_bootstrap_items: settings.default_bootstrap_items,
         max_bootstrap_items: settings.max_bootstrap_items,
         sweep_interval_ms: settings.lease_sweep_interval.as_secs() * 1_000,
+        sign_interval_seconds: settings.ledger_sign_interval.as_secs(),
     }
 }
 

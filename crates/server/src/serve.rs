@@ -44,7 +44,7 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
         vitals.clone(),
         registry(&metrics, &node.engine),
     ));
-    let deadlines = node.watch_deadlines();
+    let background = node.background();
     let listener = Listener::start(socket, router, limits(&settings), metrics)?;
     tracing::info!(address = %listener.address(), version = env!("CARGO_PKG_VERSION"), "serving");
     output::say(&format!("listening on http://{}", listener.address()))?;
@@ -63,7 +63,7 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
         () = second_stop(&mut signals) => false,
     };
     // It stops by itself when the engine drains; a transaction of its own may be under way.
-    let _ = tokio::time::timeout(LAST_SWEEP, deadlines).await;
+    let _ = tokio::time::timeout(LAST_SWEEP, background).await;
     if finished {
         tracing::info!("stopped");
     } else {

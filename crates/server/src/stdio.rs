@@ -13,7 +13,7 @@ use crate::signals::{Signals, Wish};
 pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let mut signals = Signals::listen().context("cannot listen to signals")?;
     let node = Node::open(&settings)?;
-    let deadlines = node.watch_deadlines();
+    let background = node.background();
     let client = asyncgate_mcp::stdio(
         node.engine.clone(),
         admin(),
@@ -27,6 +27,6 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         () = stop => Ok(()),
     };
     node.engine.drain();
-    deadlines.abort();
+    background.abort();
     ended
 }

@@ -114,6 +114,12 @@ pub static KEYS: &[Key] = &[
     )
     .or_env("LEASE_SWEEP_INTERVAL_SECONDS"),
     live(
+        "ledger.sign_interval_seconds",
+        "3600",
+        integer(0, 86_400 * 365),
+        "How often a signed head is written into each ledger that has grown; 0 means never.",
+    ),
+    live(
         "lease_grace_seconds",
         "0",
         integer(0, 300),

@@ -1,17 +1,14 @@
 //! The key file: `keys.json` in the data directory, readable by its owner only.
-//!
-//! It is replaced whole: a new file is written and synced beside it, renamed over it, and the
-//! directory is synced. A crash leaves the old file or the new one.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::Error;
 use super::record::Record;
+use crate::data_dir;
 
 const NAME: &str = "keys.json";
 const VERSION: u32 = 1;
@@ -70,24 +67,7 @@ impl KeyFile {
     fn replace(&self, content: &Content) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(content)?;
         text.push(b'\n');
-        let beside = self.path.with_extension("json.new");
-        // A crash may have left one behind, with any permissions.
-        match std::fs::remove_file(&beside) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&beside)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        std::fs::rename(&beside, &self.path)?;
-        match self.path.parent() {
-            Some(dir) => File::open(dir)?.sync_all(),
-            None => Ok(()),
-        }
+        data_dir::replace(&self.path, &text)
     }
 
     /// True when others than the owner may read the file.
