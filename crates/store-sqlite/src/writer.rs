@@ -95,7 +95,7 @@ impl Writer {
             writable: Writable::new(db)?,
             shared: Arc::clone(&shared),
             log_pages,
-            checkpoint_at: CHECKPOINT_PAGES,
+            checkpointed: 0,
         };
         let thread = thread::Builder::new()
             .name("sqlite-writer".to_owned())
@@ -155,8 +155,9 @@ struct Worker {
     writable: Writable,
     shared: Arc<Shared>,
     log_pages: Arc<AtomicU32>,
-    /// The log size at which to checkpoint next; it grows when readers hold a checkpoint up.
-    checkpoint_at: u32,
+    /// How large the log was at the last checkpoint. It starts again from the front only when no
+    /// reader is in the way.
+    checkpointed: u32,
 }
 
 /// Jobs that ran in the open transaction, with what they wrote.
@@ -277,8 +278,12 @@ impl Worker {
             }
         }
         let pages = self.log_pages.load(Ordering::Relaxed);
-        if pages >= self.checkpoint_at {
+        if pages < self.checkpointed {
+            self.checkpointed = 0;
+        }
+        if pages - self.checkpointed >= CHECKPOINT_PAGES {
             self.checkpoint("PASSIVE");
+            self.checkpointed = pages;
         }
     }
 
@@ -325,23 +330,12 @@ impl Worker {
         }
     }
 
-    /// Moves the log into the main file, after everyone was answered. A reader may hold it up; then
-    /// the log grows and the next try comes later.
-    fn checkpoint(&mut self, mode: &str) {
+    /// Moves the log into the main file, after everyone was answered. If it fails or a reader is in
+    /// the way, the log keeps everything until the next try.
+    fn checkpoint(&self, mode: &str) {
         let sql = format!("PRAGMA wal_checkpoint({mode})");
-        let moved = self.writable.db.conn.query_row(&sql, [], |row| {
-            let (logged, moved): (i64, i64) = (row.get(1)?, row.get(2)?);
-            Ok(logged == moved)
-        });
-        match moved {
-            Ok(true) => self.checkpoint_at = CHECKPOINT_PAGES,
-            Ok(false) => {
-                self.checkpoint_at = self.log_pages.load(Ordering::Relaxed) + CHECKPOINT_PAGES;
-            }
-            Err(error) => {
-                tracing::warn!(%error, "checkpoint failed; the log keeps everything");
-                self.checkpoint_at = self.log_pages.load(Ordering::Relaxed) + CHECKPOINT_PAGES;
-            }
+        if let Err(error) = self.writable.db.conn.query_row(&sql, [], |_| Ok(())) {
+            tracing::warn!(%error, "checkpoint failed");
         }
     }
 }
