@@ -194,7 +194,11 @@ pub fn script() -> Vec<Step> {
         done("list_ledger", json!({ "lease_id": "$lease", "limit": 1 })),
         done("list_ledger", json!({ "receipt_type": "task.completed" })),
         done("list_ledger", json!({ "limit": 3 })),
-        refused("list_ledger", json!({ "task_id": "$task", "lease_id": "$lease" }), "BAD_REQUEST"),
+        refused(
+            "list_ledger",
+            json!({ "task_id": "$task", "lease_id": "$lease" }),
+            "BAD_REQUEST",
+        ),
         done("get_ledger_head", json!({})),
         refused("get_ledger_head", json!({ "x": "1" }), "BAD_REQUEST"),
         done("list_receipts", alice()).keep(&[("receipt", "/receipts/0/receipt_id")]),
