@@ -106,7 +106,8 @@ impl Classes {
             while let Some(row) = rows.next()? {
                 heads.push((row.get(0)?, row.get(1)?));
             }
-            if heads.len() == found {
+            // An empty answer means an empty queue only if something was asked for.
+            if heads.len() == found && limit > 0 {
                 entry.live = false;
                 self.idle += 1;
             }

@@ -51,6 +51,9 @@ impl MemoryStore {
         let Some(changes) = (job.decide)(tenant.load(&job.reads)) else {
             return;
         };
+        if changes.is_empty() {
+            return;
+        }
         for write in &changes.tasks {
             let id = write.task.id;
             if let Some(at) = write.before.and_then(|before| deadline(before.placement)) {
