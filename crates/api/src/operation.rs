@@ -84,6 +84,8 @@ pub enum Access {
     Worker,
     /// Those who hand out work, and those who do it.
     AgentOrWorker,
+    /// Admins only.
+    Admin,
 }
 
 /// What a call does to stored state.

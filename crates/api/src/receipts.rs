@@ -270,9 +270,9 @@ impl Operation for ListLedger {
         tool: Some("asyncgate.list_ledger"),
         access: Access::Any,
         effect: Effect::Read,
-        summary: "List the receipts of a task, a lease or a type, or the whole ledger.",
-        doc: "Give one of task_id, lease_id and receipt_type; an admin may give none and gets the \
-              whole ledger. The receipts of a task tell its whole story in order.",
+        summary: "List the receipts of a task, a lease or a type.",
+        doc: "Give exactly one of task_id, lease_id and receipt_type. The receipts of a task tell \
+              its whole story in order.",
         successor: None,
     };
 }
@@ -302,6 +302,40 @@ pub struct ListLedgerInput {
     /// Who asks, if you may act for others.
     #[serde(default)]
     pub principal_id: Option<String>,
+}
+
+/// Reads the whole ledger.
+#[derive(Debug)]
+pub struct ReadLedger;
+
+impl Operation for ReadLedger {
+    type Input = ReadLedgerInput;
+    type Output = ReceiptPage;
+    const SPEC: Spec = Spec {
+        name: "read_ledger",
+        method: Method::Get,
+        path: "/v1/ledger",
+        tool: Some("asyncgate.read_ledger"),
+        access: Access::Admin,
+        effect: Effect::Read,
+        summary: "Read every receipt of the tenant, in order.",
+        doc: "For copies and audits. Follow next_cursor until it is null; each receipt's link can \
+              be computed from the one before, so a copy can be verified without trusting the \
+              server.",
+        successor: None,
+    };
+}
+
+/// Which page of the ledger to read.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadLedgerInput {
+    /// Only receipts after this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_receipt_id: Option<String>,
+    /// The most to return, 1 to 200. Default 50.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
 }
 
 /// Reads where the ledger ends.

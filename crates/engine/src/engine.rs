@@ -15,6 +15,8 @@ use tokio::sync::watch;
 
 use crate::{Clock, Entropy, Fault, Settings, Signer, metrics::Metrics};
 
+const MAX_CORR_ID_BYTES: usize = 128;
+
 /// The canonical operations over one store. Facades reach it through the registry.
 pub struct Engine {
     pub(crate) store: Arc<dyn Store>,
@@ -88,6 +90,14 @@ impl Engine {
     /// A new correlation id.
     pub fn corr_id(&self) -> String {
         self.ids(self.now()).lease(0).to_string()
+    }
+
+    /// The correlation id that a caller gave, if it is fit to be repeated, or a new one.
+    pub fn corr_id_or(&self, given: Option<&str>) -> String {
+        given
+            .filter(|id| !id.is_empty() && id.len() <= MAX_CORR_ID_BYTES)
+            .filter(|id| id.bytes().all(|byte| byte.is_ascii_graphic()))
+            .map_or_else(|| self.corr_id(), str::to_owned)
     }
 
     /// Lets those who wait go at once, so that the process can end.

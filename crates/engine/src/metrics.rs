@@ -52,7 +52,7 @@ pub(crate) struct Metrics {
     pub(crate) claims: Counter,
     pub(crate) leases: Counter,
     pub(crate) expiries: Counter,
-    pub(crate) waiting: Gauge,
+    waiting: Gauge,
 }
 
 impl Default for Metrics {
@@ -70,7 +70,23 @@ impl Default for Metrics {
     }
 }
 
+/// Counts a call that waits for as long as it lives, however it ends.
+#[derive(Debug)]
+pub(crate) struct Waiting(Gauge);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 impl Metrics {
+    /// Counts a call that waits, until the guard is dropped.
+    pub(crate) fn waiting(&self) -> Waiting {
+        self.waiting.inc();
+        Waiting(self.waiting.clone())
+    }
+
     /// Counts an operation that took as long as `watch` says and ended with `code`.
     pub(crate) fn observe(&self, operation: &'static str, code: &'static str, watch: Stopwatch) {
         self.requests

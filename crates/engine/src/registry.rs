@@ -18,6 +18,7 @@ pub fn registry() -> &'static [Entry] {
         entry::<api::Bootstrap>(),
         entry::<api::ListReceipts>(),
         entry::<api::ListLedger>(),
+        entry::<api::ReadLedger>(),
         entry::<api::GetLedgerHead>(),
         entry::<api::GetReceipt>(),
         entry::<api::AckReceipt>(),

@@ -8,7 +8,7 @@ use axum::{
 };
 use serde_json::{Map, Value};
 
-use crate::routes::CORR_ID;
+use crate::routes::stamp;
 
 /// The status that a code is answered with.
 pub(crate) const fn status(code: Code) -> StatusCode {
@@ -55,14 +55,12 @@ pub fn error_response(fault: &Fault, corr_id: &str) -> Response<Body> {
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/json"),
     );
-    if let Ok(corr_id) = HeaderValue::from_str(corr_id) {
-        headers.insert(CORR_ID, corr_id);
-    }
     if let Some(seconds) = fault.retry_after_seconds {
         headers.insert(header::RETRY_AFTER, seconds.into());
     }
     if code == Code::Unauthorized {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
+    stamp(&mut response, corr_id);
     response
 }

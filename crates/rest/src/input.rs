@@ -10,6 +10,7 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
+use percent_encoding::percent_decode_str;
 
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -34,6 +35,11 @@ pub(crate) async fn gather(
     max_body_bytes: usize,
 ) -> Result<Input, Fault> {
     let query = query.unwrap_or_default();
+    for (text, part) in [(path, "path"), (query, "query")] {
+        if percent_decode_str(text).decode_utf8().is_err() {
+            return Err(Fault::bad_request(format!("the {part} is not UTF-8")));
+        }
+    }
     match spec.method {
         Method::Get | Method::Delete => Ok(Input::Form(form(spec, path, query))),
         Method::Post => {
@@ -119,7 +125,7 @@ fn decode(text: &str) -> Cow<'_, str> {
         return text.into();
     }
     let spaced = text.replace('+', " ");
-    percent_encoding::percent_decode_str(&spaced)
+    percent_decode_str(&spaced)
         .decode_utf8_lossy()
         .into_owned()
         .into()

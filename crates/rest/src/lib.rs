@@ -7,4 +7,4 @@ mod routes;
 
 pub use errors::error_response;
 pub use openapi::openapi;
-pub use routes::{Options, router};
+pub use routes::{CORR_ID, Options, router, stamp};

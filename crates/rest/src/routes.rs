@@ -21,8 +21,7 @@ use crate::{
 };
 
 /// The header that names a request in answers and in the log.
-pub(crate) const CORR_ID: HeaderName = HeaderName::from_static("x-corr-id");
-const MAX_CORR_ID_BYTES: usize = 128;
+pub const CORR_ID: HeaderName = HeaderName::from_static("x-corr-id");
 
 /// How the facade is set up.
 #[derive(Debug, Clone, Copy)]
@@ -49,9 +48,11 @@ pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Option
         router = router.route(entry.spec.path, route(&app, entry));
     }
     let document: bytes::Bytes = openapi().to_string().into();
-    let document = move || {
-        let document = document.clone();
-        async move { json_response(StatusCode::OK, Body::from(document)) }
+    let describing = Arc::clone(&app);
+    let document = move |request: Request<Body>| {
+        let mut response = json_response(StatusCode::OK, Body::from(document.clone()));
+        stamp(&mut response, &describing.corr_id(request.headers()));
+        std::future::ready(response)
     };
     let not_found = Arc::clone(&app);
     let not_allowed = Arc::clone(&app);
@@ -111,11 +112,8 @@ impl App {
 
     /// The caller's correlation id if it is fit to be repeated, or a new one.
     fn corr_id(&self, headers: &HeaderMap) -> String {
-        headers
-            .get(CORR_ID)
-            .and_then(|value| value.to_str().ok())
-            .filter(|id| !id.is_empty() && id.len() <= MAX_CORR_ID_BYTES)
-            .map_or_else(|| self.engine.corr_id(), str::to_owned)
+        let given = headers.get(CORR_ID).and_then(|value| value.to_str().ok());
+        self.engine.corr_id_or(given)
     }
 
     fn refuse(
@@ -155,10 +153,8 @@ fn success(spec: &Spec, answer: Answer, corr_id: &str) -> Response<Body> {
         StatusCode::OK
     };
     let mut response = json_response(status, Body::from(answer.json));
+    stamp(&mut response, corr_id);
     let headers = response.headers_mut();
-    if let Ok(corr_id) = HeaderValue::from_str(corr_id) {
-        headers.insert(CORR_ID, corr_id);
-    }
     if let Some(successor) = spec.successor {
         let link = format!("<{successor}>; rel=\"successor-version\"");
         headers.insert("x-asyncgate-deprecated", HeaderValue::from_static("true"));
@@ -168,6 +164,13 @@ fn success(spec: &Spec, answer: Answer, corr_id: &str) -> Response<Body> {
         }
     }
     response
+}
+
+/// Puts a correlation id on an answer.
+pub fn stamp(response: &mut Response<Body>, corr_id: &str) {
+    if let Ok(corr_id) = HeaderValue::from_str(corr_id) {
+        response.headers_mut().insert(CORR_ID, corr_id);
+    }
 }
 
 fn json_response(status: StatusCode, body: Body) -> Response<Body> {

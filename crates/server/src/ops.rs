@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
+use asyncgate_rest::CORR_ID;
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures_util::future::BoxFuture;
@@ -28,6 +30,9 @@ pub trait Vitals: Send + Sync + 'static {
 
     /// Brings what is not counted as it happens up to date, just before it is shown.
     fn refresh(&self) -> BoxFuture<'_, ()>;
+
+    /// The correlation id that the caller gave, or a new one.
+    fn corr_id(&self, given: Option<&str>) -> String;
 }
 
 #[derive(Clone)]
@@ -49,7 +54,19 @@ pub fn router(vitals: Arc<dyn Vitals>, registry: Registry) -> Router {
         )
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
+        .layer(from_fn_with_state(ops.clone(), stamp))
         .with_state(ops)
+}
+
+async fn stamp(State(ops): State<Ops>, request: Request, next: Next) -> Response {
+    let given = request
+        .headers()
+        .get(CORR_ID)
+        .and_then(|value| value.to_str().ok());
+    let corr_id = ops.vitals.corr_id(given);
+    let mut response = next.run(request).await;
+    asyncgate_rest::stamp(&mut response, &corr_id);
+    response
 }
 
 async fn ready(State(ops): State<Ops>) -> Response {
@@ -91,7 +108,6 @@ fn answer(status: StatusCode, body: &serde_json::Value) -> Response {
 #[cfg(test)]
 mod tests {
     use axum::body::{Body, to_bytes};
-    use axum::extract::Request;
     use prometheus_client::metrics::counter::Counter;
     use tower::ServiceExt as _;
 
@@ -103,6 +119,10 @@ mod tests {
     impl Vitals for Fixed {
         fn readiness(&self) -> Readiness {
             self.0.clone()
+        }
+
+        fn corr_id(&self, given: Option<&str>) -> String {
+            given.unwrap_or("new").to_owned()
         }
 
         fn refresh(&self) -> BoxFuture<'_, ()> {

@@ -140,6 +140,10 @@ impl Vitals for State {
         }
     }
 
+    fn corr_id(&self, given: Option<&str>) -> String {
+        self.engine.corr_id_or(given)
+    }
+
     fn refresh(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.engine.refresh_metrics())
     }

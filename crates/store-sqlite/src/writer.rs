@@ -113,7 +113,8 @@ impl Writer {
         let weight = job.weight;
         let queued = shared.queued_bytes.fetch_add(weight, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
-        let sent = if queued.saturating_add(weight) > shared.max_queued_bytes {
+        // What is alone in the queue is always taken, however large it is.
+        let sent = if queued > 0 && queued.saturating_add(weight) > shared.max_queued_bytes {
             Err(Error::Busy)
         } else {
             self.send(Waiting { job, answer })

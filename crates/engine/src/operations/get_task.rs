@@ -26,9 +26,8 @@ impl Execute for GetTask {
             // It may have ended before the wait was set up.
             task = read(engine, caller, id).await?;
             if !task.status().is_terminal() {
-                engine.metrics.waiting.inc();
+                let _waiting = engine.metrics.waiting();
                 engine.wait_for(ended, limit).await;
-                engine.metrics.waiting.dec();
                 task = read(engine, caller, id).await?;
             }
         }

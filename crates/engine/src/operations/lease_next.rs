@@ -25,10 +25,8 @@ impl Execute for LeaseNext {
         let wish = wish(caller, input)?;
         let mut tasks = take(engine, caller.tenant, &wish).await?;
         if tasks.is_empty() && !limit.is_zero() {
-            engine.metrics.waiting.inc();
-            let waited = wait_and_take(engine, caller.tenant, &wish, limit).await;
-            engine.metrics.waiting.dec();
-            tasks = waited?;
+            let _waiting = engine.metrics.waiting();
+            tasks = wait_and_take(engine, caller.tenant, &wish, limit).await?;
         }
         engine.metrics.leases.inc_by(tasks.len() as u64);
         Ok(LeaseNextOutput { tasks })

@@ -17,6 +17,7 @@ mod list_ledger;
 mod list_open_obligations;
 mod list_receipts;
 mod list_tasks;
+mod read_ledger;
 mod release_lease;
 mod renew_lease;
 mod report_progress;

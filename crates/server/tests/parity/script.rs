@@ -193,7 +193,13 @@ pub fn script() -> Vec<Step> {
         done("list_ledger", json!({ "task_id": "$task" })),
         done("list_ledger", json!({ "lease_id": "$lease", "limit": 1 })),
         done("list_ledger", json!({ "receipt_type": "task.completed" })),
-        done("list_ledger", json!({ "limit": 3 })),
+        refused("list_ledger", json!({}), "BAD_REQUEST"),
+        done("read_ledger", json!({ "limit": 3 })),
+        refused(
+            "read_ledger",
+            json!({ "since_receipt_id": NOBODY }),
+            "BAD_REQUEST",
+        ),
         refused(
             "list_ledger",
             json!({ "task_id": "$task", "lease_id": "$lease" }),

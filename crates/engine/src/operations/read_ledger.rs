@@ -1,0 +1,30 @@
+//! Reads the whole ledger.
+
+use asyncgate_api::{ReadLedger, ReadLedgerInput, ReceiptPage};
+use asyncgate_store::ReceiptFilter;
+
+use super::{Execute, list_receipts::receipt_page};
+use crate::{Caller, Engine, Fault, input};
+
+impl Execute for ReadLedger {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: ReadLedgerInput,
+    ) -> Result<ReceiptPage, Fault> {
+        let settings = engine.settings();
+        let limit = input::limit(
+            "limit",
+            input.limit,
+            settings.default_list_limit,
+            settings.max_list_limit,
+        )?;
+        let since = input.since_receipt_id.as_deref();
+        let page = engine.page_after(caller.tenant, since, limit).await?;
+        let found = engine
+            .store
+            .receipts(caller.tenant, ReceiptFilter::All, page)
+            .await?;
+        Ok(receipt_page(caller.tenant, found, page.limit))
+    }
+}
