@@ -1,0 +1,33 @@
+//! The real binary, seen from outside: every test starts `asyncgate`, talks HTTP or stdio to it, and
+//! knows nothing of what is inside.
+//!
+//! Each test has its own directory and port. What must come in time is polled for with a deadline;
+//! no test sleeps to get two things into an order.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, in its helpers too, and measures what callers would wait"
+)]
+
+mod bytes;
+mod calls;
+mod faults;
+mod happy;
+mod harness;
+mod http;
+mod input;
+mod journal;
+mod leases;
+mod lifecycle;
+mod limits;
+mod lists;
+mod mcp;
+mod protocol;
+mod receipts;
+mod restart;
+mod settings;
+mod start;
+mod stdio;
+mod waiting;

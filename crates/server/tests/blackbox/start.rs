@@ -1,0 +1,385 @@
+//! The start: who may call, what is told to operators, and what never is.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::{Value, json};
+
+use crate::calls::text;
+use crate::harness::{KEY, Launch, Server, run};
+use crate::http::Request;
+
+/// The key in what a first start says on stderr.
+#[track_caller]
+fn key_in(log: &str) -> String {
+    let words: Vec<&str> = log
+        .split_whitespace()
+        .filter(|word| word.starts_with("aga_"))
+        .collect();
+    assert_eq!(words.len(), 1, "a key, once:\n{log}");
+    words[0].to_owned()
+}
+
+#[test]
+fn the_first_start_makes_a_key_and_shows_it_once() {
+    let mut server = Launch::without_key().start();
+    let key = key_in(&server.log());
+    server.get("/v1/config").refused(401, "UNAUTHORIZED");
+    server.use_key(Some(&key));
+    let id = server.create(&json!({"type": "x"}));
+    assert_eq!(
+        server.task(&id)["created_by"],
+        json!({"kind": "service", "id": "admin"})
+    );
+    let mut wrong = key.clone();
+    wrong.pop();
+    wrong.push(if key.ends_with('x') { 'y' } else { 'x' });
+    let answer = server.send_bare(&Request::get("/v1/config").bearer(&wrong));
+    answer.refused(401, "UNAUTHORIZED");
+
+    let launch = server.launch().clone();
+    let stored = launch.data().join("keys.json");
+    let mode =
+        |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&stored), 0o600);
+    assert_eq!(mode(launch.data()), 0o700);
+    assert_eq!(mode(&launch.data().join("asyncgate.db")), 0o600);
+    let content = std::fs::read_to_string(&stored).unwrap();
+    assert!(
+        !content.contains(&key) && !content.contains(&key[16..]),
+        "only a hash is kept"
+    );
+    server.stop();
+
+    let mut server = launch.start();
+    assert!(
+        !server.log().contains("aga_"),
+        "shown once:\n{}",
+        server.log()
+    );
+    server.get("/v1/config").refused(401, "UNAUTHORIZED");
+    server.use_key(Some(&key));
+    assert_eq!(server.status(&id), "queued");
+    let ended = server.stop();
+    assert!(!ended.stderr.contains(&key), "{}", ended.stderr);
+}
+
+#[test]
+fn a_shared_key_makes_no_other_and_is_required() {
+    let server = Server::start();
+    assert!(!server.log().contains("aga_"));
+    assert!(!server.launch().data().join("keys.json").exists());
+    server
+        .send_bare(&Request::get("/v1/config"))
+        .refused(401, "UNAUTHORIZED");
+    server.get("/v1/config").expect(200);
+}
+
+#[test]
+fn the_insecure_mode_asks_nobody_and_warns_loudly() {
+    let server = Launch::without_key()
+        .env("ALLOW_INSECURE_DEV", "true")
+        .start();
+    let id = server.create(&json!({"type": "x"}));
+    assert_eq!(server.status(&id), "queued");
+    let any = Request::get("/v1/config").bearer("whatever");
+    server.send_bare(&any).expect(200);
+    let log = server.log();
+    assert!(
+        log.contains("WARN") && log.contains("ALLOW_INSECURE_DEV"),
+        "{log}"
+    );
+    assert!(!log.contains("aga_"), "no key is made: {log}");
+}
+
+#[test]
+fn the_insecure_mode_is_for_loopback_only() {
+    for bind in ["0.0.0.0:0", "[::]:0"] {
+        let launch = Launch::without_key()
+            .env("ALLOW_INSECURE_DEV", "true")
+            .bind(Some(bind));
+        let ended = launch.refused();
+        assert!(
+            ended.complaint().contains("allow_insecure_dev"),
+            "{ended:?}"
+        );
+        assert!(!launch.data().exists());
+    }
+    let both = Launch::new().env("ALLOW_INSECURE_DEV", "true").refused();
+    assert!(both.complaint().contains("allow_insecure_dev"), "{both:?}");
+}
+
+#[test]
+fn without_any_argument_it_serves_with_data_in_the_working_directory() {
+    let launch = Launch::new().env("ASYNCGATE_BIND", "127.0.0.1:0");
+    let server = Server::watch(launch.bare_command(), launch.clone());
+    server.create_plain("x");
+    assert!(launch.dir().join("data/asyncgate.db").exists());
+    server.stop();
+}
+
+#[test]
+fn it_says_one_line_on_stdout_and_ends_well() {
+    let launch = Launch::new();
+    let mut child = launch.command("serve").spawn().unwrap();
+    let lines = crate::harness::lines(child.stdout.take().unwrap());
+    let line = lines.recv_timeout(crate::harness::DEADLINE).unwrap();
+    assert!(line.starts_with("listening on http://127.0.0.1:"), "{line}");
+    let pid = child.id().to_string();
+    let sent = std::process::Command::new("kill")
+        .args(["-s", "INT", &pid])
+        .status();
+    assert!(sent.unwrap().success());
+    assert_eq!(
+        child.wait().unwrap().code(),
+        Some(0),
+        "SIGINT ends it as SIGTERM does"
+    );
+    assert_eq!(lines.iter().collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+#[test]
+fn liveness_and_readiness_are_told_to_everyone() {
+    let server = Server::start();
+    let alive = server.send_bare(&Request::get("/healthz"));
+    assert_eq!(alive.expect(200), json!({"status": "ok"}));
+    let ready = server.send_bare(&Request::get("/readyz"));
+    assert_eq!(ready.expect(200), json!({"status": "ready"}));
+    for target in ["/healthz", "/readyz", "/metrics"] {
+        let wrong = server.send_bare(&Request::new("POST", target));
+        assert_eq!(wrong.status, 405, "{wrong:?}");
+    }
+}
+
+#[test]
+fn every_answer_has_a_correlation_id() {
+    let server = Server::start();
+    for target in [
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/openapi.json",
+        "/v1/health",
+        "/nothing",
+    ] {
+        let answer = server.send_bare(&Request::get(target));
+        assert!(answer.header("X-Corr-Id").is_some(), "{target}: {answer:?}");
+    }
+}
+
+#[test]
+fn metrics_count_what_happens() {
+    let server = Server::start();
+    for _ in 0..3 {
+        server.create_plain("x");
+    }
+    let held = server.take("w");
+    server.complete(&held, &json!(1));
+    server.take("w");
+    server.get("/v1/tasks/x").refused(400, "BAD_REQUEST");
+    let answer = server.send_bare(&Request::get("/metrics"));
+    assert_eq!(answer.status, 200);
+    let kind = answer.header("Content-Type").unwrap();
+    assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
+    for (sample, value) in [
+        ("asyncgate_tasks{status=\"queued\"}", 1.0),
+        ("asyncgate_tasks{status=\"leased\"}", 1.0),
+        ("asyncgate_tasks{status=\"running\"}", 0.0),
+        ("asyncgate_tasks{status=\"succeeded\"}", 1.0),
+        ("asyncgate_tasks_created_total", 3.0),
+        ("asyncgate_claims_total", 2.0),
+        ("asyncgate_leases_granted_total", 2.0),
+        ("asyncgate_leases_expired_total", 0.0),
+        ("asyncgate_waiting_calls", 0.0),
+        (
+            "asyncgate_requests_total{operation=\"create_task\",code=\"OK\"}",
+            3.0,
+        ),
+        (
+            "asyncgate_requests_total{operation=\"get_task\",code=\"BAD_REQUEST\"}",
+            1.0,
+        ),
+        (
+            "asyncgate_request_seconds_count{operation=\"create_task\"}",
+            3.0,
+        ),
+        ("asyncgate_store_commits_total", 6.0),
+        ("asyncgate_store_commit_seconds_count", 6.0),
+        ("asyncgate_store_jobs_per_commit_sum", 6.0),
+        ("asyncgate_store_commit_failures_total", 0.0),
+        ("asyncgate_store_waiting_jobs", 0.0),
+        ("asyncgate_store_turned_away_total", 0.0),
+    ] {
+        assert_eq!(
+            server.metric(sample),
+            Some(value),
+            "{sample} in\n{}",
+            answer.text()
+        );
+    }
+    well_formed(answer.text());
+}
+
+/// Checks the text format: every sample belongs to a described family, and the end is marked.
+#[track_caller]
+fn well_formed(text: &str) {
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let mut families = Vec::new();
+    for line in text.lines().filter(|line| *line != "# EOF") {
+        if let Some(rest) = line.strip_prefix("# ") {
+            let mut words = rest.split(' ');
+            let kind = words.next().unwrap();
+            assert!(["HELP", "TYPE", "UNIT"].contains(&kind), "{line}");
+            families.push(words.next().unwrap().to_owned());
+            continue;
+        }
+        let (name, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
+        value.parse::<f64>().unwrap_or_else(|_| panic!("{line}"));
+        let bare = name.split('{').next().unwrap();
+        let known = families
+            .iter()
+            .any(|family| bare.starts_with(family.as_str()));
+        assert!(known && bare.starts_with("asyncgate_"), "{line}");
+    }
+}
+
+/// The operations of the contract.
+const OPERATIONS: [(&str, &str); 21] = [
+    ("post", "/v1/tasks"),
+    ("get", "/v1/tasks/{task_id}"),
+    ("get", "/v1/tasks"),
+    ("post", "/v1/tasks/{task_id}/cancel"),
+    ("get", "/v1/obligations/open"),
+    ("get", "/v1/bootstrap"),
+    ("get", "/v1/receipts"),
+    ("get", "/v1/receipts/{receipt_id}"),
+    ("get", "/v1/receipts/ledger"),
+    ("post", "/v1/receipts/{receipt_id}/ack"),
+    ("post", "/v1/leases/claim"),
+    ("post", "/v1/leases/renew"),
+    ("post", "/v1/leases/release"),
+    ("post", "/v1/tasks/{task_id}/running"),
+    ("post", "/v1/tasks/{task_id}/progress"),
+    ("post", "/v1/tasks/{task_id}/complete"),
+    ("post", "/v1/tasks/{task_id}/fail"),
+    ("get", "/v1/ledger"),
+    ("get", "/v1/ledger/head"),
+    ("get", "/v1/config"),
+    ("get", "/v1/health"),
+];
+
+#[test]
+fn the_description_of_the_interface_is_served_and_whole() {
+    let server = Server::start();
+    let answer = server.send_bare(&Request::get("/openapi.json"));
+    let document = answer.expect(200);
+    assert!(
+        text(&document["openapi"]).starts_with("3.1"),
+        "{}",
+        document["openapi"]
+    );
+    assert_eq!(answer.header("Content-Type"), Some("application/json"));
+    for (method, path) in OPERATIONS {
+        let operation = &document["paths"][path][method];
+        assert!(operation.is_object(), "{method} {path}");
+        assert!(operation["responses"].is_object(), "{method} {path}");
+        assert!(!text(&operation["operationId"]).is_empty());
+    }
+    unresolved(&document, &document);
+    let printed = run(openapi_command());
+    assert!(printed.status.success());
+    let printed: Value = serde_json::from_str(&printed.stdout).unwrap();
+    assert_eq!(printed, document);
+}
+
+fn openapi_command() -> std::process::Command {
+    let mut command = Launch::new().bare_command();
+    command.arg("openapi").current_dir("/");
+    command
+}
+
+/// Checks that every reference in the document leads somewhere.
+fn unresolved(document: &Value, here: &Value) {
+    match here {
+        Value::Object(object) => {
+            if let Some(Value::String(target)) = object.get("$ref") {
+                let pointer = target
+                    .strip_prefix('#')
+                    .expect("a reference into the document");
+                assert!(
+                    document.pointer(pointer).is_some(),
+                    "{target} leads nowhere"
+                );
+            }
+            for inner in object.values() {
+                unresolved(document, inner);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|inner| unresolved(document, inner)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn secrets_and_payloads_never_reach_the_log() {
+    const MARK: &str = "marked-content-5b1f";
+    for format in ["text", "json"] {
+        let server = Launch::new()
+            .arg("--log-level")
+            .arg("trace")
+            .arg("--log-format")
+            .arg(format)
+            .start();
+        let marked = json!({MARK: [MARK]});
+        let input = json!({
+            "type": "x", "payload": marked, "idempotency_key": MARK, "payload_pointer": MARK,
+        });
+        let create =
+            Request::post("/v1/tasks", input.to_string()).header("X-Corr-Id", "corr-of-mine");
+        server.send(create).expect(201);
+        let held = server.take("w");
+        server
+            .under(&held, "progress", &json!({"progress": marked}))
+            .expect(200);
+        server
+            .under(
+                &held,
+                "complete",
+                &json!({"result": marked, "artifacts": marked}),
+            )
+            .expect(200);
+        let broken = format!("{{\"type\":\"x\",\"payload\":\"{MARK}");
+        server
+            .send(Request::post("/v1/tasks", broken))
+            .refused(400, "BAD_REQUEST");
+        let unknown = format!("{{\"type\":\"x\",\"{MARK}\":1}}");
+        let request =
+            Request::post("/v1/tasks", unknown).header("X-Corr-Id", "corr-of-the-refused");
+        server.send(request).refused(400, "BAD_REQUEST");
+        let conflict = json!({"type": "y", "payload": MARK, "idempotency_key": MARK});
+        server
+            .post("/v1/tasks", &conflict)
+            .refused(422, "IDEMPOTENCY_CONFLICT");
+        let wrong = Request::get("/v1/config").bearer(MARK);
+        server.send_bare(&wrong).refused(401, "UNAUTHORIZED");
+        let call = json!({
+            "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": {"name": "asyncgate.create_task", "arguments": {"type": "x", "payload": MARK, "surprise": MARK}},
+        });
+        server.post("/mcp", &call).expect(200);
+        let ended = server.stop();
+        let log = &ended.stderr;
+        for secret in [KEY, MARK] {
+            let line = log.lines().find(|line| line.contains(secret));
+            assert_eq!(line, None, "{format}");
+        }
+        assert!(
+            log.contains("corr-of-the-refused"),
+            "refusals can be found by their id:\n{log}"
+        );
+        if format == "json" {
+            for line in log.lines() {
+                serde_json::from_str::<Value>(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
+            }
+        }
+    }
+}
