@@ -1,7 +1,8 @@
 //! What two receipts have in common when their hashes or keys agree.
 
 use asyncgate_core::{
-    Ids, LeaseId, PrincipalKind, Receipt, ReceiptId, ReceiptType, Stamp, TaskId, Timestamp,
+    Head, Ids, LeaseId, Link, PrincipalKind, Receipt, ReceiptId, ReceiptType, Stamp, TaskId,
+    TenantId, Timestamp,
 };
 
 use crate::world::{agent, json, worker};
@@ -174,6 +175,78 @@ fn the_key_depends_on_type_task_sender_lease_and_discharge_only() {
         change(&mut other);
         assert!(!seen.contains(&other.key()), "{what}");
         seen.push(other.key());
+    }
+}
+
+/// A link binds everything, also what the hash leaves out, and all that came before.
+#[test]
+fn a_link_depends_on_every_part_of_the_receipt_the_tenant_and_what_came_before() {
+    let tenant = TenantId::from_bytes([1; 16]);
+    let changes: [Change; 10] = [
+        ("id", |r| r.id = ids(99).receipt(77)),
+        ("type", |r| r.receipt_type = ReceiptType::TaskFailed),
+        ("created_at", |r| r.created_at = Timestamp::from_millis(2)),
+        ("from", |r| r.from = agent("eve")),
+        ("to", |r| r.to = agent("eve")),
+        ("task", |r| r.task_id = None),
+        ("lease", |r| r.lease_id = None),
+        ("parents", |r| r.parents.truncate(1)),
+        ("body", |r| r.body = json("{}")),
+        ("instance", |r| r.instance = "asyncgate-2".into()),
+    ];
+    let first = Link::START.then(tenant, &receipt());
+    let mut seen = vec![Link::START, first];
+    for (what, change) in changes {
+        let mut other = receipt();
+        change(&mut other);
+        let link = Link::START.then(tenant, &other);
+        assert!(!seen.contains(&link), "{what}");
+        seen.push(link);
+    }
+    let elsewhere = Link::START.then(TenantId::from_bytes([2; 16]), &receipt());
+    let later = first.then(tenant, &receipt());
+    assert!(!seen.contains(&elsewhere) && !seen.contains(&later));
+    assert_eq!(first.to_string().parse(), Ok(first));
+    for wrong in ["", "b3:", "b3:00", &first.to_string()[3..]] {
+        assert!(wrong.parse::<Link>().is_err(), "{wrong}");
+    }
+}
+
+/// Every part of a head is under its signature, each in its own place.
+#[test]
+fn a_heads_statement_depends_on_every_part() {
+    let tenant = TenantId::from_bytes([1; 16]);
+    let at = Timestamp::from_millis(5);
+    let head = Head {
+        seq: 1,
+        link: Link::from_bytes([3; 32]),
+        open_obligations: 2,
+    };
+    let others = [
+        head.statement(TenantId::from_bytes([2; 16]), at),
+        head.statement(tenant, Timestamp::from_millis(6)),
+        Head { seq: 2, ..head }.statement(tenant, at),
+        Head {
+            seq: 2,
+            open_obligations: 1,
+            ..head
+        }
+        .statement(tenant, at),
+        Head {
+            open_obligations: 3,
+            ..head
+        }
+        .statement(tenant, at),
+        Head {
+            link: Link::START,
+            ..head
+        }
+        .statement(tenant, at),
+    ];
+    let mut seen = vec![head.statement(tenant, at)];
+    for other in others {
+        assert!(!seen.contains(&other));
+        seen.push(other);
     }
 }
 

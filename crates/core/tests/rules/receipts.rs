@@ -1,12 +1,12 @@
 //! Who tells whom what: the sender, addressee and parents of every receipt type.
 
 use asyncgate_core::{
-    Principal, PrincipalKind, Receipt, ReceiptType, TaskId,
-    receipt::acknowledge,
+    Head, Link, Principal, PrincipalKind, Receipt, ReceiptType,
+    receipt::{SignedHead, acknowledge, record_signature},
     task::{Hold, NewTask},
 };
 
-use crate::world::{World, agent, echo, failure, json, proven, worker};
+use crate::world::{World, agent, echo, failure, field, json, proven, worker};
 
 /// A task that has lived through everything that leaves a receipt, and the receipts.
 fn eventful() -> World {
@@ -42,7 +42,24 @@ fn eventful() -> World {
     world
         .run(|env, head| Ok(acknowledge(env, head, &first, &agent("alice"))))
         .unwrap();
+    let signed = signed_head(&world);
     world
+        .run(|env, head| Ok(record_signature(env, head, &signed)))
+        .unwrap();
+    world
+}
+
+fn signed_head(world: &World) -> SignedHead {
+    SignedHead {
+        head: Head {
+            seq: world.ledger.len() as u64,
+            link: Link::START,
+            open_obligations: world.open.len() as u64,
+        },
+        signed_at: world.now,
+        public_key: [1; 32],
+        signature: [2; 64],
+    }
 }
 
 #[test]
@@ -63,6 +80,7 @@ fn every_receipt_type_has_its_sender_and_its_addressee() {
             | ReceiptType::LeaseExpired
             | ReceiptType::SystemAnomaly => (system, owner),
             ReceiptType::ReceiptAcknowledged => (owner, system),
+            ReceiptType::LedgerSigned => (system, system),
         };
         let of_type: Vec<_> = with_type(&world, receipt_type);
         assert!(!of_type.is_empty(), "no {}", receipt_type.as_str());
@@ -99,7 +117,8 @@ fn terminal_receipts_name_the_assignment_and_result_ready_names_the_terminal_rec
             | ReceiptType::TaskRetryScheduled
             | ReceiptType::LeaseExpired
             | ReceiptType::LeaseReleased
-            | ReceiptType::SystemAnomaly => assert!(named.is_empty(), "{receipt:?}"),
+            | ReceiptType::SystemAnomaly
+            | ReceiptType::LedgerSigned => assert!(named.is_empty(), "{receipt:?}"),
         }
     }
     assert!(world.open.is_empty());
@@ -127,7 +146,8 @@ fn the_owners_inbox_tells_the_whole_story_of_a_success() {
 fn receipts_carry_the_task_the_lease_and_the_instance_that_wrote_them() {
     let world = eventful();
     for receipt in &world.ledger {
-        assert!(receipt.task_id.is_some());
+        let about_a_task = receipt.receipt_type != ReceiptType::LedgerSigned;
+        assert_eq!(receipt.task_id.is_some(), about_a_task);
         assert_eq!(&*receipt.instance, "asyncgate-1");
         let under_a_lease = receipt.from.kind == PrincipalKind::Worker
             || receipt.receipt_type == ReceiptType::LeaseExpired;
@@ -169,6 +189,25 @@ fn an_acknowledgement_moves_nothing() {
 }
 
 #[test]
+fn a_signature_in_the_ledger_says_what_was_signed_and_moves_nothing() {
+    let mut world = World::new();
+    let id = world.create(echo());
+    let before = world.tasks.clone();
+    let signed = signed_head(&world);
+    world
+        .run(|env, head| Ok(record_signature(env, head, &signed)))
+        .unwrap();
+    assert_eq!(world.tasks, before);
+    assert!(world.is_open(id));
+    let body = &world.ledger[1].body;
+    assert_eq!(field(body, "seq").unwrap(), 1);
+    assert_eq!(field(body, "open_obligations").unwrap(), 1);
+    assert_eq!(field(body, "link").unwrap(), Link::START.to_string());
+    assert_eq!(field(body, "public_key").unwrap(), "01".repeat(32));
+    assert_eq!(field(body, "signature").unwrap(), "02".repeat(64));
+}
+
+#[test]
 fn receipts_without_obligations_open_none() {
     let mut world = World::new();
     let id = world.create(echo());
@@ -182,9 +221,9 @@ fn receipts_without_obligations_open_none() {
 }
 
 fn with_type(world: &World, receipt_type: ReceiptType) -> Vec<&Receipt> {
-    let ids: Vec<TaskId> = world.tasks.keys().copied().collect();
-    ids.into_iter()
-        .flat_map(|id| world.receipts(id, receipt_type))
+    let ledger = world.ledger.iter();
+    ledger
+        .filter(|receipt| receipt.receipt_type == receipt_type)
         .collect()
 }
 

@@ -1,0 +1,479 @@
+//! Drives a store through the real rules, with a clock and ids that only the test moves.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+};
+
+use asyncgate_core::{
+    Changes, Decision, Env, Head, Ids, Json, Policy, Principal, PrincipalKind, Reach, Receipt,
+    ReceiptId, Rejection, Relationship, Stamp, Task, TaskId, TenantId, Timestamp,
+    receipt::{SignedHead, acknowledge, record_signature},
+    task::{
+        self, Claim, Completion, Created, Failure, Finished, Hold, Lease, NewTask, Requirements,
+        Status, Swept,
+    },
+};
+
+use crate::{
+    DeliveredReceipt, Error, IdempotencyKey, Job, ReadSet, ReceiptFilter, SeqPage, Snapshot, Store,
+    memory::MemoryStore, transact,
+};
+
+/// More than any test writes.
+pub(super) const EVERYTHING: SeqPage = SeqPage {
+    after: 0,
+    limit: 100_000,
+};
+
+/// One tenant of a store. Two drivers that were made alike and do the same make the same ids.
+pub struct Driver {
+    store: Arc<dyn Store>,
+    /// The tenant that everything is done in.
+    pub tenant: TenantId,
+    /// The time that decisions are made at.
+    pub now: Timestamp,
+    /// The settings that rules read.
+    pub policy: Policy,
+    decisions: u64,
+    decided: Arc<Mutex<Changes>>,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver")
+            .field("tenant", &self.tenant)
+            .field("now", &self.now)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An agent with this name.
+pub fn agent(id: &str) -> Principal {
+    Principal::new(PrincipalKind::Agent, id)
+}
+
+/// A worker with this name.
+pub fn worker(id: &str) -> Principal {
+    Principal::new(PrincipalKind::Worker, id)
+}
+
+/// A JSON value from its text.
+pub fn json(text: &str) -> Json {
+    Json::from_text(text.to_owned()).unwrap()
+}
+
+/// The least that a tasker must say.
+pub fn echo() -> NewTask {
+    NewTask {
+        owner: agent("alice"),
+        task_type: "echo".to_owned(),
+        payload: json(r#"{"say":"hello"}"#),
+        payload_pointer: None,
+        requirements: Requirements::default(),
+        priority: None,
+        max_attempts: None,
+        retry_backoff_seconds: None,
+        idempotency_key: None,
+        delay_ms: 0,
+        expected_outcome_kind: None,
+        expected_artifact_mime: None,
+    }
+}
+
+/// A success with nothing to show for it.
+pub fn bare() -> Completion {
+    Completion {
+        result: Some(json(r#"{"answer":42}"#)),
+        artifacts: None,
+        delivery_proof: None,
+    }
+}
+
+/// A success that says where its result is.
+pub fn proven() -> Completion {
+    Completion {
+        artifacts: Some(json(r#"[{"type":"s3","url":"s3://bucket/result"}]"#)),
+        ..bare()
+    }
+}
+
+/// A failure.
+pub fn failure(retryable: bool) -> Failure {
+    Failure {
+        error: json(r#"{"message":"no luck"}"#),
+        retryable,
+    }
+}
+
+impl Driver {
+    /// A driver of the first tenant, without jitter, so that what expires is ready at once.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self::of_tenant(store, 1)
+    }
+
+    /// A driver of another tenant. Its ids are those that any other driver would make.
+    pub fn of_tenant(store: Arc<dyn Store>, number: u8) -> Self {
+        Self {
+            store,
+            tenant: TenantId::from_bytes([number; 16]),
+            now: Timestamp::from_millis(1_767_610_800_000),
+            policy: Policy {
+                expiry_jitter_ms: 0,
+                ..Policy::default()
+            },
+            decisions: 0,
+            decided: Arc::default(),
+        }
+    }
+
+    /// The store itself.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Lets go of the store, so that it can be closed and opened again.
+    pub fn detach(&mut self) {
+        self.store = Arc::new(MemoryStore::new());
+    }
+
+    /// Goes on with another handle of the same rows.
+    pub fn attach(&mut self, store: Arc<dyn Store>) {
+        self.store = store;
+    }
+
+    /// Lets time pass.
+    pub fn wait_ms(&mut self, millis: i64) {
+        self.now = self.now.plus_millis(millis);
+    }
+
+    /// The surroundings of the next decision.
+    pub fn env(&mut self) -> Env {
+        self.decisions += 1;
+        Env {
+            now: self.now,
+            ids: Ids::new(Stamp::from_u64(self.decisions), self.decisions),
+            instance: Arc::from("asyncgate-1"),
+            policy: Arc::new(self.policy.clone()),
+        }
+    }
+
+    /// Runs one decision; a failure of the store fails the test.
+    pub async fn decide<T: Send + 'static>(
+        &mut self,
+        reads: ReadSet,
+        decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
+    ) -> Result<T, Rejection> {
+        self.try_decide(reads, decide).await.unwrap()
+    }
+
+    /// Runs one decision.
+    pub async fn try_decide<T: Send + 'static>(
+        &mut self,
+        reads: ReadSet,
+        mut decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
+    ) -> Result<Result<T, Rejection>, Error> {
+        let (env, tenant, now) = (self.env(), self.tenant, self.now);
+        let decided = Arc::clone(&self.decided);
+        transact(&*self.store, tenant, now, 0, reads, move |snapshot| {
+            let decision = decide(env.clone(), snapshot)?;
+            *decided.lock().unwrap() = decision.changes.clone();
+            Ok(decision)
+        })
+        .await
+    }
+
+    /// What the last decision that was not refused wanted written.
+    pub fn decided(&self) -> Changes {
+        self.decided.lock().unwrap().clone()
+    }
+
+    /// What a decision would be given, without deciding anything.
+    pub async fn load(&self, reads: ReadSet) -> Snapshot {
+        let (seen, shown) = std::sync::mpsc::channel();
+        let job = Job {
+            tenant: self.tenant,
+            reads,
+            now: self.now,
+            weight: 0,
+            decide: Box::new(move |snapshot| {
+                // Only the last look counts, and nobody has gone.
+                let _ = seen.send(snapshot);
+                None
+            }),
+        };
+        self.store.transact(job).await.unwrap();
+        shown.try_iter().last().unwrap()
+    }
+
+    /// Writes changes that no rule decided.
+    pub async fn write(&self, changes: Changes) {
+        let job = Job {
+            tenant: self.tenant,
+            reads: ReadSet::default(),
+            now: self.now,
+            weight: 0,
+            decide: Box::new(move |_| Some(changes.clone())),
+        };
+        self.store.transact(job).await.unwrap();
+    }
+
+    /// Creates a task, or finds the one behind its key.
+    pub async fn try_create(&mut self, new: NewTask) -> Result<Created, Rejection> {
+        let keyed = new.idempotency_key.clone().map(|key| IdempotencyKey {
+            owner: new.owner.key(),
+            key,
+        });
+        let reads = ReadSet {
+            keyed,
+            ..ReadSet::default()
+        };
+        self.decide(reads, move |env, snapshot| {
+            task::create(env, snapshot.head, new.clone(), snapshot.keyed)
+        })
+        .await
+    }
+
+    /// Creates a task.
+    pub async fn create(&mut self, new: NewTask) -> TaskId {
+        self.try_create(new).await.unwrap().task.id
+    }
+
+    /// Claims up to `limit` tasks within a reach for `bob`, for the default time.
+    pub async fn claim(&mut self, reach: Reach, limit: usize) -> Vec<Task> {
+        self.claim_as(worker("bob"), reach, limit, None).await
+    }
+
+    /// Claims up to `limit` tasks within a reach.
+    pub async fn claim_as(
+        &mut self,
+        worker: Principal,
+        reach: Reach,
+        limit: usize,
+        lease_ttl_ms: Option<i64>,
+    ) -> Vec<Task> {
+        let claim = Claim {
+            worker,
+            capabilities: reach.capabilities.clone(),
+            lease_ttl_ms,
+        };
+        let reads = ReadSet {
+            claimable: Some((reach, limit)),
+            ..ReadSet::default()
+        };
+        self.decide(reads, move |env, snapshot| {
+            Ok(task::claim(env, snapshot.head, &claim, snapshot.claimable))
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Leases the one task that is first in line for a worker without capabilities.
+    pub async fn lease(&mut self) -> (TaskId, Hold) {
+        let leased = self.claim(Reach::default(), 1).await;
+        assert_eq!(leased.len(), 1, "no task is ready");
+        let hold = Hold {
+            worker: worker("bob"),
+            lease_id: leased[0].lease().unwrap().id,
+        };
+        (leased[0].id, hold)
+    }
+
+    /// Runs a decision about one task, which may not exist.
+    pub async fn on<T: Send + 'static>(
+        &mut self,
+        id: TaskId,
+        mut decide: impl FnMut(Env, u64, Task) -> Result<Decision<T>, Rejection> + Send + 'static,
+    ) -> Result<T, Rejection> {
+        let reads = ReadSet {
+            tasks: vec![id],
+            ..ReadSet::default()
+        };
+        self.decide(reads, move |env, mut snapshot| {
+            let task = snapshot.tasks.pop().ok_or(Rejection::TaskNotFound)?;
+            decide(env, snapshot.head, task)
+        })
+        .await
+    }
+
+    /// Renews a lease.
+    pub async fn renew(&mut self, hold: &Hold, id: TaskId, ms: i64) -> Result<Lease, Rejection> {
+        let hold = hold.clone();
+        self.on(id, move |env, head, task| {
+            task::renew(env, head, &hold, task, Some(ms))
+        })
+        .await
+    }
+
+    /// Gives a task back.
+    pub async fn release(&mut self, hold: &Hold, id: TaskId) -> Result<(), Rejection> {
+        let hold = hold.clone();
+        self.on(id, move |env, head, task| {
+            task::release(env, head, &hold, task)
+        })
+        .await
+    }
+
+    /// Begins a task.
+    pub async fn start(&mut self, hold: &Hold, id: TaskId) -> Result<(), Rejection> {
+        let hold = hold.clone();
+        self.on(id, move |env, head, task| {
+            task::start(env, head, &hold, task)
+        })
+        .await
+    }
+
+    /// Reports progress.
+    pub async fn progress(&mut self, hold: &Hold, id: TaskId, v: Json) -> Result<(), Rejection> {
+        let hold = hold.clone();
+        self.on(id, move |env, head, task| {
+            task::progress(env, head, &hold, task, v.clone())
+        })
+        .await
+    }
+
+    /// Reports success.
+    pub async fn complete(
+        &mut self,
+        hold: &Hold,
+        id: TaskId,
+        completion: Completion,
+    ) -> Result<Finished, Rejection> {
+        let hold = hold.clone();
+        self.on(id, move |env, head, task| {
+            task::complete(env, head, &hold, task, completion.clone())
+        })
+        .await
+    }
+
+    /// Reports a failure.
+    pub async fn fail(
+        &mut self,
+        hold: &Hold,
+        id: TaskId,
+        failure: Failure,
+    ) -> Result<Finished, Rejection> {
+        let hold = hold.clone();
+        self.on(id, move |env, head, task| {
+            task::fail(env, head, &hold, task, failure.clone())
+        })
+        .await
+    }
+
+    /// Calls a task off.
+    pub async fn cancel(&mut self, id: TaskId) -> Result<Status, Rejection> {
+        self.on(id, |env, head, task| {
+            task::cancel(env, head, task, &agent("alice"), Some("enough"))
+        })
+        .await
+    }
+
+    /// Moves the tasks of this tenant that are due.
+    pub async fn sweep(&mut self) -> Swept {
+        let due = self.store.due(self.now, 100_000).await.unwrap();
+        let of_tenant = due.into_iter().filter(|(tenant, _)| *tenant == self.tenant);
+        let mut tasks: Vec<TaskId> = of_tenant.map(|(_, task)| task).collect();
+        // Two stores may list tasks with one deadline in different orders.
+        tasks.sort_unstable();
+        let reads = ReadSet {
+            tasks,
+            ..ReadSet::default()
+        };
+        self.decide(reads, |env, snapshot| {
+            Ok(task::sweep(env, snapshot.head, snapshot.tasks))
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Records that a principal was seen.
+    pub async fn see(&mut self, principal: Principal) -> Relationship {
+        let reads = ReadSet {
+            relationship: Some(principal.key()),
+            ..ReadSet::default()
+        };
+        self.decide(reads, move |env, snapshot| {
+            let known = snapshot.relationship;
+            let seen = Relationship::seen(known, principal.clone(), env.now, &env.policy);
+            Ok(Decision {
+                changes: Changes {
+                    relationship: Some(seen.clone()),
+                    ..Changes::default()
+                },
+                output: seen,
+            })
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Marks receipts as handed over now.
+    pub async fn deliver(&mut self, seqs: Vec<u64>) {
+        let delivered = asyncgate_core::Delivery { seqs, at: self.now };
+        self.write(Changes {
+            delivered: Some(delivered),
+            ..Changes::default()
+        })
+        .await;
+    }
+
+    /// Acknowledges a receipt on behalf of its addressee.
+    pub async fn acknowledge(&mut self, id: ReceiptId) -> Result<ReceiptId, Rejection> {
+        let reads = ReadSet {
+            receipt: Some(id),
+            ..ReadSet::default()
+        };
+        self.decide(reads, |env, snapshot| {
+            let receipt = snapshot.receipt.ok_or(Rejection::ReceiptNotFound)?;
+            Ok(acknowledge(env, snapshot.head, &receipt, &receipt.to))
+        })
+        .await
+    }
+
+    /// Records that the server signed the head of the ledger. The signature is of no key.
+    pub async fn sign(&mut self) -> ReceiptId {
+        self.decide(ReadSet::default(), |env, snapshot| {
+            let signed = SignedHead {
+                head: snapshot.ledger,
+                signed_at: env.now,
+                public_key: [1; 32],
+                signature: [2; 64],
+            };
+            Ok(record_signature(env, snapshot.head, &signed))
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Where the ledger ends.
+    pub async fn head(&self) -> Head {
+        self.store.head(self.tenant).await.unwrap()
+    }
+
+    /// The task, if there is one.
+    pub async fn task(&self, id: TaskId) -> Option<Task> {
+        self.store.task(self.tenant, id).await.unwrap()
+    }
+
+    /// The whole ledger.
+    pub async fn ledger(&self) -> Vec<Receipt> {
+        let all = self.receipts(ReceiptFilter::All, EVERYTHING).await;
+        all.into_iter().map(|found| found.receipt).collect()
+    }
+
+    /// A page of receipts.
+    pub async fn receipts(&self, filter: ReceiptFilter, page: SeqPage) -> Vec<DeliveredReceipt> {
+        let found = self.store.receipts(self.tenant, filter, page).await;
+        found.unwrap()
+    }
+
+    /// The places of all open obligations of a principal.
+    pub async fn open(&self, owner: &Principal) -> Vec<u64> {
+        let open = self.store.obligations(self.tenant, owner.key(), EVERYTHING);
+        open.await
+            .unwrap()
+            .iter()
+            .map(|found| found.receipt.seq())
+            .collect()
+    }
+}

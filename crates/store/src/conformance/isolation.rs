@@ -1,0 +1,144 @@
+//! Tenants: whatever one of them has, another sees none of it, not even with the same ids.
+
+use std::sync::Arc;
+
+use asyncgate_core::{LeaseId, Reach, ReceiptId, ReceiptType, Rejection, TaskId, task::NewTask};
+
+use super::{Case, Driver, agent, cases, driver::EVERYTHING, echo, json, worker};
+use crate::{IdempotencyKey, ReadSet, ReceiptFilter, TaskFilter};
+
+pub(super) fn cases() -> Vec<Case> {
+    cases![
+        no_read_shows_another_tenants_rows,
+        no_decision_is_given_another_tenants_rows,
+        tenants_with_the_same_ids_stay_apart,
+        each_tenant_has_a_ledger_of_its_own,
+    ]
+}
+
+struct Rows {
+    task: TaskId,
+    lease: LeaseId,
+    receipt: ReceiptId,
+}
+
+/// Something of everything in the driver's tenant.
+async fn fill(driver: &mut Driver) -> Rows {
+    let keyed = NewTask {
+        idempotency_key: Some("k".to_owned()),
+        ..echo()
+    };
+    driver.create(keyed).await;
+    let (task, hold) = driver.lease().await;
+    driver.create(echo()).await;
+    driver.see(agent("alice")).await;
+    driver.deliver(vec![1]).await;
+    Rows {
+        task,
+        lease: hold.lease_id,
+        receipt: driver.ledger().await[0].id,
+    }
+}
+
+async fn no_read_shows_another_tenants_rows(mut driver: Driver) {
+    let rows = fill(&mut driver).await;
+    let store = driver.store();
+    // One tenant that the store has never heard of, and one that has other rows.
+    let stranger = Driver::of_tenant(Arc::clone(store), 2);
+    let mut neighbour = Driver::of_tenant(Arc::clone(store), 3);
+    neighbour.see(agent("zoe")).await;
+    for other in [&stranger, &neighbour] {
+        let tenant = other.tenant;
+        assert_eq!(other.task(rows.task).await, None);
+        assert_eq!(store.receipt(tenant, rows.receipt).await.unwrap(), None);
+        for filter in [
+            ReceiptFilter::All,
+            ReceiptFilter::To(agent("alice").key()),
+            ReceiptFilter::Task(rows.task),
+            ReceiptFilter::Lease(rows.lease),
+            ReceiptFilter::Type(ReceiptType::TaskAssigned),
+        ] {
+            let found = other.receipts(filter.clone(), EVERYTHING).await;
+            assert!(found.is_empty(), "{filter:?}");
+        }
+        assert!(other.open(&agent("alice")).await.is_empty());
+        let known = store.relationship(tenant, agent("alice").key());
+        assert_eq!(known.await.unwrap(), None);
+        for owner in [None, Some(agent("alice").key())] {
+            let filter = TaskFilter {
+                owner,
+                limit: 10,
+                ..TaskFilter::default()
+            };
+            let page = store.tasks(tenant, filter).await.unwrap();
+            assert!(page.tasks.is_empty() && page.next.is_none());
+        }
+    }
+}
+
+async fn no_decision_is_given_another_tenants_rows(mut driver: Driver) {
+    let rows = fill(&mut driver).await;
+    let mut other = Driver::of_tenant(Arc::clone(driver.store()), 2);
+    let reads = ReadSet {
+        tasks: vec![rows.task],
+        keyed: Some(IdempotencyKey {
+            owner: agent("alice").key(),
+            key: "k".to_owned(),
+        }),
+        claimable: Some((Reach::default(), 10)),
+        receipt: Some(rows.receipt),
+        relationship: Some(agent("alice").key()),
+    };
+    let seen = other.load(reads).await;
+    assert_eq!(seen.head, 0);
+    assert!(seen.tasks.is_empty() && seen.claimable.is_empty());
+    assert!(seen.keyed.is_none() && seen.receipt.is_none());
+    assert!(seen.relationship.is_none());
+    let canceled = other.cancel(rows.task).await;
+    assert_eq!(canceled, Err(Rejection::TaskNotFound));
+    assert!(other.claim(Reach::default(), 10).await.is_empty());
+}
+
+async fn tenants_with_the_same_ids_stay_apart(mut driver: Driver) {
+    let mut other = Driver::of_tenant(Arc::clone(driver.store()), 2);
+    let ours = driver.create(echo()).await;
+    let theirs = other
+        .create(NewTask {
+            owner: agent("bert"),
+            payload: json("\"theirs\""),
+            ..echo()
+        })
+        .await;
+    assert_eq!(ours, theirs, "this case is about equal ids");
+    let (_, hold) = driver.lease().await;
+    driver.cancel(ours).await.unwrap();
+    driver.deliver(vec![1]).await;
+
+    let task = other.task(theirs).await.unwrap();
+    assert_eq!(task.spec.payload.text(), "\"theirs\"");
+    assert_eq!(task.status().as_str(), "queued");
+    assert_eq!(other.ledger().await.len(), 1);
+    assert_eq!(other.open(&agent("bert")).await, [1]);
+    let receipt = other.ledger().await[0].id;
+    let found = other.store().receipt(other.tenant, receipt).await.unwrap();
+    assert_eq!(found.unwrap().delivered_at, None);
+    let lease = ReceiptFilter::Lease(hold.lease_id);
+    assert!(other.receipts(lease, EVERYTHING).await.is_empty());
+    let claimed = other
+        .claim_as(worker("bob"), Reach::default(), 5, None)
+        .await;
+    assert_eq!(claimed.len(), 1);
+}
+
+async fn each_tenant_has_a_ledger_of_its_own(mut driver: Driver) {
+    let mut other = Driver::of_tenant(Arc::clone(driver.store()), 2);
+    for _ in 0..3 {
+        driver.create(echo()).await;
+        other.create(echo()).await;
+        other.create(echo()).await;
+    }
+    assert_eq!(driver.load(ReadSet::default()).await.head, 3);
+    assert_eq!(other.load(ReadSet::default()).await.head, 6);
+    let places: Vec<u64> = other.ledger().await.iter().map(|r| r.seq()).collect();
+    assert_eq!(places, [1, 2, 3, 4, 5, 6]);
+}

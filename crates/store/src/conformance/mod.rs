@@ -1,0 +1,93 @@
+//! The conformance suite: what every backend must do, as small cases on a fresh store each.
+//!
+//! It is compiled only for tests (feature `conformance`). A backend's test calls [`exercise`]; the
+//! [`Driver`] that the cases use also serves tests that compare or reopen stores.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a case fails by panicking, in its helpers too"
+)]
+
+mod claims;
+mod content;
+mod deadlines;
+mod driver;
+mod ids;
+mod isolation;
+mod keys;
+mod ledger;
+mod lists;
+mod obligations;
+mod sights;
+mod transactions;
+mod waiting;
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+
+use crate::Store;
+
+pub use driver::{Driver, agent, bare, echo, failure, json, proven, worker};
+
+/// Longer than any case can take, so that one that waits for ever fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One thing that a store must do.
+struct Case {
+    name: &'static str,
+    run: fn(Driver) -> BoxFuture<'static, ()>,
+}
+
+/// Lists functions as cases under their own names.
+macro_rules! cases {
+    ($($case:ident),* $(,)?) => {
+        vec![$($crate::conformance::Case {
+            name: concat!(module_path!(), "::", stringify!($case)),
+            run: |driver| Box::pin($case(driver)),
+        }),*]
+    };
+}
+use cases;
+
+/// Runs every case on a store of its own and panics with the names of those that failed.
+///
+/// # Panics
+///
+/// If the store does not conform.
+pub async fn exercise(make: impl Fn() -> Arc<dyn Store>) {
+    let mut failed = Vec::new();
+    for case in all() {
+        let run = (case.run)(Driver::new(make()));
+        let outcome = tokio::spawn(tokio::time::timeout(PATIENCE, run)).await;
+        if !matches!(outcome, Ok(Ok(()))) {
+            failed.push(case.name);
+        }
+    }
+    assert!(
+        failed.is_empty(),
+        "{} cases failed:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
+}
+
+fn all() -> Vec<Case> {
+    [
+        transactions::cases(),
+        claims::cases(),
+        deadlines::cases(),
+        keys::cases(),
+        ids::cases(),
+        isolation::cases(),
+        ledger::cases(),
+        obligations::cases(),
+        sights::cases(),
+        content::cases(),
+        lists::cases(),
+        waiting::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
