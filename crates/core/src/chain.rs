@@ -6,9 +6,11 @@
 //!
 //! Preimages are lists of parts, each behind its length in four big-endian bytes, behind a domain:
 //!
-//!     link  = BLAKE3("asyncgate.link.v1", previous link, tenant id, receipt id, type, created at,
-//!                    from, to, task id, lease id, parents, canonical body, instance)
-//!     head  = "asyncgate.head.v1", tenant id, seq, link, open obligations, signed at
+//! ```text
+//! link = BLAKE3("asyncgate.link.v1", previous link, tenant id, receipt id, created at, type, from,
+//!               to, task id, lease id, parents, canonical body, instance)
+//! head = "asyncgate.head.v1", tenant id, seq, link, open obligations, signed at
+//! ```
 
 use std::{fmt, str::FromStr};
 
@@ -42,7 +44,7 @@ impl Link {
         parts.add(&receipt.created_at.as_millis().to_be_bytes());
         receipt.add_statement(&mut parts);
         parts.add(receipt.instance.as_bytes());
-        Self(parts.finish())
+        Self(*parts.hash().as_bytes())
     }
 }
 
@@ -81,18 +83,12 @@ pub struct Head {
 impl Head {
     /// What a signature of this head is made over.
     pub fn statement(&self, tenant: TenantId, signed_at: Timestamp) -> Vec<u8> {
-        let mut statement = b"asyncgate.head.v1".to_vec();
-        let parts: [&[u8]; 5] = [
-            tenant.as_bytes(),
-            &self.seq.to_be_bytes(),
-            self.link.as_bytes(),
-            &self.open_obligations.to_be_bytes(),
-            &signed_at.as_millis().to_be_bytes(),
-        ];
-        for part in parts {
-            statement.extend_from_slice(&(part.len() as u32).to_be_bytes());
-            statement.extend_from_slice(part);
-        }
-        statement
+        let mut parts = Preimage::new("asyncgate.head.v1");
+        parts.add(tenant.as_bytes());
+        parts.add(&self.seq.to_be_bytes());
+        parts.add(self.link.as_bytes());
+        parts.add(&self.open_obligations.to_be_bytes());
+        parts.add(&signed_at.as_millis().to_be_bytes());
+        parts.into_bytes()
     }
 }

@@ -11,6 +11,9 @@ use serde_json::value::RawValue;
 /// How deeply a value may be nested.
 pub const MAX_DEPTH: usize = 128;
 
+/// The longest whole number that is canonical as plain digits.
+const MAX_PLAIN_DIGITS: usize = 20;
+
 /// A JSON value as its sender wrote it.
 #[derive(Clone)]
 pub struct Json(Box<RawValue>);
@@ -111,7 +114,7 @@ fn depth(text: &str) -> usize {
 
 /// The canonical bytes of a well-formed text.
 pub fn canonical(text: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
+    let mut out = Vec::with_capacity(text.len() + 16);
     Reader {
         rest: text.trim_start(),
     }
@@ -133,55 +136,62 @@ impl Reader<'_> {
             Some(_) => self.scalar(out),
             None => {}
         }
-        self.rest = self.rest.trim_start();
+        self.skip_space();
     }
 
+    /// Members are written as they come, and put in order only if they are not.
     fn object(&mut self, out: &mut Vec<u8>) {
         self.skip();
-        let mut members: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        out.push(b'{');
+        let start = out.len();
+        let mut members: Vec<Member> = Vec::new();
         while !self.rest.is_empty() && !self.eat('}') {
-            let (mut key, mut value) = (Vec::new(), Vec::new());
-            self.value(&mut key);
+            if !members.is_empty() {
+                out.push(b',');
+            }
+            let begin = out.len();
+            self.value(out);
+            let key_end = out.len();
+            out.push(b':');
             self.eat(':');
-            self.value(&mut value);
+            self.value(out);
             self.eat(',');
-            members.push((key, value));
+            members.push(Member {
+                begin,
+                key_end,
+                end: out.len(),
+            });
         }
-        members.sort();
-        join(
-            out,
-            b"{",
-            members
-                .iter()
-                .map(|(key, value)| [key.as_slice(), value].join(&b':')),
-            b"}",
-        );
+        put_in_order(out, start, &mut members);
+        out.push(b'}');
     }
 
     fn array(&mut self, out: &mut Vec<u8>) {
         self.skip();
-        let mut elements = Vec::new();
+        out.push(b'[');
+        let mut first = true;
         while !self.rest.is_empty() && !self.eat(']') {
-            let mut element = Vec::new();
-            self.value(&mut element);
+            if !std::mem::take(&mut first) {
+                out.push(b',');
+            }
+            self.value(out);
             self.eat(',');
-            elements.push(element);
         }
-        join(out, b"[", elements.into_iter(), b"]");
+        out.push(b']');
     }
 
     fn string(&mut self, out: &mut Vec<u8>) {
-        self.skip();
+        self.rest = self.rest.get(1..).unwrap_or_default();
         out.push(b'"');
-        loop {
-            let mut chars = self.rest.chars();
-            let Some(next) = chars.next() else { return };
-            self.rest = chars.as_str();
-            match next {
-                '"' => break,
-                '\\' => self.escape(out),
-                plain => write_char(out, plain),
+        // Control characters cannot stand in a string as they are, so only these two end a run.
+        while let Some(run) = self.rest.find(['"', '\\']) {
+            out.extend_from_slice(&self.rest.as_bytes()[..run]);
+            let escaped = self.rest.as_bytes()[run] == b'\\';
+            self.rest = &self.rest[run + 1..];
+            if !escaped {
+                break;
             }
+            self.escape(out);
         }
         out.push(b'"');
     }
@@ -247,11 +257,12 @@ impl Reader<'_> {
 
     /// Passes over one byte, which must be ASCII, and the white space behind it.
     fn skip(&mut self) {
-        let in_string = self.rest.starts_with('"');
         self.rest = self.rest.get(1..).unwrap_or_default();
-        if !in_string {
-            self.rest = self.rest.trim_start();
-        }
+        self.skip_space();
+    }
+
+    fn skip_space(&mut self) {
+        self.rest = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
     }
 
     fn eat(&mut self, wanted: char) -> bool {
@@ -263,15 +274,34 @@ impl Reader<'_> {
     }
 }
 
-fn join(out: &mut Vec<u8>, open: &[u8], parts: impl Iterator<Item = Vec<u8>>, close: &[u8]) {
-    out.extend_from_slice(open);
-    for (n, part) in parts.enumerate() {
-        if n > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(&part);
+/// Where a member of an object was written.
+struct Member {
+    begin: usize,
+    key_end: usize,
+    end: usize,
+}
+
+/// Orders the members that were written from `start` on by their keys.
+fn put_in_order(out: &mut Vec<u8>, start: usize, members: &mut [Member]) {
+    let key = |out: &[u8], member: &Member| out[member.begin..member.key_end].to_vec();
+    let ordered = members.windows(2).all(|pair| {
+        let (left, right) = (&pair[0], &pair[1]);
+        out[left.begin..left.key_end] <= out[right.begin..right.key_end]
+    });
+    if ordered {
+        return;
     }
-    out.extend_from_slice(close);
+    members
+        .sort_by_cached_key(|member| (key(out, member), out[member.key_end..member.end].to_vec()));
+    let mut sorted = Vec::with_capacity(out.len() - start);
+    for (n, member) in members.iter().enumerate() {
+        if n > 0 {
+            sorted.push(b',');
+        }
+        sorted.extend_from_slice(&out[member.begin..member.end]);
+    }
+    out.truncate(start);
+    out.extend_from_slice(&sorted);
 }
 
 fn write_char(out: &mut Vec<u8>, c: char) {
@@ -284,9 +314,16 @@ fn write_char(out: &mut Vec<u8>, c: char) {
     }
 }
 
-/// Writes a number as its shortest digits and a power of ten, so that `1`, `1.0` and `10e-1` agree
-/// and no digit is ever rounded away.
+/// Writes a number so that `1`, `1.0` and `10e-1` agree and no digit is ever rounded away: whole
+/// numbers of up to [`MAX_PLAIN_DIGITS`] digits plainly, others as digits and a power of ten.
 fn write_number(out: &mut Vec<u8>, text: &str) {
+    let plain = text.len() <= MAX_PLAIN_DIGITS
+        && text.bytes().all(|byte| byte.is_ascii_digit())
+        && (text.len() == 1 || !text.starts_with('0'));
+    if plain {
+        out.extend_from_slice(text.as_bytes());
+        return;
+    }
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (sign, mantissa) = match mantissa.strip_prefix('-') {
         Some(rest) => ("-", rest),
@@ -305,7 +342,12 @@ fn write_number(out: &mut Vec<u8>, text: &str) {
     };
     let dropped = digits.len() - digits.trim_end_matches('0').len();
     let power = i128::from(exponent) - fraction.len() as i128 + dropped as i128;
-    out.extend_from_slice(format!("{sign}{significant}e{power}").as_bytes());
+    let zeros = usize::try_from(power).unwrap_or(usize::MAX);
+    if zeros.saturating_add(significant.len()) <= MAX_PLAIN_DIGITS {
+        out.extend_from_slice(format!("{sign}{significant}{:0<zeros$}", "").as_bytes());
+    } else {
+        out.extend_from_slice(format!("{sign}{significant}e{power}").as_bytes());
+    }
 }
 
 #[cfg(test)]
@@ -324,6 +366,13 @@ mod tests {
             ("100", "1e2"),
             ("0.001", "1E-3"),
             ("-0", "0.0e7"),
+            ("-12", "-1.2e1"),
+            ("123456789012345678900000", "1234567890123456789e5"),
+            ("[ ]", "[]"),
+            (
+                r#"{"b":{"y":1,"x":[{"q":1,"p":2}]},"a":3}"#,
+                r#"{"a":3,"b":{"x":[{"p":2,"q":1}],"y":1}}"#,
+            ),
             (r#""\u0041\n""#, r#""A\u000a""#),
             (r#""\ud83d\ude00""#, "\"\u{1f600}\""),
             (r#""\/""#, r#""/""#),

@@ -2,19 +2,20 @@
 
 use crate::Principal;
 
-/// A hash over a domain and parts, each behind its length.
-pub(crate) struct Preimage(blake3::Hasher);
+/// A domain and parts, each behind its length. Parts are gathered and hashed in one go, which is
+/// several times quicker than many small updates.
+pub(crate) struct Preimage(Vec<u8>);
 
 impl Preimage {
     pub(crate) fn new(domain: &str) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(domain.as_bytes());
-        Self(hasher)
+        let mut bytes = Vec::with_capacity(512);
+        bytes.extend_from_slice(domain.as_bytes());
+        Self(bytes)
     }
 
     pub(crate) fn add(&mut self, part: &[u8]) {
-        self.0.update(&(part.len() as u32).to_be_bytes());
-        self.0.update(part);
+        self.0.extend_from_slice(&(part.len() as u32).to_be_bytes());
+        self.0.extend_from_slice(part);
     }
 
     pub(crate) fn add_principal(&mut self, principal: &Principal) {
@@ -29,11 +30,13 @@ impl Preimage {
         );
     }
 
-    pub(crate) fn finish(&self) -> [u8; 32] {
-        *self.0.finalize().as_bytes()
+    /// The gathered bytes.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
     }
 
-    pub(crate) fn finish_hex(&self) -> String {
-        self.0.finalize().to_hex().to_string()
+    /// The hash of the gathered bytes.
+    pub(crate) fn hash(&self) -> blake3::Hash {
+        blake3::hash(&self.0)
     }
 }

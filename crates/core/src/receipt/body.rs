@@ -33,13 +33,13 @@ impl Body {
         self
     }
 
-    /// Adds a field if there is a value.
+    /// Adds a field if there is a value. It is left out if the body would grow too large.
     #[must_use]
-    pub fn with_some(self, name: &'static str, value: Option<impl Serialize>) -> Self {
-        match value {
-            Some(value) => self.with(name, value),
-            None => self,
+    pub fn with_some(mut self, name: &'static str, value: Option<impl Serialize>) -> Self {
+        if let Some(json) = value.and_then(|value| serde_json::to_string(&value).ok()) {
+            self.push(name, json, true);
         }
+        self
     }
 
     /// Adds what a caller sent, if there is any. It is left out if the body would grow too large.

@@ -63,7 +63,7 @@ impl Receipt {
     pub fn hash(&self) -> String {
         let mut parts = Preimage::new("asyncgate.receipt.v1");
         self.add_statement(&mut parts);
-        format!("b3:{}", parts.finish_hex())
+        format!("b3:{}", parts.hash().to_hex())
     }
 
     /// Adds what the receipt says, without when and under which id.
@@ -107,7 +107,7 @@ impl Receipt {
                 .map_or(&[], |id| id.as_bytes().as_slice()),
         );
         parts.add(&[u8::from(self.parents.is_empty())]);
-        parts.finish_hex()
+        parts.hash().to_hex().to_string()
     }
 }
 

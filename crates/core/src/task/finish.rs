@@ -131,9 +131,10 @@ fn prove(
     head: Seq,
     hold: &Hold,
     mut task: Task,
-    completion: Completion,
+    mut completion: Completion,
 ) -> Decision<Finished> {
     let before = task.standing();
+    completion.result = task.end().and_then(|end| end.result.clone());
     let mut ledger = Ledger::after(head);
     let receipt_id = completed_receipt(&mut env, &mut ledger, hold, &task, &completion);
     if let State::Ended(end) = &mut task.state {
