@@ -261,9 +261,15 @@ impl Server {
         &self.launch
     }
 
-    /// What it has logged so far.
+    /// What it has logged so far. The last lines may still be under way.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// Waits until it has logged this; gives back all that it has logged.
+    #[track_caller]
+    pub fn logged(&self, what: &str) -> String {
+        eventually(what, || Some(self.log()).filter(|log| log.contains(what)))
     }
 
     /// A request with this server's key.

@@ -197,3 +197,19 @@ fn what_is_no_http_is_refused_and_the_server_goes_on() {
     scene.server.get("/v1/config").expect(200);
     scene.nothing_has_changed();
 }
+
+#[test]
+fn a_refusal_reaches_a_client_that_sends_first_and_reads_afterwards() {
+    let scene = Scene::set();
+    let body = vec![b'x'; 6 << 20];
+    let stranger = Request::post("/v1/tasks", body.clone()).bearer("nobody");
+    scene
+        .server
+        .send_bare(&stranger)
+        .refused(401, "UNAUTHORIZED");
+    let nowhere = Request::post("/v1/nowhere", body.clone());
+    scene.server.send(nowhere).refused(404, "NOT_FOUND");
+    let method = Request::new("PUT", "/v1/tasks").body(body);
+    assert_eq!(scene.server.send(method).status, 405);
+    scene.nothing_has_changed();
+}

@@ -233,7 +233,7 @@ fn a_server_in_memory_forgets_and_says_so() {
     let held = server.take("w");
     server.complete(&held, &json!(1));
     assert_eq!(server.inbox("alice").len(), 3);
-    assert!(server.log().contains("memory"), "{}", server.log());
+    server.logged("store = memory");
     assert!(!server.launch().data().exists(), "nothing is kept");
     let server = server.restart();
     assert_eq!(server.ledger(), Vec::<Value>::new());

@@ -143,11 +143,7 @@ fn a_key_that_nobody_knows_stops_the_start_unless_it_is_a_variable() {
         "http.surprise",
     );
     let server = Launch::new().env("ASYNCGATE_DEFAULT_PRIORTY", "1").start();
-    let log = server.log();
-    assert!(
-        log.contains("ASYNCGATE_DEFAULT_PRIORTY"),
-        "a warning: {log}"
-    );
+    server.logged("ASYNCGATE_DEFAULT_PRIORTY is not a setting");
 }
 
 #[test]
@@ -219,9 +215,7 @@ fn a_hang_up_reads_the_settings_again() {
     server.post("/v1/tasks", &large).refused(413, "TOO_LARGE");
     launch.file("s.toml", "default_lease_ttl_seconds = \"broken\"\n");
     server.signal("HUP");
-    eventually("the mistake is told", || {
-        server.log().contains("stay as they were").then_some(())
-    });
+    server.logged("stay as they were");
     assert_eq!(seen(&server), 120, "a mistake harms nobody");
     assert_eq!(server.status(&id), "queued");
     server.stop();

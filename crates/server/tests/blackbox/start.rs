@@ -1,11 +1,12 @@
 //! The start: who may call, what is told to operators, and what never is.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::calls::text;
-use crate::harness::{KEY, Launch, Server, run};
+use crate::harness::{KEY, Launch, Server, Talk, run};
 use crate::http::Request;
 
 /// The key in what a first start says on stderr.
@@ -22,7 +23,7 @@ fn key_in(log: &str) -> String {
 #[test]
 fn the_first_start_makes_a_key_and_shows_it_once() {
     let mut server = Launch::without_key().start();
-    let key = key_in(&server.log());
+    let key = key_in(&server.logged("serving"));
     server.get("/v1/config").refused(401, "UNAUTHORIZED");
     server.use_key(Some(&key));
     let id = server.create(&json!({"type": "x"}));
@@ -51,27 +52,26 @@ fn the_first_start_makes_a_key_and_shows_it_once() {
     server.stop();
 
     let mut server = launch.start();
-    assert!(
-        !server.log().contains("aga_"),
-        "shown once:\n{}",
-        server.log()
-    );
     server.get("/v1/config").refused(401, "UNAUTHORIZED");
     server.use_key(Some(&key));
     assert_eq!(server.status(&id), "queued");
     let ended = server.stop();
-    assert!(!ended.stderr.contains(&key), "{}", ended.stderr);
+    assert!(
+        !ended.stderr.contains("aga_"),
+        "shown once: {}",
+        ended.stderr
+    );
 }
 
 #[test]
 fn a_shared_key_makes_no_other_and_is_required() {
     let server = Server::start();
-    assert!(!server.log().contains("aga_"));
     assert!(!server.launch().data().join("keys.json").exists());
     server
         .send_bare(&Request::get("/v1/config"))
         .refused(401, "UNAUTHORIZED");
     server.get("/v1/config").expect(200);
+    assert!(!server.stop().stderr.contains("aga_"));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn the_insecure_mode_asks_nobody_and_warns_loudly() {
     assert_eq!(server.status(&id), "queued");
     let any = Request::get("/v1/config").bearer("whatever");
     server.send_bare(&any).expect(200);
-    let log = server.log();
+    let log = server.stop().stderr;
     assert!(
         log.contains("WARN") && log.contains("ALLOW_INSECURE_DEV"),
         "{log}"
@@ -119,22 +119,19 @@ fn without_any_argument_it_serves_with_data_in_the_working_directory() {
 
 #[test]
 fn it_says_one_line_on_stdout_and_ends_well() {
-    let launch = Launch::new();
-    let mut child = launch.command("serve").spawn().unwrap();
-    let lines = crate::harness::lines(child.stdout.take().unwrap());
-    let line = lines.recv_timeout(crate::harness::DEADLINE).unwrap();
+    let talk = Talk::start(Launch::new().command("serve"));
+    let line = talk.hear();
     assert!(line.starts_with("listening on http://127.0.0.1:"), "{line}");
-    let pid = child.id().to_string();
-    let sent = std::process::Command::new("kill")
-        .args(["-s", "INT", &pid])
-        .status();
+    let pid = talk.id().to_string();
+    let sent = Command::new("kill").args(["-s", "INT", &pid]).status();
     assert!(sent.unwrap().success());
+    let ended = talk.wait();
     assert_eq!(
-        child.wait().unwrap().code(),
+        ended.status.code(),
         Some(0),
         "SIGINT ends it as SIGTERM does"
     );
-    assert_eq!(lines.iter().collect::<Vec<_>>(), Vec::<String>::new());
+    assert_eq!(ended.stdout, "", "nothing else on stdout");
 }
 
 #[test]
@@ -291,7 +288,7 @@ fn the_description_of_the_interface_is_served_and_whole() {
     assert_eq!(printed, document);
 }
 
-fn openapi_command() -> std::process::Command {
+fn openapi_command() -> Command {
     let mut command = Launch::new().bare_command();
     command.arg("openapi").current_dir("/");
     command
