@@ -32,6 +32,7 @@ const RULES: &[(&str, Sees)] = &[
         "asyncgate-mcp",
         Sees::Only(&["asyncgate-api", "asyncgate-engine"]),
     ),
+    ("asyncgate-client", Sees::Only(&["asyncgate-api"])),
     ("asyncgate-server", Sees::Anything),
     ("xtask", Sees::Only(&[])),
 ];
@@ -179,6 +180,7 @@ mod tests {
                 "asyncgate-rest",
                 &["asyncgate-api", "asyncgate-engine", "axum"],
             ),
+            ("asyncgate-client", &["asyncgate-api", "hyper"]),
             (
                 "asyncgate-server",
                 &["asyncgate-store-sqlite", "asyncgate-mcp", "asyncgate-rest"],
@@ -205,6 +207,8 @@ mod tests {
             ("asyncgate-rest", "asyncgate-store"),
             ("asyncgate-rest", "asyncgate-core"),
             ("asyncgate-mcp", "asyncgate-rest"),
+            ("asyncgate-client", "asyncgate-core"),
+            ("asyncgate-client", "asyncgate-engine"),
             ("xtask", "asyncgate-engine"),
         ] {
             let found = complaints_of(name, &[dep], &[]);

@@ -1,0 +1,471 @@
+//! The client: one call for every operation, sent again when that is safe and may help.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use asyncgate_api::{ErrorBody, Method, Operation};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header, uri::Scheme};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper_util::{client::legacy, rt::TokioExecutor};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::Instant;
+
+use crate::{
+    Error, Kind, Retry,
+    connect::{self, Connector, Reach},
+    request::Prepared,
+};
+
+/// The most of an answer that is read. A full page of the largest tasks fits.
+const MAX_ANSWER_BYTES: usize = 512 << 20;
+/// How much of an answer that makes no sense is shown.
+const SHOWN_CHARS: usize = 200;
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const USER_AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("asyncgate-client/", env!("CARGO_PKG_VERSION")));
+
+/// Calls a server's operations. Clones are cheap and share connections and settings.
+///
+/// A call is sent again, as [`Retry`] says,
+/// - when the connection could not be made, or the server answered 429 or 503: nothing was done;
+/// - when the connection broke or the answer did not come in time, if doing the call twice is the
+///   same as doing it once. That holds for everything that reads, advances or ends something; for
+///   `create_task` with an idempotency key, which [`Client::create_task`] adds when there is none;
+///   and for `lease_next`: if a claim was lost on its way back, its lease runs out by itself and the
+///   task is given out again. It does not hold for `report_progress` and `ack_receipt`, which would
+///   leave a second receipt.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    retry: Retry,
+}
+
+struct Shared {
+    http: legacy::Client<Connector, Full<Bytes>>,
+    /// The address without a slash at its end.
+    base: String,
+    authorization: Option<HeaderValue>,
+    timeout: Duration,
+    generate_keys: bool,
+}
+
+/// How a client is set up.
+#[derive(Clone)]
+pub struct Builder {
+    address: String,
+    key: Option<String>,
+    timeout: Duration,
+    retry: Retry,
+    generate_keys: bool,
+    connect: connect::Options,
+}
+
+impl Client {
+    /// A client of the server at `address`, e.g. `http://127.0.0.1:8080`, with default settings.
+    pub fn new(address: impl Into<String>, key: impl Into<String>) -> Result<Self, Error> {
+        Self::builder(address).key(key).build()
+    }
+
+    /// Begins to set up a client of the server at `address`.
+    pub fn builder(address: impl Into<String>) -> Builder {
+        Builder {
+            address: address.into(),
+            key: None,
+            timeout: Duration::from_secs(30),
+            retry: Retry::default(),
+            generate_keys: true,
+            connect: connect::Options {
+                reach: Reach::Anywhere,
+                timeout: Duration::from_secs(5),
+                roots: None,
+            },
+        }
+    }
+
+    /// The same client, with the same connections, that retries otherwise.
+    pub fn with_retry(&self, retry: Retry) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            retry,
+        }
+    }
+
+    /// The server's address.
+    pub fn address(&self) -> &str {
+        &self.shared.base
+    }
+
+    /// Calls an operation. There is a method with a name for each; this one is for programs that are
+    /// generic over them. It adds no idempotency key.
+    pub async fn call<O: Operation>(&self, input: &O::Input) -> Result<O::Output, Error>
+    where
+        O::Input: Serialize,
+        O::Output: DeserializeOwned,
+    {
+        let prepared = Prepared::new::<O>(input, None).map_err(|e| e.during(O::SPEC.name, 0))?;
+        self.send(&prepared).await
+    }
+
+    pub(crate) fn generates_keys(&self) -> bool {
+        self.shared.generate_keys
+    }
+
+    pub(crate) async fn send<T: DeserializeOwned>(&self, prepared: &Prepared) -> Result<T, Error> {
+        let started = Instant::now();
+        let mut failures = 0;
+        loop {
+            let failure = match self.attempt(prepared).await {
+                Ok(answer) => return answer.read().map_err(|e| e.during(prepared.spec.name, 1)),
+                Err(failure) => failure,
+            };
+            failures += 1;
+            let wait = self.retry.wait(failures, failure.retry_after);
+            let in_time = started.elapsed() + wait <= self.retry.total + prepared.wait;
+            if failures >= self.retry.attempts || !in_time || !failure.again.holds_for(prepared) {
+                return Err(failure.error.during(prepared.spec.name, failures));
+            }
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Sends once.
+    async fn attempt(&self, prepared: &Prepared) -> Result<Answer, Failure> {
+        let request = self.request(prepared)?;
+        let limit = self.shared.timeout + prepared.wait;
+        match tokio::time::timeout(limit, self.exchange(request)).await {
+            Ok(Ok(answer)) => self.judge(answer),
+            Ok(Err(failure)) => Err(failure),
+            Err(_) => {
+                let message = format!(
+                    "{} did not answer within {} s",
+                    self.shared.base,
+                    limit.as_secs_f32()
+                );
+                Err(Failure::new(Kind::Timeout, message, Again::IfRepeatable))
+            }
+        }
+    }
+
+    fn request(&self, prepared: &Prepared) -> Result<Request<Full<Bytes>>, Failure> {
+        let uri = format!("{}{}", self.shared.base, prepared.target);
+        let mut builder = Request::builder()
+            .method(match prepared.spec.method {
+                Method::Get => http::Method::GET,
+                Method::Post => http::Method::POST,
+                Method::Delete => http::Method::DELETE,
+            })
+            .uri(uri)
+            .header(header::USER_AGENT, USER_AGENT);
+        if let Some(authorization) = &self.shared.authorization {
+            builder = builder.header(header::AUTHORIZATION, authorization);
+        }
+        if prepared.body.is_some() {
+            builder = builder.header(header::CONTENT_TYPE, JSON);
+        }
+        let body = prepared.body.clone().unwrap_or_default();
+        builder.body(Full::new(body)).map_err(|error| {
+            let message = format!("the request cannot be written: {error}");
+            Failure::new(Kind::Invalid, message, Again::Never)
+        })
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+        let answer = self.shared.http.request(request).await;
+        let (head, body) = answer.map_err(|error| self.lost(&error))?.into_parts();
+        let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
+        let body = body.map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                return Failure::new(Kind::Protocol, "the answer is too long", Again::Never);
+            }
+            let message = format!("the answer of {} broke off: {error}", self.shared.base);
+            Failure::new(Kind::Unreachable, message, Again::IfRepeatable)
+        })?;
+        Ok(Answer {
+            status: head.status,
+            headers: head.headers,
+            body: body.to_bytes(),
+        })
+    }
+
+    /// Sorts what can go wrong before an answer.
+    fn lost(&self, error: &legacy::Error) -> Failure {
+        let base = &self.shared.base;
+        if error.is_connect() {
+            let message = connect::explain(base, error);
+            return Failure::new(Kind::Unreachable, message, Again::Always);
+        }
+        let cause = std::error::Error::source(error);
+        let hyper = cause.and_then(|cause| cause.downcast_ref::<hyper::Error>());
+        if hyper.is_some_and(hyper::Error::is_parse) {
+            let message = format!("what answers at {base} is not an HTTP server; check the port");
+            return Failure::new(Kind::Protocol, message, Again::Never);
+        }
+        let cause = hyper.map_or_else(|| error.to_string(), ToString::to_string);
+        let message = format!("the connection to {base} was lost: {cause}");
+        Failure::new(Kind::Unreachable, message, Again::IfRepeatable)
+    }
+
+    /// Tells a success from a refusal.
+    fn judge(&self, answer: Answer) -> Result<Answer, Failure> {
+        let status = answer.status;
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let retry_after = answer.retry_after();
+        let busy = matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
+        if let Ok(body) = serde_json::from_slice::<ErrorBody>(&answer.body) {
+            let again = if busy { Again::Always } else { Again::Never };
+            return Err(Failure {
+                error: Error::refused(body),
+                retry_after,
+                again,
+            });
+        }
+        // Something between us and the server answered; it may not know what the server did.
+        let gateway = matches!(
+            status,
+            StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT
+        );
+        let mut failure = if busy || gateway {
+            let message = format!("{} answers {status}", self.shared.base);
+            Failure::new(Kind::Unreachable, message, Again::IfRepeatable)
+        } else {
+            let message = format!(
+                "{} answers {status} as no AsyncGate does; check the address: {}",
+                self.shared.base,
+                answer.shown()
+            );
+            Failure::new(Kind::Protocol, message, Again::Never)
+        };
+        failure.retry_after = retry_after;
+        Err(failure)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("address", &self.shared.base)
+            .field("retry", &self.retry)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Answer {
+    fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            let message = format!("the answer cannot be read ({error}): {}", self.shown());
+            Error::new(Kind::Protocol, message)
+        })
+    }
+
+    /// How many seconds the server wants to be left alone. Dates are not understood: no server of
+    /// ours sends one.
+    fn retry_after(&self) -> Option<Duration> {
+        let value = self.headers.get(header::RETRY_AFTER)?;
+        let seconds = value.to_str().ok()?.trim().parse().ok()?;
+        Some(Duration::from_secs(seconds))
+    }
+
+    fn shown(&self) -> String {
+        // A success may hold a payload, which is nobody's business here.
+        if self.status.is_success() {
+            return format!("{} bytes", self.body.len());
+        }
+        let text = String::from_utf8_lossy(&self.body);
+        text.chars()
+            .filter(|char| !char.is_control())
+            .take(SHOWN_CHARS)
+            .collect()
+    }
+}
+
+/// An attempt that did not succeed.
+struct Failure {
+    error: Error,
+    retry_after: Option<Duration>,
+    again: Again,
+}
+
+/// Whether the same request may be sent again.
+#[derive(Clone, Copy)]
+enum Again {
+    /// It was surely not done.
+    Always,
+    /// It may have been done.
+    IfRepeatable,
+    /// It would fail again.
+    Never,
+}
+
+impl Again {
+    fn holds_for(self, prepared: &Prepared) -> bool {
+        match self {
+            Self::Always => true,
+            Self::IfRepeatable => prepared.repeatable,
+            Self::Never => false,
+        }
+    }
+}
+
+impl Failure {
+    fn new(kind: Kind, message: impl Into<String>, again: Again) -> Self {
+        Self {
+            error: Error::new(kind, message),
+            retry_after: None,
+            again,
+        }
+    }
+}
+
+impl Builder {
+    /// The credential: an API key. Without one, only open operations are allowed.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// How long one attempt may take, connection included. What the call asks the server to wait
+    /// (`wait_seconds`) comes on top. Default 30 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How long making a connection may take. Default 5 s.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect.timeout = timeout;
+        self
+    }
+
+    /// How calls are tried again.
+    #[must_use]
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Whether [`Client::create_task`] adds an idempotency key where there is none, which makes it
+    /// safe to send again. Default true.
+    #[must_use]
+    pub fn generate_idempotency_keys(mut self, generate: bool) -> Self {
+        self.generate_keys = generate;
+        self
+    }
+
+    /// Trusts these roots (PEM) in the place of the platform's, for a server with a certificate of
+    /// your own. The platform's can also be replaced with `SSL_CERT_FILE`.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn trusted_roots(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.connect.roots = Some(pem.into());
+        self
+    }
+
+    /// The client. No connection is made yet.
+    pub fn build(self) -> Result<Client, Error> {
+        let base = base(&self.address)?;
+        let authorization = self.key.as_deref().map(authorization).transpose()?;
+        let http = legacy::Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(Duration::from_secs(30))
+            .pool_timer(hyper_util::rt::TokioTimer::new())
+            .build(connect::connector(&self.connect)?);
+        Ok(Client {
+            shared: Arc::new(Shared {
+                http,
+                base,
+                authorization,
+                timeout: self.timeout,
+                generate_keys: self.generate_keys,
+            }),
+            retry: self.retry,
+        })
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+fn base(address: &str) -> Result<String, Error> {
+    let wrong = |why: &str| {
+        Error::invalid(format!(
+            "{address:?} is not a server's address: {why}; write e.g. http://127.0.0.1:8080"
+        ))
+    };
+    let uri: Uri = address.parse().map_err(|_| wrong("it is no URL"))?;
+    let authority = uri.authority().ok_or_else(|| wrong("it names no host"))?;
+    let scheme = uri.scheme();
+    if scheme == Some(&Scheme::HTTPS) && cfg!(not(feature = "tls")) {
+        return Err(wrong("this program was built without TLS"));
+    }
+    if scheme != Some(&Scheme::HTTP) && scheme != Some(&Scheme::HTTPS) {
+        return Err(wrong("it does not begin with http:// or https://"));
+    }
+    if uri.query().is_some() || authority.as_str().contains('@') {
+        return Err(wrong("it must have neither a query nor a user"));
+    }
+    Ok(address.trim_end_matches('/').to_owned())
+}
+
+fn authorization(key: &str) -> Result<HeaderValue, Error> {
+    let wrong = "the key has characters that no key has; was it copied whole?";
+    if key.trim().is_empty() {
+        return Err(Error::invalid("the key is empty"));
+    }
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", key.trim()))
+        .map_err(|_| Error::invalid(wrong))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_checked_before_anything_is_sent() {
+        for (address, said) in [
+            ("localhost:8080", "does not begin with"),
+            ("127.0.0.1:8080", "does not begin with"),
+            ("ftp://x", "does not begin with"),
+            ("http://", "no URL"),
+            ("http://a b", "no URL"),
+            ("/v1", "names no host"),
+            ("http://u:p@x", "neither a query nor a user"),
+            ("http://x/?a=b", "neither a query nor a user"),
+        ] {
+            let error = Client::new(address, "k").unwrap_err();
+            assert!(error.to_string().contains(said), "{address}: {error}");
+            assert_eq!(*error.kind(), Kind::Invalid);
+        }
+        let client = Client::new("http://x:1/prefix/", "k").unwrap();
+        assert_eq!(client.address(), "http://x:1/prefix");
+    }
+
+    #[test]
+    fn a_key_is_checked_and_never_shown() {
+        assert!(Client::new("http://x", " ").is_err());
+        assert!(Client::new("http://x", "a\nb").is_err());
+        let client = Client::new("http://x", "very-secret\n").unwrap();
+        assert!(!format!("{client:?}").contains("very-secret"));
+        let builder = Client::builder("http://x").key("very-secret");
+        assert!(!format!("{builder:?}").contains("very-secret"));
+    }
+}

@@ -1,0 +1,194 @@
+//! Connections: names become addresses, addresses are checked, and what is checked is connected to.
+//!
+//! The resolver stands inside the connector, so that no second look-up can give another answer than
+//! the one that was checked.
+
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use hyper_util::client::legacy::connect::{HttpConnector, dns::Name};
+use tower::Service;
+
+use crate::{Error, address};
+
+#[cfg(feature = "tls")]
+pub(crate) type Connector = hyper_rustls::HttpsConnector<HttpConnector<Resolver>>;
+#[cfg(not(feature = "tls"))]
+pub(crate) type Connector = HttpConnector<Resolver>;
+
+/// Where connections may go.
+#[derive(Debug, Clone)]
+pub(crate) enum Reach {
+    Anywhere,
+    /// To addresses of the public internet, and to these.
+    PublicAnd(Arc<[IpAddr]>),
+}
+
+impl Reach {
+    pub fn allows(&self, address: IpAddr) -> bool {
+        match self {
+            Self::Anywhere => true,
+            Self::PublicAnd(others) => address::is_public(address) || others.contains(&address),
+        }
+    }
+}
+
+/// How connections are made.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub reach: Reach,
+    pub timeout: Duration,
+    /// Trusted roots as PEM, in the place of the platform's.
+    pub roots: Option<Vec<u8>>,
+}
+
+pub(crate) fn connector(options: &Options) -> Result<Connector, Error> {
+    let mut http = HttpConnector::new_with_resolver(Resolver(options.reach.clone()));
+    http.set_nodelay(true);
+    http.enforce_http(false);
+    http.set_connect_timeout(Some(options.timeout));
+    http.set_keepalive(Some(Duration::from_secs(30)));
+    wrap(http, options)
+}
+
+#[cfg(not(feature = "tls"))]
+fn wrap(mut http: HttpConnector<Resolver>, _: &Options) -> Result<Connector, Error> {
+    http.enforce_http(true);
+    Ok(http)
+}
+
+#[cfg(feature = "tls")]
+fn wrap(http: HttpConnector<Resolver>, options: &Options) -> Result<Connector, Error> {
+    Ok(hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(tls(options.roots.as_deref())?)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(http))
+}
+
+#[cfg(feature = "tls")]
+fn tls(roots: Option<&[u8]>) -> Result<rustls::ClientConfig, Error> {
+    use hyper_rustls::ConfigBuilderExt;
+    use rustls::pki_types::{CertificateDer, pem::PemObject};
+
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::invalid(format!("TLS cannot be set up: {error}")))?;
+    let unusable =
+        |error: String| Error::invalid(format!("the trusted roots are unusable: {error}"));
+    let Some(pem) = roots else {
+        // A machine without any root can still use plain http: its https handshakes will fail.
+        return Ok(match config.clone().with_native_roots() {
+            Ok(config) => config.with_no_client_auth(),
+            Err(error) => {
+                tracing::warn!(%error, "no trusted roots found; https will not work, set SSL_CERT_FILE");
+                config
+                    .with_root_certificates(rustls::RootCertStore::empty())
+                    .with_no_client_auth()
+            }
+        });
+    };
+    let mut store = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
+        store
+            .add(certificate)
+            .map_err(|error| unusable(error.to_string()))?;
+    }
+    if store.is_empty() {
+        return Err(unusable("there is no certificate in them".to_owned()));
+    }
+    Ok(config.with_root_certificates(store).with_no_client_auth())
+}
+
+/// Looks names up and leaves out the addresses that may not be reached. Addresses that stand in a
+/// URL as numbers do not come here: who cares about them checks them before.
+#[derive(Debug, Clone)]
+pub(crate) struct Resolver(Reach);
+
+impl Service<Name> for Resolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = Unresolved;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Unresolved>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Unresolved>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let reach = self.0.clone();
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0))
+                .await
+                .map_err(Unresolved::Unknown)?;
+            let mut allowed: Vec<SocketAddr> = Vec::new();
+            let mut refused = None;
+            for address in found {
+                if reach.allows(address.ip()) {
+                    allowed.push(address);
+                } else {
+                    refused = Some(address.ip());
+                }
+            }
+            match refused {
+                Some(address) if allowed.is_empty() => Err(Unresolved::NotPublic(address)),
+                _ => Ok(allowed.into_iter()),
+            }
+        })
+    }
+}
+
+/// Why a name led nowhere.
+#[derive(Debug)]
+pub(crate) enum Unresolved {
+    Unknown(io::Error),
+    NotPublic(IpAddr),
+}
+
+impl fmt::Display for Unresolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(error) => write!(f, "the host is unknown ({error})"),
+            Self::NotPublic(address) => write!(f, "{address} is not a public address"),
+        }
+    }
+}
+
+impl std::error::Error for Unresolved {}
+
+/// Why a connection could not be made, in words a person can act on.
+pub(crate) fn explain(base: &str, error: &(dyn std::error::Error + 'static)) -> String {
+    let mut last = error.to_string();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(unresolved) = error.downcast_ref::<Unresolved>() {
+            return format!("cannot reach {base}: {unresolved}; check the address");
+        }
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            return explain_io(base, io);
+        }
+        last = error.to_string();
+        next = error.source();
+    }
+    format!("cannot reach {base}: {last}")
+}
+
+fn explain_io(base: &str, error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::ConnectionRefused {
+        return format!("nothing listens at {base} (connection refused); is the server running?");
+    }
+    if error.kind() == io::ErrorKind::TimedOut {
+        return format!("no connection to {base} in time; is the address right?");
+    }
+    if base.starts_with("https:") && error.get_ref().is_some() {
+        return format!("no secure connection to {base}: {error}");
+    }
+    format!("cannot reach {base}: {error}")
+}

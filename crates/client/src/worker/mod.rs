@@ -1,0 +1,331 @@
+//! The worker runtime: handlers by task type, run under leases that are kept for them.
+//!
+//! - A handler runs once per lease. Its lease is renewed at a third of its time.
+//! - What a handler answers is reported until the server answers or the lease is over. A success the
+//!   server refuses to store becomes a failure.
+//! - A handler that panics fails its task. By default the task is not retried: a panic is a defect,
+//!   and its owner should hear of it at once ([`WorkerBuilder::retry_panics`]).
+//! - A handler is asked to stop, through its [`Context`], when its lease is lost or its task
+//!   cancelled, when its time is over, and when the worker shuts down. If it does not stop, it is
+//!   dropped.
+//! - At shutdown nothing more is claimed, handlers may finish for a grace, and what is left then is
+//!   stopped and given back.
+//! - A server that cannot be reached is asked again for as long as it takes; one that refuses the
+//!   worker's key or claim ends it.
+
+mod context;
+mod drive;
+mod lease;
+mod outcome;
+mod run;
+
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+
+use asyncgate_api::{LeaseNextInput, LeasedTask};
+use futures_util::future::BoxFuture;
+
+pub use context::{Cause, Context};
+pub use outcome::{Failure, Outcome, Payload};
+
+use crate::{Client, Error, Retry};
+
+const MAX_LEASE_TTL: Duration = Duration::from_secs(1_800);
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// How many names the server takes in a claim.
+const MAX_TYPES: usize = 64;
+
+type Handler =
+    Arc<dyn Fn(Context, Payload) -> BoxFuture<'static, Result<Outcome, Failure>> + Send + Sync>;
+type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
+
+/// Does tasks. Made by [`Worker::builder`].
+pub struct Worker(Arc<Shared>);
+
+/// How a worker is set up.
+pub struct WorkerBuilder(Shared);
+
+#[derive(Clone)]
+struct Shared {
+    /// Sends each call once: the worker knows better when to try again.
+    client: Client,
+    who: Identity,
+    handlers: HashMap<String, Handler>,
+    /// The claim, but for the number of tasks.
+    claim: LeaseNextInput,
+    concurrency: usize,
+    lease_ttl: Duration,
+    wait: Duration,
+    task_timeout: Option<Duration>,
+    grace: Duration,
+    cancel_grace: Duration,
+    retry_panics: bool,
+    /// How long to wait between attempts; only the waits count.
+    pause: Retry,
+    observer: Option<Observer>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Identity {
+    id: Option<String>,
+    instance_id: Option<String>,
+}
+
+/// What happens in a worker, for whoever watches it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A task was taken.
+    Leased {
+        /// The task.
+        task: &'a LeasedTask,
+    },
+    /// A task left the worker's hands.
+    Ended {
+        /// The task.
+        task_id: &'a str,
+        /// Its type.
+        task_type: &'a str,
+        /// What became of it.
+        end: End,
+    },
+    /// The server could not be asked for tasks; it will be asked again.
+    ClaimFailed {
+        /// Why.
+        error: &'a Error,
+        /// How often in a row.
+        failures: u32,
+    },
+    /// The worker stops.
+    Draining {
+        /// How many handlers run.
+        running: usize,
+    },
+}
+
+/// What became of a task in a worker's hands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It succeeded.
+    Completed {
+        /// Whether an earlier attempt at the report had reached the server.
+        duplicate: bool,
+    },
+    /// It failed.
+    Failed {
+        /// Whether it will be tried again.
+        requeued: bool,
+    },
+    /// It was given back undone.
+    Released,
+    /// It was cancelled, or the lease ran out.
+    Lost,
+    /// The server could not be told; the lease runs out by itself.
+    Unreported,
+}
+
+/// How many tasks came to which end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Succeeded.
+    pub completed: u64,
+    /// Failed, also those that will be tried again.
+    pub failed: u64,
+    /// Given back undone.
+    pub released: u64,
+    /// Cancelled, or lost because the lease ran out.
+    pub lost: u64,
+    /// Ended here, but the server could not be told.
+    pub unreported: u64,
+}
+
+impl Summary {
+    fn count(&mut self, end: End) {
+        let counter = match end {
+            End::Completed { .. } => &mut self.completed,
+            End::Failed { .. } => &mut self.failed,
+            End::Released => &mut self.released,
+            End::Lost => &mut self.lost,
+            End::Unreported => &mut self.unreported,
+        };
+        *counter += 1;
+    }
+}
+
+impl Worker {
+    /// Begins to set up a worker that takes its tasks through `client`.
+    pub fn builder(client: Client) -> WorkerBuilder {
+        WorkerBuilder(Shared {
+            client: client.with_retry(Retry::NONE),
+            who: Identity::default(),
+            handlers: HashMap::new(),
+            claim: LeaseNextInput::default(),
+            concurrency: 1,
+            lease_ttl: Duration::from_secs(60),
+            wait: Duration::from_secs(20),
+            task_timeout: None,
+            grace: Duration::from_secs(30),
+            cancel_grace: Duration::from_secs(1),
+            retry_panics: false,
+            pause: Retry::default(),
+            observer: None,
+        })
+    }
+
+    /// Works until `shutdown` comes, then drains. Ends with an error only when the server refuses
+    /// the worker for good: a wrong key, or a claim that makes no sense.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<Summary, Error> {
+        run::run(self.0, shutdown).await
+    }
+}
+
+impl WorkerBuilder {
+    /// The worker's stable name. Default: the credential's principal.
+    #[must_use]
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.0.who.id = Some(id.into());
+        self
+    }
+
+    /// The process or machine the worker runs in.
+    #[must_use]
+    pub fn instance_id(mut self, id: impl Into<String>) -> Self {
+        self.0.who.instance_id = Some(id.into());
+        self
+    }
+
+    /// What the worker can do. Tasks that require anything else are not given to it.
+    #[must_use]
+    pub fn capabilities<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.0.claim.capabilities = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// How many handlers run at once. Default 1.
+    #[must_use]
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.0.concurrency = concurrency;
+        self
+    }
+
+    /// How long a lease lasts without a renewal, in whole seconds, up to half an hour: how long a
+    /// task stays away when this worker dies. Default 60 s.
+    #[must_use]
+    pub fn lease_ttl(mut self, ttl: Duration) -> Self {
+        self.0.lease_ttl = ttl;
+        self
+    }
+
+    /// How long a claim waits for a task, in whole seconds, up to a minute. Default 20 s.
+    #[must_use]
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.0.wait = wait;
+        self
+    }
+
+    /// How long a handler may take. One that takes longer is stopped, and its task fails and is
+    /// retried. Default: as long as it likes.
+    #[must_use]
+    pub fn task_timeout(mut self, timeout: Duration) -> Self {
+        self.0.task_timeout = Some(timeout);
+        self
+    }
+
+    /// How long handlers may go on after a shutdown began. Default 30 s.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.0.grace = grace;
+        self
+    }
+
+    /// How long a handler may go on after it was asked to stop. Default 1 s.
+    #[must_use]
+    pub fn cancel_grace(mut self, grace: Duration) -> Self {
+        self.0.cancel_grace = grace;
+        self
+    }
+
+    /// Whether a task whose handler panicked is retried while attempts are left. Default false.
+    #[must_use]
+    pub fn retry_panics(mut self, retry: bool) -> Self {
+        self.0.retry_panics = retry;
+        self
+    }
+
+    /// How long the worker waits before it asks a server again that could not be reached. The number
+    /// of attempts and the total do not count here.
+    #[must_use]
+    pub fn pause(mut self, pause: Retry) -> Self {
+        self.0.pause = pause;
+        self
+    }
+
+    /// Tells `observer` what happens. It must not block.
+    #[must_use]
+    pub fn observe(mut self, observer: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        self.0.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Does tasks of a type with `handler`. A later handler for the same type replaces it.
+    #[must_use]
+    pub fn handle<F, A>(mut self, task_type: impl Into<String>, handler: F) -> Self
+    where
+        F: Fn(Context, Payload) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+    {
+        let handler: Handler =
+            Arc::new(move |context, payload| Box::pin(handler(context, payload)));
+        self.0.handlers.insert(task_type.into(), handler);
+        self
+    }
+
+    /// The worker.
+    pub fn build(self) -> Result<Worker, Error> {
+        let mut shared = self.0;
+        let mut types: Vec<String> = shared.handlers.keys().cloned().collect();
+        if types.is_empty() || types.len() > MAX_TYPES {
+            let message = format!("a worker needs handlers for 1 to {MAX_TYPES} task types");
+            return Err(Error::invalid(message));
+        }
+        if shared.concurrency == 0 {
+            return Err(Error::invalid("a worker's concurrency must be at least 1"));
+        }
+        types.sort_unstable();
+        shared.lease_ttl =
+            whole_seconds(shared.lease_ttl).clamp(Duration::from_secs(1), MAX_LEASE_TTL);
+        shared.wait = whole_seconds(shared.wait).min(MAX_WAIT);
+        let claim = &mut shared.claim;
+        claim.accept_types = Some(types);
+        claim.worker_id.clone_from(&shared.who.id);
+        claim.worker_instance_id.clone_from(&shared.who.instance_id);
+        claim.lease_ttl_seconds = i64::try_from(shared.lease_ttl.as_secs()).ok();
+        claim.wait_seconds = u32::try_from(shared.wait.as_secs()).ok();
+        Ok(Worker(Arc::new(shared)))
+    }
+}
+
+/// Rounded up.
+fn whole_seconds(duration: Duration) -> Duration {
+    let more = u64::from(duration.subsec_nanos() > 0);
+    Duration::from_secs(duration.as_secs().saturating_add(more))
+}
+
+impl Shared {
+    fn tell(&self, event: &Event<'_>) {
+        if let Some(observer) = &self.observer {
+            observer(event);
+        }
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Worker").field(&self.0.claim).finish()
+    }
+}
+
+impl fmt::Debug for WorkerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WorkerBuilder").field(&self.0.claim).finish()
+    }
+}

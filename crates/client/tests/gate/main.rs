@@ -1,0 +1,15 @@
+//! The client and the worker runtime against a real server, with a proxy between them that breaks
+//! connections as it is told.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod calls;
+mod faults;
+mod http_get;
+mod lists;
+mod proxy;
+mod server;
+#[cfg(feature = "tls")]
+mod tls;
+mod worker;
+mod worker_ends;
