@@ -100,6 +100,14 @@ impl Db {
         Ok(instance)
     }
 
+    /// Runs a query that sees one committed state, however many statements it has.
+    pub(crate) fn snapshot<T>(&mut self, query: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.conn.prepare_cached("BEGIN")?.execute([])?;
+        let answer = query(self);
+        self.conn.execute_batch(if answer.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+        answer
+    }
+
     /// Forgets what was learned inside a transaction that was rolled back.
     pub(crate) fn forget(&mut self) {
         self.tenants.clear();

@@ -6,6 +6,7 @@
 mod classes;
 mod codec;
 mod db;
+mod file;
 mod ledgers;
 mod query;
 mod reader;
@@ -23,6 +24,8 @@ use asyncgate_store::{
     Answer, DeliveredReceipt, Depths, Error, Health, Job, ReceiptFilter, SeqPage, Signals, Store,
     StoreMetrics, TaskFilter, TaskPage,
 };
+
+pub use file::SqliteFile;
 
 use crate::{db::Db, reader::Readers, writer::Writer};
 

@@ -3,7 +3,9 @@
 use asyncgate_core::{
     Head, LeaseId, PrincipalKey, ReceiptType, Relationship, Task, TaskId, TenantId, Timestamp,
 };
-use asyncgate_store::{DeliveredReceipt, Depths, ReceiptFilter, SeqPage, TaskFilter, TaskPage};
+use asyncgate_store::{
+    DeliveredReceipt, Depths, ReceiptFilter, SeqPage, TaskFilter, TaskPage, fits,
+};
 use rusqlite::{OptionalExtension, Result, params};
 
 use crate::{
@@ -27,7 +29,7 @@ pub(crate) fn tasks(db: &mut Db, tenant: i64, filter: &TaskFilter) -> Result<Tas
     };
     let mut page = TaskPage::default();
     let exhausted = keys.len() < MAX_LOOKED_AT;
-    let mut last = None;
+    let (mut last, mut taken) = (None, 0);
     for key in keys {
         if page.tasks.len() == filter.limit {
             page.next = page.tasks.last().map(|task| task.id);
@@ -36,9 +38,15 @@ pub(crate) fn tasks(db: &mut Db, tenant: i64, filter: &TaskFilter) -> Result<Tas
         let Some(found) = task::load(db, key)? else {
             continue;
         };
-        last = Some(found.id);
         if filter.matches(&found) {
+            if !fits(&mut taken, &found) {
+                page.next = last;
+                return Ok(page);
+            }
+            last = Some(found.id);
             page.tasks.push(found);
+        } else {
+            last = Some(found.id);
         }
     }
     page.next = last.filter(|_| !exhausted);
@@ -142,6 +150,24 @@ pub(crate) fn head(db: &mut Db, tenant: i64) -> Result<Head> {
     db.conn
         .prepare_cached("SELECT head, link, open FROM tenant WHERE tenant = ?1")?
         .query_row([tenant], |row| read_head(row, 0))
+}
+
+/// The head and the size of the obligation index, of one moment.
+pub(crate) fn head_and_index(db: &mut Db, tenant: i64) -> Result<(Head, u64)> {
+    let head = head(db, tenant)?;
+    let open: i64 = db.conn.query_row(
+        "SELECT count(*) FROM obligation WHERE receipt > ?1 AND receipt < ?2",
+        params![Key::new(tenant, 0).0, Key::end(tenant).0],
+        |row| row.get(0),
+    )?;
+    Ok((head, open.unsigned_abs()))
+}
+
+pub(crate) fn tenants(db: &mut Db) -> Result<Vec<TenantId>> {
+    db.conn
+        .prepare_cached("SELECT tenant_id FROM tenant ORDER BY tenant")?
+        .query_map([], |row| row.get(0).map(TenantId::from_bytes))?
+        .collect()
 }
 
 pub(crate) fn obligations(

@@ -54,7 +54,7 @@ impl Readers {
         let (answer, answered) = oneshot::channel();
         let read: Read = Box::new(move |db| {
             // Whoever asked may have gone.
-            let _ = answer.send(query(db));
+            let _ = answer.send(db.snapshot(query));
         });
         self.reads.try_send(read).map_err(|error| match error {
             TrySendError::Full(_) => Error::Busy,

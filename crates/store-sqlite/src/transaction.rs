@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use asyncgate_core::{Changes, Class, Link, Placement, TaskWrite};
-use asyncgate_store::{IdempotencyKey, Job, ReadSet, Snapshot};
+use asyncgate_store::{IdempotencyKey, Job, ReadSet, Snapshot, fits};
 use rusqlite::{OptionalExtension, Result, params};
 
 use crate::{
@@ -84,8 +84,15 @@ impl Writable {
             snapshot.keyed = task::load(&mut self.db, found)?;
         }
         if let Some((reach, limit)) = &reads.claimable {
+            let mut taken = 0;
             for key in self.classes.claimable(&self.db, tenant, reach, *limit)? {
-                snapshot.claimable.extend(task::load(&mut self.db, key)?);
+                let Some(found) = task::load(&mut self.db, key)? else {
+                    continue;
+                };
+                if !fits(&mut taken, &found) {
+                    break;
+                }
+                snapshot.claimable.push(found);
             }
         }
         if let Some(id) = reads.receipt {

@@ -23,6 +23,17 @@ pub use metrics::{Stopwatch, StoreMetrics};
 pub use signals::{EndedWait, ReadyWait, Signals};
 pub use transact::{Decide, IdempotencyKey, Job, ReadSet, Snapshot, transact};
 
+/// How much memory the tasks of one answer may take. A page or a claim that would take more ends
+/// early, after at least one task.
+pub const MAX_ANSWER_BYTES: usize = 8 << 20;
+
+/// Takes tasks while they fit into one answer.
+pub fn fits(taken: &mut usize, task: &Task) -> bool {
+    let first = *taken == 0;
+    *taken = taken.saturating_add(task.weight().max(1));
+    first || *taken <= MAX_ANSWER_BYTES
+}
+
 /// A future that a store answers with.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
@@ -132,8 +143,9 @@ impl TaskFilter {
     }
 }
 
-/// Some tasks, and where to go on. Looking through tasks that do not match is bounded, so a page
-/// may be short, or even empty, and still have a `next`.
+/// Some tasks, and where to go on. Looking through tasks that do not match is bounded, and so is the
+/// size of an answer ([`MAX_ANSWER_BYTES`]), so a page may be short, or even empty, and still have a
+/// `next`.
 #[derive(Debug, Clone, Default)]
 pub struct TaskPage {
     /// The tasks, newest first.

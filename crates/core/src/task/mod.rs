@@ -319,6 +319,19 @@ impl Task {
         }
     }
 
+    /// Roughly how much memory it takes: what callers sent with it.
+    pub fn weight(&self) -> usize {
+        let sent = |json: &Option<Json>| json.as_ref().map_or(0, Json::len);
+        let end = self.end().map_or(0, |end| {
+            sent(&end.result) + sent(&end.error) + sent(&end.artifacts) + sent(&end.delivery_proof)
+        });
+        let progress = self
+            .progress
+            .as_ref()
+            .map_or(0, |progress| progress.value.len());
+        self.spec.payload.len() + end + progress
+    }
+
     /// Where its outcome and payload can be read, for receipts that cannot hold them.
     fn how_to_retrieve(&self) -> String {
         format!("GET /v1/tasks/{}", self.id)

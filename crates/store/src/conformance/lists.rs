@@ -1,12 +1,12 @@
 //! Listing tasks: newest first, by owner, status and type, in pages that end.
 
 use asyncgate_core::{
-    Principal, PrincipalKind, TaskId,
+    Principal, PrincipalKind, Reach, TaskId,
     task::{NewTask, Status},
 };
 
-use super::{Case, Driver, agent, cases, echo, failure, proven};
-use crate::TaskFilter;
+use super::{Case, Driver, agent, cases, echo, failure, json, proven};
+use crate::{MAX_ANSWER_BYTES, TaskFilter};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
@@ -14,6 +14,7 @@ pub(super) fn cases() -> Vec<Case> {
         every_combination_of_filters_lists_what_matches,
         pages_of_any_size_give_every_task_once,
         a_reader_with_a_cursor_is_not_disturbed_by_new_tasks,
+        answers_are_bounded_in_bytes_and_still_give_everything,
     ]
 }
 
@@ -134,4 +135,26 @@ async fn a_reader_with_a_cursor_is_not_disturbed_by_new_tasks(mut driver: Driver
         driver.create(echo()).await;
     }
     assert_eq!(read, created);
+}
+
+/// A caller may ask for many tasks; it must not make the server hold all their payloads at once.
+async fn answers_are_bounded_in_bytes_and_still_give_everything(mut driver: Driver) {
+    let large = format!("\"{}\"", "x".repeat((1 << 20) - 2));
+    let most = MAX_ANSWER_BYTES / (1 << 20);
+    let mut created = Vec::new();
+    for _ in 0..most + 3 {
+        let payload = json(&large);
+        created.push(driver.create(NewTask { payload, ..echo() }).await);
+    }
+    let filter = TaskFilter {
+        limit: 100,
+        ..TaskFilter::default()
+    };
+    let page = driver.store().tasks(driver.tenant, filter.clone()).await;
+    assert_eq!(page.unwrap().tasks.len(), most);
+    let mut read = listed(&driver, &filter).await;
+    read.reverse();
+    assert_eq!(read, created);
+    assert_eq!(driver.claim(Reach::default(), 100).await.len(), most);
+    assert_eq!(driver.claim(Reach::default(), 100).await.len(), 3);
 }

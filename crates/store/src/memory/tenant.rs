@@ -12,7 +12,7 @@ use asyncgate_core::{
 
 use crate::{
     DeliveredReceipt, Depths, IdempotencyKey, ReadSet, ReceiptFilter, SeqPage, Snapshot,
-    TaskFilter, TaskPage,
+    TaskFilter, TaskPage, fits,
 };
 
 type Queue = BTreeSet<(Reverse<i32>, Seq)>;
@@ -60,10 +60,14 @@ impl Tenant {
         let heads: BTreeSet<_> = served
             .flat_map(|(_, queue)| queue.iter().take(limit))
             .collect();
-        heads
+        let tasks = heads
             .into_iter()
             .take(limit)
-            .filter_map(|(_, seq)| self.tasks.get(seq).cloned())
+            .filter_map(|(_, seq)| self.tasks.get(seq));
+        let mut taken = 0;
+        tasks
+            .take_while(|task| fits(&mut taken, task))
+            .cloned()
             .collect()
     }
 
@@ -144,16 +148,20 @@ impl Tenant {
     }
 
     pub(super) fn tasks(&self, filter: &TaskFilter) -> TaskPage {
-        let newest_first = self.tasks.values().rev();
-        let mut tasks: Vec<Task> = newest_first
+        let (mut page, mut taken) = (TaskPage::default(), 0);
+        for task in self
+            .tasks
+            .values()
+            .rev()
             .filter(|task| filter.matches(task))
-            .take(filter.limit + 1)
-            .cloned()
-            .collect();
-        let more = tasks.len() > filter.limit;
-        tasks.truncate(filter.limit);
-        let next = tasks.last().filter(|_| more).map(|task| task.id);
-        TaskPage { tasks, next }
+        {
+            if page.tasks.len() == filter.limit || !fits(&mut taken, task) {
+                page.next = page.tasks.last().map(|task| task.id);
+                break;
+            }
+            page.tasks.push(task.clone());
+        }
+        page
     }
 
     pub(super) fn head(&self) -> Head {
