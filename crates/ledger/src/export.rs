@@ -1,0 +1,160 @@
+//! Writing a ledger to a file: a header, its receipts, its signed head, one JSON object a line.
+//!
+//! Invariants: the receipts stand in the file from the first on without gaps, the head is that of
+//! the last one, and no line holds a line break.
+
+use std::io::{self, Write};
+
+use asyncgate_api::{LedgerHead, ReceiptRecord};
+use serde::{Deserialize, Serialize};
+
+/// What the first line names as the file's format.
+pub const FORMAT: &str = "asyncgate.ledger";
+/// The version of the format that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+
+/// The first line of an export. Nothing vouches for it; only its tenant is compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Whose ledger it is.
+    pub tenant_id: String,
+    /// When it was exported.
+    pub exported_at: String,
+    /// What wrote the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exported_by: Option<String>,
+}
+
+/// Why an export could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The file could not be written.
+    #[error("cannot write the export")]
+    Write(#[from] io::Error),
+    /// A receipt or the head belongs to another tenant.
+    #[error("the export is of tenant {expected}, but this is of tenant {found}")]
+    Tenant {
+        /// The export's tenant.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+    /// A receipt does not stand at the next place.
+    #[error("the next receipt must be {expected}, not {found}")]
+    Gap {
+        /// The next place.
+        expected: u64,
+        /// What was given.
+        found: u64,
+    },
+    /// The head is not that of the last receipt written.
+    #[error("the head is of receipt {head}, but the last one written is {written}")]
+    Head {
+        /// The head's place.
+        head: u64,
+        /// The last receipt's place.
+        written: u64,
+    },
+}
+
+/// An export that is being written. Without [`Export::finish`] the file is cut short, and every
+/// reader says so.
+#[derive(Debug)]
+pub struct Export<W> {
+    out: W,
+    tenant_id: String,
+    written: u64,
+    buffer: Vec<u8>,
+}
+
+impl<W: Write> Export<W> {
+    /// Writes the header. `out` should be buffered.
+    pub fn begin(
+        out: W,
+        tenant_id: &str,
+        exported_at: &str,
+        exported_by: Option<&str>,
+    ) -> Result<Self, ExportError> {
+        let mut export = Self {
+            out,
+            tenant_id: tenant_id.to_owned(),
+            written: 0,
+            buffer: Vec::new(),
+        };
+        export.line(&Header {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            tenant_id: tenant_id.to_owned(),
+            exported_at: exported_at.to_owned(),
+            exported_by: exported_by.map(str::to_owned),
+        })?;
+        Ok(export)
+    }
+
+    /// Writes the next receipt. When it was delivered is left out: that is no part of what it says.
+    pub fn receipt(&mut self, record: &ReceiptRecord) -> Result<(), ExportError> {
+        self.check_tenant(&record.tenant_id)?;
+        let (expected, found) = (self.written + 1, record.seq);
+        if expected != found {
+            return Err(ExportError::Gap { expected, found });
+        }
+        if record.delivered_at.is_some() {
+            let delivered_at = None;
+            self.line(&ReceiptRecord {
+                delivered_at,
+                ..record.clone()
+            })?;
+        } else {
+            self.line(record)?;
+        }
+        self.written = found;
+        Ok(())
+    }
+
+    /// The place of the last receipt written.
+    pub const fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Writes the signed head and gives back what was written to, flushed.
+    pub fn finish(mut self, head: &LedgerHead) -> Result<W, ExportError> {
+        self.check_tenant(&head.tenant_id)?;
+        let (head_seq, written) = (head.seq, self.written);
+        if head_seq != written {
+            let head = head_seq;
+            return Err(ExportError::Head { head, written });
+        }
+        self.line(head)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn check_tenant(&self, found: &str) -> Result<(), ExportError> {
+        if self.tenant_id == found {
+            return Ok(());
+        }
+        Err(ExportError::Tenant {
+            expected: self.tenant_id.clone(),
+            found: found.to_owned(),
+        })
+    }
+
+    /// Bodies are kept as they were sent, and may have line breaks between their values. In JSON a
+    /// line break is never inside a value, so a space is as good.
+    fn line(&mut self, value: &impl Serialize) -> Result<(), ExportError> {
+        self.buffer.clear();
+        serde_json::to_writer(&mut self.buffer, value).map_err(io::Error::from)?;
+        for byte in &mut self.buffer {
+            if matches!(byte, b'\n' | b'\r') {
+                *byte = b' ';
+            }
+        }
+        self.buffer.push(b'\n');
+        self.out.write_all(&self.buffer)?;
+        Ok(())
+    }
+}

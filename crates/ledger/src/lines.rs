@@ -1,0 +1,127 @@
+//! Cutting a file into blocks of whole lines.
+
+use std::io::{BufRead, Read};
+
+use crate::{Break, Failure, Header, Kind, export};
+
+/// The longest line that is read. A receipt is far smaller; a file of something else is not read
+/// into memory in search of a line's end.
+pub const MAX_LINE_BYTES: usize = 1 << 20;
+
+const BLOCK_BYTES: u64 = 1 << 18;
+
+/// Reads blocks that end where a line ends.
+#[derive(Debug)]
+pub(crate) struct Blocks<R> {
+    source: R,
+    rest: Vec<u8>,
+}
+
+impl<R: Read> Blocks<R> {
+    pub(crate) const fn new(source: R) -> Self {
+        Self {
+            source,
+            rest: Vec::new(),
+        }
+    }
+
+    /// The next whole lines; nothing at the end. Only the file's last line may lack its end. A break
+    /// is in the line after those that were given; only the caller knows its number.
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        let mut block = std::mem::take(&mut self.rest);
+        loop {
+            let searched = block.len();
+            block.reserve(BLOCK_BYTES as usize);
+            let read = (&mut self.source)
+                .take(BLOCK_BYTES)
+                .read_to_end(&mut block)?;
+            if read == 0 {
+                return Ok(Some(block).filter(|block| !block.is_empty()));
+            }
+            if let Some(end) = block[searched..].iter().rposition(|byte| *byte == b'\n') {
+                self.rest = block.split_off(searched + end + 1);
+                return Ok(Some(block));
+            }
+            if block.len() > MAX_LINE_BYTES {
+                let message = format!("the line is longer than {MAX_LINE_BYTES} bytes");
+                return Err(Break::new(Kind::Garbled, message).into());
+            }
+        }
+    }
+}
+
+/// The lines of a block, with their ends.
+pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = block;
+    std::iter::from_fn(move || {
+        // Reading from memory cannot fail, and finds line ends many bytes at a time.
+        let length = { rest }.skip_until(b'\n').ok().filter(|n| *n > 0)?;
+        let (line, after) = rest.split_at_checked(length)?;
+        rest = after;
+        Some(line)
+    })
+}
+
+/// The last line of a block, with its end.
+pub(crate) fn last_line(block: &[u8]) -> &[u8] {
+    block
+        .split_inclusive(|byte| *byte == b'\n')
+        .next_back()
+        .unwrap_or_default()
+}
+
+/// Reads the header off the first block, and gives back what follows it.
+pub(crate) fn header<R: Read>(blocks: &mut Blocks<R>) -> Result<(Header, Vec<u8>), Failure> {
+    let refused = |kind, message: String| Failure::from(Break::new(kind, message).on_line(1));
+    let first = match blocks.next() {
+        Ok(Some(block)) => block,
+        Ok(None) => return Err(refused(Kind::Truncated, "the file is empty".to_owned())),
+        Err(Failure::Broken(_)) => {
+            let message = "this is no export: its first line is no header".to_owned();
+            return Err(refused(Kind::NotAnExport, message));
+        }
+        Err(failure) => return Err(failure),
+    };
+    let line = lines(&first).next().unwrap_or_default();
+    let rest = first.get(line.len()..).unwrap_or_default().to_vec();
+    let refuse = || {
+        let message = format!(
+            "this is no export: the first line must be a header with \"format\":\"{}\"",
+            export::FORMAT
+        );
+        refused(Kind::NotAnExport, message)
+    };
+    let (format, version) = format_of(line).ok_or_else(refuse)?;
+    if format != export::FORMAT {
+        return Err(refuse());
+    }
+    if version != u64::from(export::VERSION) {
+        let message = format!(
+            "the export has version {version}, but this program reads version {}",
+            export::VERSION
+        );
+        return Err(refused(Kind::UnknownVersion, message));
+    }
+    let header = serde_json::from_slice(line).map_err(|error| {
+        let message = format!("the header is not complete: {}", reason(&error));
+        refused(Kind::NotAnExport, message)
+    })?;
+    Ok((header, rest))
+}
+
+/// What a header of any version says of itself.
+fn format_of(line: &[u8]) -> Option<(String, u64)> {
+    let header: serde_json::Value = serde_json::from_slice(line).ok()?;
+    let format = header.get("format")?.as_str()?.to_owned();
+    Some((format, header.get("version")?.as_u64()?))
+}
+
+/// What a parser says, without its own count of lines.
+pub(crate) fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let text = match text.rsplit_once(" at line 1 column ") {
+        Some((reason, column)) => format!("{reason} (column {column})"),
+        None => text,
+    };
+    text.escape_debug().to_string().replace("\\\"", "\"")
+}

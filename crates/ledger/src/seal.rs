@@ -1,0 +1,166 @@
+//! Signed heads: reading what was signed, and checking that the key signed it.
+
+use std::{fmt, str::FromStr};
+
+use asyncgate_api::LedgerHead;
+use asyncgate_core::{Head, Link, TenantId, receipt::hex};
+use ed25519_dalek::{Signature, VerifyingKey};
+use serde::Deserialize;
+
+use crate::{Break, Kind, digest, time};
+
+/// An Ed25519 key that verifies signatures, written as 64 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PublicKey([u8; 32]);
+
+impl PublicKey {
+    /// From the bytes of the key.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes of the key.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+/// The text is no public key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a public key: it must be 64 hexadecimal digits")]
+pub struct NotAKey;
+
+impl FromStr for PublicKey {
+    type Err = NotAKey;
+
+    fn from_str(text: &str) -> Result<Self, NotAKey> {
+        bytes(&text.to_ascii_lowercase()).map(Self).ok_or(NotAKey)
+    }
+}
+
+/// What a `ledger.signed` receipt says.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SignedBody {
+    seq: u64,
+    link: String,
+    open_obligations: u64,
+    signed_at: String,
+    signed_at_millis: i64,
+    public_key: String,
+    signature: String,
+}
+
+impl SignedBody {
+    /// The head that was signed, and the key, once the signature is found good.
+    pub(crate) fn open(&self, tenant: TenantId) -> Result<(Head, PublicKey), Break> {
+        let head = head(self.seq, &self.link, self.open_obligations)?;
+        let signed_at = (self.signed_at.as_str(), self.signed_at_millis);
+        let by = (self.public_key.as_str(), self.signature.as_str());
+        let key = check(tenant, &head, signed_at, by)?;
+        Ok((head, key))
+    }
+}
+
+/// The head at the end of a ledger, not yet compared with the receipts.
+pub(crate) fn stated(head_record: &LedgerHead) -> Result<Head, Break> {
+    head(
+        head_record.seq,
+        &head_record.link,
+        head_record.open_obligations,
+    )
+}
+
+/// The key that signed the head at the end of a ledger; nothing when it is not signed.
+pub(crate) fn signer(
+    tenant: TenantId,
+    head: &Head,
+    record: &LedgerHead,
+) -> Result<Option<PublicKey>, Break> {
+    let signed_at = (record.signed_at.as_str(), record.signed_at_millis);
+    match (&record.public_key, &record.signature) {
+        (None, None) => Ok(None),
+        (Some(key), Some(signature)) => check(tenant, head, signed_at, (key, signature)).map(Some),
+        (Some(_), None) => {
+            let message = "the head names a key but has no signature";
+            Err(Break::new(Kind::Unsigned, message))
+        }
+        (None, Some(_)) => {
+            let message = "the head has a signature but names no key";
+            Err(Break::new(Kind::Unsigned, message))
+        }
+    }
+}
+
+fn head(seq: u64, link: &str, open_obligations: u64) -> Result<Head, Break> {
+    let link: Link = digest::link("link", link)?;
+    Ok(Head {
+        seq,
+        link,
+        open_obligations,
+    })
+}
+
+fn check(
+    tenant: TenantId,
+    head: &Head,
+    (at_text, at_millis): (&str, i64),
+    (key, signature): (&str, &str),
+) -> Result<PublicKey, Break> {
+    let at = time::parse(at_text)
+        .filter(|at| at.as_millis() == at_millis)
+        .ok_or_else(|| {
+            let message = format!("signed_at is {at_text:?}, but signed_at_millis is {at_millis}");
+            Break::new(Kind::Time, message)
+        })?;
+    let malformed = |what: &str, digits: usize| {
+        let message = format!("the {what} is not {digits} lower-case hexadecimal digits");
+        Break::new(Kind::Malformed, message)
+    };
+    let key = PublicKey(bytes(key).ok_or_else(|| malformed("public key", 64))?);
+    let signature: [u8; 64] = bytes(signature).ok_or_else(|| malformed("signature", 128))?;
+    let statement = head.statement(tenant, at);
+    let good = VerifyingKey::from_bytes(&key.0).is_ok_and(|verifying| {
+        verifying
+            .verify_strict(&statement, &Signature::from_bytes(&signature))
+            .is_ok()
+    });
+    if good {
+        return Ok(key);
+    }
+    let message = format!("the signature over the head at {} is not good", head.seq);
+    Err(Break::new(Kind::Signature, message))
+}
+
+/// The bytes that these lower-case digits stand for, if there are exactly so many.
+pub(crate) fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
+    let digits = digits.as_bytes();
+    if digits.len() != N * 2 {
+        return None;
+    }
+    // A digit that is none sets high bits, which are looked for once at the end.
+    let (mut bytes, mut wrong) = ([0; N], 0);
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let (high, low) = (NIBBLES[usize::from(pair[0])], NIBBLES[usize::from(pair[1])]);
+        *byte = high << 4 | low;
+        wrong |= high | low;
+    }
+    (wrong < 16).then_some(bytes)
+}
+
+/// What each sign stands for as a lower-case hexadecimal digit; 255 for those that are none.
+const NIBBLES: [u8; 256] = {
+    let mut nibbles = [u8::MAX; 256];
+    let digits = b"0123456789abcdef";
+    let mut n = 0;
+    while n < digits.len() {
+        nibbles[digits[n] as usize] = n as u8;
+        n += 1;
+    }
+    nibbles
+};

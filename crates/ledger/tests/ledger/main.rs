@@ -1,0 +1,14 @@
+//! What the ledger crate promises: every forgery is found, the format stays readable, and a story
+//! is told from receipts alone.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod flips;
+mod format;
+mod story;
+mod tampering;
+mod verify;
+mod world;
