@@ -13,11 +13,23 @@ use crate::world::{World, agent, bare, echo, failure, json, proven, worker};
 #[derive(Debug, Clone)]
 enum Step {
     Create(Order),
-    Claim { picks: Vec<usize>, ttl_s: i64 },
-    Call { task: usize, by: By, call: Call },
+    Claim {
+        picks: Vec<usize>,
+        ttl_s: i64,
+    },
+    Call {
+        task: usize,
+        by: By,
+        call: Call,
+    },
     Cancel(usize),
     Sweep,
     Wait(i64),
+    /// To the deadline of a task, or a millisecond before or after it, if it lies ahead.
+    WaitUntil {
+        task: usize,
+        off_ms: i64,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -153,8 +165,20 @@ impl Pair {
             Step::Cancel(task) => self.cancel(*task),
             Step::Sweep => self.sweep(),
             Step::Wait(ms) => self.world.wait_ms(*ms),
+            Step::WaitUntil { task, off_ms } => self.wait_until(*task, *off_ms),
         }
         self.compare();
+    }
+
+    fn wait_until(&mut self, task: usize, off_ms: i64) {
+        let unended = self.twins.iter().filter(|(_, twin)| twin.ended.is_none());
+        let deadlines: Vec<i64> = unended
+            .map(|(_, twin)| twin.held.as_ref().map_or(twin.eligible, |held| held.until))
+            .collect();
+        if let Some(deadline) = deadlines.get(task % deadlines.len().max(1)) {
+            let ahead = deadline + off_ms - self.now();
+            self.world.wait_ms(ahead.max(0));
+        }
     }
 
     fn create(&mut self, order: &Order) {
@@ -355,7 +379,7 @@ impl Pair {
 fn order() -> impl Strategy<Value = Order> {
     let delay = prop_oneof![3 => Just(0_i64), 1 => 1..120_i64];
     let key = proptest::option::weighted(0.3, 0..3_u8);
-    (delay, 0..5_u32, 0..400_u32, key, 0..2_u8).prop_map(
+    (delay, 0..5_u32, 0..1_200_u32, key, 0..2_u8).prop_map(
         |(delay_s, max_attempts, backoff_s, key, content)| Order {
             delay_s,
             max_attempts,
@@ -396,7 +420,9 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(task, by, call)| Step::Call { task, by, call }),
         1 => (0..12_usize).prop_map(Step::Cancel),
         4 => Just(Step::Sweep),
-        4 => wait.prop_map(Step::Wait),
+        3 => wait.prop_map(Step::Wait),
+        4 => (0..12_usize, -1..2_i64)
+            .prop_map(|(task, off_ms)| Step::WaitUntil { task, off_ms }),
     ]
 }
 
@@ -412,7 +438,7 @@ proptest! {
 
     #[test]
     fn any_history_agrees_with_the_model(
-        steps in proptest::collection::vec(step(), 1..100),
+        steps in proptest::collection::vec(step(), 1..200),
         jitter_ms in prop_oneof![Just(0_i64), Just(5_000_i64)],
     ) {
         let world = World::with(Policy {

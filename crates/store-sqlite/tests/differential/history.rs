@@ -317,7 +317,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (0..40_usize).prop_map(Act::Cancel),
         4 => Just(Act::Sweep),
         1 => (0..8_usize).prop_map(Act::See),
-        1 => proptest::collection::vec(1..80_u64, 0..5).prop_map(Act::Deliver),
+        2 => proptest::collection::vec(1..30_u64, 0..8).prop_map(Act::Deliver),
         1 => (0..80_usize).prop_map(Act::Acknowledge),
         1 => Just(Act::Sign),
     ]

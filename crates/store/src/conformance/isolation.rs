@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use asyncgate_core::{LeaseId, Reach, ReceiptId, ReceiptType, Rejection, TaskId, task::NewTask};
+use asyncgate_core::{
+    LeaseId, Principal, Reach, ReceiptId, ReceiptType, Rejection, TaskId, task::NewTask,
+};
 
 use super::{Case, Driver, agent, cases, driver::EVERYTHING, echo, json, worker};
 use crate::{IdempotencyKey, ReadSet, ReceiptFilter, TaskFilter};
@@ -13,6 +15,7 @@ pub(super) fn cases() -> Vec<Case> {
         no_decision_is_given_another_tenants_rows,
         tenants_with_the_same_ids_stay_apart,
         each_tenant_has_a_ledger_of_its_own,
+        every_list_ends_where_its_tenant_ends,
     ]
 }
 
@@ -141,4 +144,43 @@ async fn each_tenant_has_a_ledger_of_its_own(mut driver: Driver) {
     assert_eq!(other.load(ReadSet::default()).await.head, 6);
     let places: Vec<u64> = other.ledger().await.iter().map(|r| r.seq()).collect();
     assert_eq!(places, [1, 2, 3, 4, 5, 6]);
+}
+
+/// Tenants with the same names and types in them, one before and one after.
+async fn every_list_ends_where_its_tenant_ends(driver: Driver) {
+    let store = Arc::clone(driver.store());
+    let mut drivers = [1, 2, 3].map(|n| Driver::of_tenant(Arc::clone(&store), n));
+    for (n, driver) in drivers.iter_mut().enumerate() {
+        for _ in 0..=n {
+            fill(driver).await;
+        }
+    }
+    for (n, driver) in drivers.iter().enumerate() {
+        let ledger = driver.ledger().await;
+        // A task under a key that is claimed, a repeat of it, and a task without a key.
+        assert_eq!(ledger.len(), 3 + 2 * n);
+        for filter in [
+            ReceiptFilter::To(agent("alice").key()),
+            ReceiptFilter::To(Principal::system().key()),
+            ReceiptFilter::Type(ReceiptType::TaskAssigned),
+            ReceiptFilter::Type(ReceiptType::TaskAccepted),
+        ] {
+            let own = ledger.iter().filter(|receipt| filter.matches(receipt));
+            let found = driver.receipts(filter.clone(), EVERYTHING).await;
+            assert!(
+                found.iter().map(|found| &found.receipt).eq(own),
+                "{filter:?}"
+            );
+        }
+        assert_eq!(driver.open(&agent("alice")).await.len(), n + 2);
+        for owner in [None, Some(agent("alice").key())] {
+            let filter = TaskFilter {
+                owner,
+                limit: 100,
+                ..TaskFilter::default()
+            };
+            let page = store.tasks(driver.tenant, filter).await.unwrap();
+            assert_eq!(page.tasks.len(), n + 2);
+        }
+    }
 }
