@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::commands::{Completions, Demo, EXIT_CODES, RemoteCommand, Verify};
 use crate::config::{CONFIG_ENV, Flag, Inputs};
 
 /// AsyncGate: durable tasks, leases and receipts between agents, services and workers.
 #[derive(Debug, Parser)]
-#[command(name = "asyncgate", version, after_help = EXAMPLES)]
+#[command(name = "asyncgate", version, after_help = format!("{EXAMPLES}\n{EXIT_CODES}"))]
 pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -25,10 +26,13 @@ Examples:
                                                 try it out: no key, nothing kept
   asyncgate mcp                                 speak MCP on stdin and stdout
   asyncgate config show                         every setting, its value and where it came from
+  asyncgate demo                                see it at work
 
-A first task, from another terminal:
-  curl -H \"Authorization: Bearer $KEY\" -H 'Content-Type: application/json' \\
-       -d '{\"type\":\"hello\",\"payload\":{\"to\":\"world\"}}' http://127.0.0.1:8080/v1/tasks
+With a server running, and its key in ASYNCGATE_API_KEY:
+  asyncgate task create echo --payload '{\"to\":\"world\"}' --as alice
+  asyncgate worker --id w1
+  asyncgate task list
+  asyncgate verify
 ";
 
 /// What the program can be asked to do.
@@ -40,6 +44,14 @@ pub enum Command {
     /// Speak MCP on stdin and stdout, on the same data directory; logs go to stderr.
     #[command(after_help = MCP_HELP)]
     Mcp(SettingsArgs),
+    #[command(flatten)]
+    Remote(RemoteCommand),
+    /// Check that a ledger is whole, and tell a task's story.
+    Verify(Verify),
+    /// See a worker die in the middle of a task, and nothing lost. Takes about ten seconds.
+    Demo(Demo),
+    /// Print a script that completes this command line.
+    Completions(Completions),
     /// Look at the settings without starting anything.
     #[command(subcommand)]
     Config(ConfigCommand),

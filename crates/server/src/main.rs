@@ -4,6 +4,7 @@
 
 mod cli;
 mod clock;
+mod commands;
 mod config;
 mod data_dir;
 mod keys;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use cli::{Cli, Command, ConfigCommand, SettingsArgs};
 use config::{Effective, Inputs, Settings};
@@ -41,11 +42,10 @@ fn main() -> ExitCode {
         Err(error) => {
             // The whole chain on one line: scripts and people both read it.
             output::complain(&format!("{error:#}"));
-            let settings = error.is::<config::Error>();
-            if settings {
+            if error.is::<config::Error>() {
                 ExitCode::from(BAD_SETTINGS)
             } else {
-                ExitCode::FAILURE
+                commands::exit_code(&error).unwrap_or(ExitCode::FAILURE)
             }
         }
     }
@@ -64,6 +64,10 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Openapi => print(&asyncgate_rest::openapi()),
         Command::McpTools => print(&asyncgate_mcp::tool_list()),
         Command::Config(command) => show(command),
+        Command::Remote(command) => on_runtime(command.run()),
+        Command::Verify(command) => on_runtime(command.run()),
+        Command::Demo(command) => on_runtime(command.run()),
+        Command::Completions(command) => command.run(Cli::command()),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::data_dir::DataDir;
 use crate::ledger_key::LedgerKey;
 
 /// The file in the data directory that holds everything but the keys.
-const DATABASE: &str = "asyncgate.db";
+pub const DATABASE: &str = "asyncgate.db";
 
 /// A running engine, and what it stands on.
 pub struct Node {

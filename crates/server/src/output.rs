@@ -17,6 +17,12 @@ pub fn say(text: &str) -> io::Result<()> {
     }
 }
 
+/// Writes over the last line on stderr, which must be a terminal.
+pub fn overwrite(line: &str) {
+    let mut out = stderr().lock();
+    let _ = write!(out, "\r\u{1b}[K{line}").and_then(|()| out.flush());
+}
+
 /// Writes one line to stderr. If even that fails, nobody is left to be told.
 pub fn complain(line: &str) {
     let _ = writeln!(stderr().lock(), "asyncgate: {line}");

@@ -101,7 +101,7 @@ pub fn from_env(
     for name in variables.keys().filter_map(|name| name.to_str()) {
         if name.starts_with("ASYNCGATE_")
             && !ours.iter().any(|our| our == name)
-            && name != CONFIG_ENV
+            && ![CONFIG_ENV, "ASYNCGATE_URL", "ASYNCGATE_PROFILE"].contains(&name)
         {
             let hint = nearest(name, ours.iter().map(String::as_str));
             strangers.push(format!("{name} is not a setting{}", did_you_mean(hint)));

@@ -13,6 +13,7 @@
 
 mod bytes;
 mod calls;
+mod cli;
 mod faults;
 mod happy;
 mod harness;

@@ -1,0 +1,119 @@
+//! The commands that talk to a running server, or look at a ledger: one file each.
+//!
+//! Every command prints a table or a few lines for people, and one JSON document with `--json` for
+//! programs. What went wrong goes to stderr in one line, and into the exit code.
+
+mod completions;
+mod demo;
+mod ledger;
+mod obligations;
+mod receipts;
+mod remote;
+mod show;
+mod task;
+mod verify;
+mod worker;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+pub use completions::Completions;
+pub use demo::Demo;
+pub use verify::Verify;
+
+/// The exit codes, for `--help` and the README.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  something unexpected; the line on stderr says what
+  2  the command line or the settings are wrong
+  3  the server refused; the line on stderr has its code
+  4  no such task or receipt
+  5  the server cannot be reached or does not answer in time
+  6  the task did not end well, or not in time (task wait)
+  7  the ledger is broken (verify)
+";
+
+/// What can be asked of a running server.
+#[derive(Debug, Subcommand)]
+pub enum RemoteCommand {
+    /// Create, read, list, cancel and wait for tasks.
+    #[command(subcommand)]
+    Task(task::Task),
+    /// List an inbox, or the receipts of a task, a lease or a type.
+    Receipts(receipts::Receipts),
+    /// List what a principal is still owed.
+    Obligations(obligations::Obligations),
+    /// Copy the ledger into a file that can be verified, or read its signed head.
+    #[command(subcommand)]
+    Ledger(ledger::Ledger),
+    /// Work on tasks with the built-in handlers echo, sleep_then_return and http_get.
+    Worker(worker::Worker),
+}
+
+impl RemoteCommand {
+    /// Does it.
+    pub async fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Task(command) => command.run().await,
+            Self::Receipts(command) => command.run().await,
+            Self::Obligations(command) => command.run().await,
+            Self::Ledger(command) => command.run().await,
+            Self::Worker(command) => command.run().await,
+        }
+    }
+}
+
+/// An end that is not success and not an accident: it has an exit code of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Ended {
+    code: u8,
+    message: String,
+}
+
+impl Ended {
+    /// A task that did not end well, or not in time.
+    pub fn badly(message: impl Into<String>) -> Self {
+        Self {
+            code: 6,
+            message: message.into(),
+        }
+    }
+
+    /// A ledger that does not hold.
+    pub fn broken(message: impl Into<String>) -> Self {
+        Self {
+            code: 7,
+            message: message.into(),
+        }
+    }
+
+    /// A command line that cannot be meant.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self {
+            code: 2,
+            message: message.into(),
+        }
+    }
+}
+
+/// The exit code that an error of a command stands for.
+pub fn exit_code(error: &anyhow::Error) -> Option<ExitCode> {
+    use asyncgate_client::{Error, Kind, api::Code};
+
+    if let Some(ended) = error.downcast_ref::<Ended>() {
+        return Some(ExitCode::from(ended.code));
+    }
+    let code = match error.downcast_ref::<Error>()?.kind() {
+        Kind::Refused(body) => match body.code {
+            Code::TaskNotFound | Code::ReceiptNotFound | Code::NotFound => 4,
+            _ => 3,
+        },
+        Kind::Unreachable | Kind::Timeout => 5,
+        Kind::Invalid => 2,
+        _ => 1,
+    };
+    Some(ExitCode::from(code))
+}

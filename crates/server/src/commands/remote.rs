@@ -1,0 +1,104 @@
+//! Which server to talk to, and as whom: flags, then the environment, then a profile file.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use anyhow::{Context as _, bail};
+use asyncgate_client::{Client, api::PrincipalKind};
+use clap::Args;
+use serde::Deserialize;
+
+const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+
+/// The server and the key.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Server")]
+pub struct Remote {
+    /// The server's address [default: http://127.0.0.1:8080].
+    #[arg(long, value_name = "URL", env = "ASYNCGATE_URL")]
+    url: Option<String>,
+    /// The API key. Better in the environment or a profile than on the command line.
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "ASYNCGATE_API_KEY",
+        hide_env_values = true
+    )]
+    key: Option<String>,
+    /// A section of the profile file, which has `url` and `key` [default: default].
+    #[arg(long, value_name = "NAME", env = "ASYNCGATE_PROFILE")]
+    profile: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Profile {
+    url: Option<String>,
+    key: Option<String>,
+}
+
+impl Remote {
+    /// A client for the server that was meant.
+    pub fn client(&self) -> anyhow::Result<Client> {
+        let profile = self.read_profile()?;
+        let url = self.url.clone().or(profile.url);
+        let mut builder = Client::builder(url.as_deref().unwrap_or(DEFAULT_URL));
+        if let Some(key) = self.key.clone().or(profile.key) {
+            builder = builder.key(key);
+        }
+        Ok(builder.build()?)
+    }
+
+    fn read_profile(&self) -> anyhow::Result<Profile> {
+        let name = self.profile.as_deref().unwrap_or("default");
+        let path = profile_file();
+        let text = match path.as_ref().map(std::fs::read_to_string) {
+            Some(Ok(text)) => text,
+            Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).context("cannot read the profile file");
+            }
+            _ if self.profile.is_none() => return Ok(Profile::default()),
+            _ => bail!("there is no profile file, so no profile `{name}`"),
+        };
+        let mut profiles: BTreeMap<String, Profile> =
+            toml::from_str(&text).context("the profile file is not well-formed")?;
+        match profiles.remove(name) {
+            Some(profile) => Ok(profile),
+            None if self.profile.is_none() => Ok(Profile::default()),
+            None => bail!("the profile file has no section `{name}`"),
+        }
+    }
+}
+
+/// `$XDG_CONFIG_HOME/asyncgate/profiles.toml`, or the same below `~/.config`.
+fn profile_file() -> Option<PathBuf> {
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".config"));
+    let base = std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(home)?;
+    Some(base.join("asyncgate").join("profiles.toml"))
+}
+
+/// For whom a command acts, if the key may act for others.
+#[derive(Debug, Clone, Default, Args)]
+pub struct As {
+    /// Act for this principal: ID, or KIND/ID such as service/billing.
+    #[arg(long = "as", value_name = "PRINCIPAL", value_parser = parse_principal)]
+    principal: Option<(PrincipalKind, String)>,
+}
+
+impl As {
+    pub fn kind(&self) -> Option<PrincipalKind> {
+        self.principal.as_ref().map(|(kind, _)| *kind)
+    }
+
+    pub fn id(&self) -> Option<String> {
+        self.principal.as_ref().map(|(_, id)| id.clone())
+    }
+}
+
+fn parse_principal(text: &str) -> Result<(PrincipalKind, String), String> {
+    let (kind, id) = text.split_once('/').unwrap_or(("agent", text));
+    let kind = serde_json::from_value(kind.into())
+        .map_err(|_| "the kind must be agent, worker, service, human or system".to_owned())?;
+    Ok((kind, id.to_owned()))
+}

@@ -1,0 +1,143 @@
+//! Tables for people, JSON for programs.
+
+use std::io::{IsTerminal as _, stderr, stdout};
+
+use asyncgate_client::api::{Principal, PrincipalKind, TaskStatus};
+use serde::Serialize;
+
+use crate::output;
+
+/// Prints `value` as JSON, or `text` for people.
+pub fn show<T: Serialize>(
+    json: bool,
+    value: &T,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    let text = if json {
+        serde_json::to_string_pretty(value)?
+    } else {
+        text()
+    };
+    Ok(output::say(text.trim_end())?)
+}
+
+/// A table with a header, each column as wide as its widest cell.
+pub fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> String {
+    if rows.is_empty() {
+        return "nothing".to_owned();
+    }
+    let width = |n: usize| {
+        let cells = rows.iter().map(|row| row[n].chars().count());
+        cells.chain([header[n].len()]).max().unwrap_or(0)
+    };
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |cells: &[&str]| {
+        let padded = cells
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:<width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let mut lines = vec![paint(Style::Bold, &line(&header))];
+    for row in &rows {
+        lines.push(line(&row.each_ref().map(String::as_str)));
+    }
+    lines.join("\n")
+}
+
+/// Names and values, one a line.
+pub fn fields(pairs: &[(&str, Option<String>)]) -> String {
+    let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let lines = pairs
+        .iter()
+        .filter_map(|(name, value)| Some(format!("{:<width$}  {}", name, value.as_ref()?)));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A principal in one word.
+pub fn who(principal: &Principal) -> String {
+    let kind = match principal.kind {
+        PrincipalKind::Agent => "agent",
+        PrincipalKind::Worker => "worker",
+        PrincipalKind::Service => "service",
+        PrincipalKind::Human => "human",
+        PrincipalKind::System => "system",
+    };
+    format!("{kind}/{}", principal.id)
+}
+
+/// A status in its colour.
+pub fn status(status: TaskStatus) -> String {
+    let (style, name) = match status {
+        TaskStatus::Queued => (Style::Plain, "queued"),
+        TaskStatus::Leased => (Style::Yellow, "leased"),
+        TaskStatus::Running => (Style::Yellow, "running"),
+        TaskStatus::Succeeded => (Style::Green, "succeeded"),
+        TaskStatus::Failed => (Style::Red, "failed"),
+        TaskStatus::Canceled => (Style::Red, "canceled"),
+    };
+    paint(style, name)
+}
+
+/// How a piece of text looks on a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    Plain,
+    Bold,
+    Dim,
+    Green,
+    Yellow,
+    Red,
+}
+
+/// Paints a text if stdout is a terminal and nobody said NO_COLOR.
+pub fn paint(style: Style, text: &str) -> String {
+    let code = match style {
+        Style::Plain => return text.to_owned(),
+        Style::Bold => 1,
+        Style::Dim => 2,
+        Style::Green => 32,
+        Style::Yellow => 33,
+        Style::Red => 31,
+    };
+    if !stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some() {
+        return text.to_owned();
+    }
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+/// A line on stderr that is written over while long work goes on. Silent when nobody watches.
+#[derive(Debug)]
+pub struct Progress {
+    last: Option<std::time::Duration>,
+    watch: asyncgate_store::Stopwatch,
+    watched: bool,
+}
+
+impl Progress {
+    pub fn start() -> Self {
+        Self {
+            last: None,
+            watch: asyncgate_store::Stopwatch::start(),
+            watched: stderr().is_terminal(),
+        }
+    }
+
+    /// Says how far the work is, at most four times a second, and not within the first second.
+    pub fn at(&mut self, text: impl FnOnce() -> String) {
+        let now = self.watch.elapsed();
+        let since = now.saturating_sub(self.last.unwrap_or_default());
+        if self.watched && now.as_secs() >= 1 && since.as_millis() >= 250 {
+            output::overwrite(&text());
+            self.last = Some(now);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.last.is_some() {
+            output::overwrite("");
+        }
+    }
+}
