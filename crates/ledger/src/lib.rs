@@ -4,7 +4,7 @@
 //! Invariants: what [`Verifier`] accepts is a ledger that the rules of `core` could have written and
 //! that its head's signature covers whole; the first receipt that is not says so by its place. The
 //! answer does not depend on how the receipts came, from a file or one by one. No input panics, and
-//! no input makes more than one line at a time, plus a few dozen bytes a receipt, stay in memory.
+//! no input makes more than one line at a time, plus less than a hundred bytes a receipt, stay in memory.
 //! The format is described in `docs/LEDGER.md` for those who verify in another language.
 
 mod broken;

@@ -33,6 +33,10 @@ const RULES: &[(&str, Sees)] = &[
         Sees::Only(&["asyncgate-api", "asyncgate-engine"]),
     ),
     ("asyncgate-client", Sees::Only(&["asyncgate-api"])),
+    (
+        "asyncgate-ledger",
+        Sees::Only(&["asyncgate-api", "asyncgate-core"]),
+    ),
     ("asyncgate-server", Sees::Anything),
     ("xtask", Sees::Only(&[])),
 ];
@@ -181,6 +185,7 @@ mod tests {
                 &["asyncgate-api", "asyncgate-engine", "axum"],
             ),
             ("asyncgate-client", &["asyncgate-api", "hyper"]),
+            ("asyncgate-ledger", &["asyncgate-api", "asyncgate-core"]),
             (
                 "asyncgate-server",
                 &["asyncgate-store-sqlite", "asyncgate-mcp", "asyncgate-rest"],
@@ -209,6 +214,8 @@ mod tests {
             ("asyncgate-mcp", "asyncgate-rest"),
             ("asyncgate-client", "asyncgate-core"),
             ("asyncgate-client", "asyncgate-engine"),
+            ("asyncgate-ledger", "asyncgate-store"),
+            ("asyncgate-ledger", "asyncgate-engine"),
             ("xtask", "asyncgate-engine"),
         ] {
             let found = complaints_of(name, &[dep], &[]);
