@@ -106,14 +106,14 @@ pub fn exit_code(error: &anyhow::Error) -> Option<ExitCode> {
     if let Some(ended) = error.downcast_ref::<Ended>() {
         return Some(ExitCode::from(ended.code));
     }
-    let code = match error.downcast_ref::<Error>()?.kind() {
-        Kind::Refused(body) => match body.code {
-            Code::TaskNotFound | Code::ReceiptNotFound | Code::NotFound => 4,
-            _ => 3,
-        },
+    let error = error.downcast_ref::<Error>()?;
+    let not_found = [Code::TaskNotFound, Code::ReceiptNotFound, Code::NotFound];
+    let code = match error.kind() {
+        Kind::Refused(body) if not_found.contains(&body.code) => 4,
+        Kind::Refused(_) => 3,
         Kind::Unreachable | Kind::Timeout => 5,
         Kind::Invalid => 2,
-        _ => 1,
+        Kind::Protocol | _ => 1,
     };
     Some(ExitCode::from(code))
 }
