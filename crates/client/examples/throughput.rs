@@ -1,10 +1,11 @@
 //! How many tasks a second the client and the worker do against a running server.
 //!
-//!     cargo run --release -p asyncgate-client --example throughput -- http://127.0.0.1:8080 KEY
+//!     cargo run --release -p asyncgate-client --example throughput -- http://127.0.0.1:8080 KEY [MODE]
 //!
-//! `client`: each of 64 loops creates a task, claims one and completes it, one call after the other:
-//! the loop of `cargo xtask bench tasks --only cycle`, with the client in the place of raw bytes.
-//! `worker`: a worker with concurrency 64 does tasks while others are created.
+//! Each of 64 loops creates a task, claims one and completes it, one call after the other: `raw` with
+//! prepared bytes on a socket of its own, as `cargo xtask bench tasks --only cycle` does; `client`
+//! with the client. `worker`: a worker with concurrency 64 does tasks while others are created.
+//! Rounds are interleaved, so that a busy machine is equally unfair to all.
 
 #![expect(clippy::print_stdout, reason = "this is what it is for")]
 
@@ -21,7 +22,13 @@ use asyncgate_client::{
     api::{CompleteInput, CreateTaskInput, LeaseNextInput},
 };
 use serde_json::value::{RawValue, to_raw_value};
-use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::Semaphore,
+    task::JoinSet,
+    time::Instant,
+};
 
 const LOOPS: usize = 64;
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -32,11 +39,27 @@ async fn main() -> Result<(), Error> {
     let mut args = std::env::args().skip(1);
     let (address, key) = (args.next(), args.next());
     let address = address.unwrap_or_else(|| "http://127.0.0.1:8080".to_owned());
-    let client = Client::new(address, key.unwrap_or_else(|| "secret".to_owned()))?;
+    let key = key.unwrap_or_else(|| "secret".to_owned());
+    let client = Client::new(&address, &key)?;
     client.get_config().await?;
-    println!("client: {:.0} cycles/s", loops(&client).await);
-    println!("worker: {:.0} cycles/s", worker(&client).await?);
+    let only = args.next();
+    for _ in 0..3 {
+        for mode in ["raw", "client", "worker"] {
+            if only.as_deref().is_none_or(|only| only == mode) {
+                let rate = measure(mode, &client, &address, &key).await?;
+                println!("{mode}: {rate:.0} cycles/s");
+            }
+        }
+    }
     Ok(())
+}
+
+async fn measure(mode: &str, client: &Client, address: &str, key: &str) -> Result<f64, Error> {
+    match mode {
+        "raw" => Ok(loops(|| raw_loop(address, key)).await),
+        "client" => Ok(loops(|| std::future::ready(Loop::Client(client.clone()))).await),
+        _ => worker(client).await,
+    }
 }
 
 fn task() -> CreateTaskInput {
@@ -73,18 +96,110 @@ async fn cycle(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-async fn loops(client: &Client) -> f64 {
+/// Runs 64 loops, each of which counts what it did, and gives their common rate.
+async fn loops<F, A>(begin: F) -> f64
+where
+    F: Fn() -> A,
+    A: Future<Output = Loop>,
+{
     let done = Arc::new(AtomicU64::new(0));
     let mut running = JoinSet::new();
     for _ in 0..LOOPS {
-        let (client, done) = (client.clone(), Arc::clone(&done));
+        let (step, done) = (begin().await, Arc::clone(&done));
         running.spawn(async move {
-            while cycle(&client).await.is_ok() {
+            let mut step = step;
+            while step.cycle().await.is_some() {
                 done.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
     rate(&done).await
+}
+
+enum Loop {
+    Client(Client),
+    Raw(Raw),
+}
+
+impl Loop {
+    async fn cycle(&mut self) -> Option<()> {
+        match self {
+            Self::Client(client) => cycle(client).await.ok(),
+            Self::Raw(raw) => raw.cycle().await,
+        }
+    }
+}
+
+async fn raw_loop(address: &str, key: &str) -> Loop {
+    let host = address.trim_start_matches("http://").to_owned();
+    let stream = TcpStream::connect(&host).await.ok();
+    if let Some(stream) = &stream {
+        // Without it the loop would only be slower.
+        let _ = stream.set_nodelay(true);
+    }
+    let head = format!(
+        "host: {host}\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\n"
+    );
+    Loop::Raw(Raw {
+        head,
+        stream,
+        answer: Vec::new(),
+    })
+}
+
+/// One connection without a client.
+struct Raw {
+    head: String,
+    stream: Option<TcpStream>,
+    answer: Vec<u8>,
+}
+
+impl Raw {
+    async fn cycle(&mut self) -> Option<()> {
+        let create =
+            r#"{"type":"echo","payload":{"text":"hello, gate","n":1},"principal_id":"bench"}"#;
+        self.post("/v1/tasks", create).await?;
+        let claim = r#"{"worker_id":"w1","max_tasks":1,"lease_ttl_seconds":300}"#;
+        self.post("/v1/leases/claim", claim).await?;
+        let Some((task, lease)) = self.field("task_id").zip(self.field("lease_id")) else {
+            return Some(());
+        };
+        let complete = format!(
+            r#"{{"worker_id":"w1","lease_id":"{lease}","result":{{"text":"hello, worker"}},"artifacts":[{{"type":"inline"}}]}}"#
+        );
+        self.post(&format!("/v1/tasks/{task}/complete"), &complete)
+            .await
+    }
+
+    async fn post(&mut self, path: &str, body: &str) -> Option<()> {
+        let stream = self.stream.as_mut()?;
+        let request = format!(
+            "POST {path} HTTP/1.1\r\n{}content-length: {}\r\n\r\n{body}",
+            self.head,
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).await.ok()?;
+        self.answer.clear();
+        loop {
+            if stream.read_buf(&mut self.answer).await.ok()? == 0 {
+                return None;
+            }
+            let text = std::str::from_utf8(&self.answer).ok()?;
+            if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                let length = head.split_once("content-length: ")?.1;
+                let length: usize = length.split("\r\n").next()?.parse().ok()?;
+                if body.len() == length {
+                    return Some(());
+                }
+            }
+        }
+    }
+
+    fn field(&self, name: &str) -> Option<String> {
+        let text = std::str::from_utf8(&self.answer).ok()?;
+        let value = text.split_once(&format!("\"{name}\":\""))?.1;
+        Some(value.split('"').next()?.to_owned())
+    }
 }
 
 /// Creators keep a few hundred tasks waiting; the worker's observer makes room for the next.
@@ -124,7 +239,7 @@ async fn worker(client: &Client) -> Result<f64, Error> {
     drop(creators);
     drop(stop);
     if let Ok(summary) = running.await {
-        println!("  {:?}", summary?);
+        summary?;
     }
     Ok(rate)
 }

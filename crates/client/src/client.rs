@@ -77,6 +77,7 @@ impl Client {
             connect: connect::Options {
                 reach: Reach::Anywhere,
                 timeout: Duration::from_secs(5),
+                secure: false,
                 roots: None,
             },
         }
@@ -119,7 +120,7 @@ impl Client {
                 Err(failure) => failure,
             };
             failures += 1;
-            let wait = self.retry.wait(failures, failure.retry_after);
+            let wait = self.retry.wait(failures, failure.error.retry_after());
             let in_time = started.elapsed() + wait <= self.retry.total + prepared.wait;
             if failures >= self.retry.attempts || !in_time || !failure.again.holds_for(prepared) {
                 return Err(failure.error.during(prepared.spec.name, failures));
@@ -132,7 +133,9 @@ impl Client {
     async fn attempt(&self, prepared: &Prepared) -> Result<Answer, Failure> {
         let request = self.request(prepared)?;
         let limit = self.shared.timeout + prepared.wait;
-        match tokio::time::timeout(limit, self.exchange(request)).await {
+        // On the heap: whatever holds a call in itself would be moved around with it.
+        let exchange = Box::pin(self.exchange(request));
+        match tokio::time::timeout(limit, exchange).await {
             Ok(Ok(answer)) => self.judge(answer),
             Ok(Err(failure)) => Err(failure),
             Err(_) => {
@@ -219,8 +222,7 @@ impl Client {
         if let Ok(body) = serde_json::from_slice::<ErrorBody>(&answer.body) {
             let again = if busy { Again::Always } else { Again::Never };
             return Err(Failure {
-                error: Error::refused(body),
-                retry_after,
+                error: Error::refused(body).after(retry_after),
                 again,
             });
         }
@@ -240,7 +242,7 @@ impl Client {
             );
             Failure::new(Kind::Protocol, message, Again::Never)
         };
-        failure.retry_after = retry_after;
+        failure.error = failure.error.after(retry_after);
         Err(failure)
     }
 }
@@ -292,7 +294,6 @@ impl Answer {
 /// An attempt that did not succeed.
 struct Failure {
     error: Error,
-    retry_after: Option<Duration>,
     again: Again,
 }
 
@@ -321,7 +322,6 @@ impl Failure {
     fn new(kind: Kind, message: impl Into<String>, again: Again) -> Self {
         Self {
             error: Error::new(kind, message),
-            retry_after: None,
             again,
         }
     }
@@ -375,8 +375,9 @@ impl Builder {
     }
 
     /// The client. No connection is made yet.
-    pub fn build(self) -> Result<Client, Error> {
+    pub fn build(mut self) -> Result<Client, Error> {
         let base = base(&self.address)?;
+        self.connect.secure = base.to_ascii_lowercase().starts_with("https:");
         let authorization = self.key.as_deref().map(authorization).transpose()?;
         let http = legacy::Client::builder(TokioExecutor::new())
             .pool_idle_timeout(Duration::from_secs(30))

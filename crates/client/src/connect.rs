@@ -41,9 +41,15 @@ impl Reach {
 
 /// How connections are made.
 #[derive(Debug, Clone)]
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(dead_code, reason = "some of it is only about TLS")
+)]
 pub(crate) struct Options {
     pub reach: Reach,
     pub timeout: Duration,
+    /// Whether `https` will be used. Reading the platform's roots takes a while.
+    pub secure: bool,
     /// Trusted roots as PEM, in the place of the platform's.
     pub roots: Option<Vec<u8>>,
 }
@@ -66,14 +72,14 @@ fn wrap(mut http: HttpConnector<Resolver>, _: &Options) -> Result<Connector, Err
 #[cfg(feature = "tls")]
 fn wrap(http: HttpConnector<Resolver>, options: &Options) -> Result<Connector, Error> {
     Ok(hyper_rustls::HttpsConnectorBuilder::new()
-        .with_tls_config(tls(options.roots.as_deref())?)
+        .with_tls_config(tls(options)?)
         .https_or_http()
         .enable_http1()
         .wrap_connector(http))
 }
 
 #[cfg(feature = "tls")]
-fn tls(roots: Option<&[u8]>) -> Result<rustls::ClientConfig, Error> {
+fn tls(options: &Options) -> Result<rustls::ClientConfig, Error> {
     use hyper_rustls::ConfigBuilderExt;
     use rustls::pki_types::{CertificateDer, pem::PemObject};
 
@@ -83,7 +89,11 @@ fn tls(roots: Option<&[u8]>) -> Result<rustls::ClientConfig, Error> {
         .map_err(|error| Error::invalid(format!("TLS cannot be set up: {error}")))?;
     let unusable =
         |error: String| Error::invalid(format!("the trusted roots are unusable: {error}"));
-    let Some(pem) = roots else {
+    if !options.secure {
+        let none = rustls::RootCertStore::empty();
+        return Ok(config.with_root_certificates(none).with_no_client_auth());
+    }
+    let Some(pem) = options.roots.as_deref() else {
         // A machine without any root can still use plain http: its https handshakes will fail.
         return Ok(match config.clone().with_native_roots() {
             Ok(config) => config.with_no_client_auth(),

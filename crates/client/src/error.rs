@@ -2,7 +2,7 @@
 //!
 //! Every message says what to do about it. Payloads and credentials never appear in one.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use asyncgate_api::{Code, ErrorBody};
 
@@ -17,6 +17,7 @@ struct Inner {
     message: String,
     /// How often it was sent.
     attempts: u32,
+    retry_after: Option<Duration>,
 }
 
 /// What sort of failure it was.
@@ -42,6 +43,7 @@ impl Error {
             what: Cow::Borrowed(""),
             message: message.into(),
             attempts: 1,
+            retry_after: None,
         }))
     }
 
@@ -78,6 +80,11 @@ impl Error {
         self
     }
 
+    pub(crate) fn after(mut self, retry_after: Option<Duration>) -> Self {
+        self.0.retry_after = retry_after;
+        self
+    }
+
     /// What sort of failure it was.
     pub fn kind(&self) -> &Kind {
         &self.0.kind
@@ -99,6 +106,11 @@ impl Error {
             Kind::Refused(body) => Some(body),
             Kind::Unreachable | Kind::Timeout | Kind::Protocol | Kind::Invalid => None,
         }
+    }
+
+    /// How long the server asked to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
     }
 
     /// How often the call was sent.

@@ -112,6 +112,7 @@ impl HttpGet {
         let connector = connect::connector(&connect::Options {
             reach: reach.clone(),
             timeout: options.timeout.min(Duration::from_secs(10)),
+            secure: true,
             roots: None,
         })?;
         let http = legacy::Client::builder(TokioExecutor::new())

@@ -17,7 +17,8 @@ pub(super) async fn keep(context: &Context) {
         sleep(pause).await;
         let sent = Instant::now();
         let input = renewal(context);
-        let renewed = timeout_at(context.deadline(), shared.client.renew_lease(&input)).await;
+        let renewing = Box::pin(shared.client.renew_lease(&input));
+        let renewed = timeout_at(context.deadline(), renewing).await;
         let Ok(renewed) = renewed else { return };
         match renewed {
             Ok(_) => {
@@ -33,7 +34,7 @@ pub(super) async fn keep(context: &Context) {
                 if left.is_zero() {
                     return;
                 }
-                pause = shared.pause.wait(failures, None).min(left);
+                pause = shared.pause.wait(failures, error.retry_after()).min(left);
             }
         }
     }
@@ -119,7 +120,7 @@ impl Report {
                 tracing::warn!(task_id = context.task().task_id, %error, "not reported");
                 return End::Unreported;
             }
-            sleep(shared.pause.wait(failures, None)).await;
+            sleep(shared.pause.wait(failures, error.retry_after())).await;
         }
     }
 

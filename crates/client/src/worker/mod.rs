@@ -7,7 +7,7 @@
 //!   and its owner should hear of it at once ([`WorkerBuilder::retry_panics`]).
 //! - A handler is asked to stop, through its [`Context`], when its lease is lost or its task
 //!   cancelled, when its time is over, and when the worker shuts down. If it does not stop, it is
-//!   dropped.
+//!   dropped at its next await; what blocks a thread is left behind and no longer counted.
 //! - At shutdown nothing more is claimed, handlers may finish for a grace, and what is left then is
 //!   stopped and given back.
 //! - A server that cannot be reached is asked again for as long as it takes; one that refuses the
