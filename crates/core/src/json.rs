@@ -129,12 +129,17 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn value(&mut self, out: &mut Vec<u8>) {
+        let before = self.rest.len();
         match self.rest.bytes().next() {
             Some(b'{') => self.object(out),
             Some(b'[') => self.array(out),
             Some(b'"') => self.string(out),
             Some(_) => self.scalar(out),
             None => {}
+        }
+        if self.rest.len() == before {
+            // No value stands here: the text is not well-formed.
+            self.rest = "";
         }
         self.skip_space();
     }
@@ -283,7 +288,6 @@ struct Member {
 
 /// Orders the members that were written from `start` on by their keys.
 fn put_in_order(out: &mut Vec<u8>, start: usize, members: &mut [Member]) {
-    let key = |out: &[u8], member: &Member| out[member.begin..member.key_end].to_vec();
     let ordered = members.windows(2).all(|pair| {
         let (left, right) = (&pair[0], &pair[1]);
         out[left.begin..left.key_end] <= out[right.begin..right.key_end]
@@ -291,8 +295,8 @@ fn put_in_order(out: &mut Vec<u8>, start: usize, members: &mut [Member]) {
     if ordered {
         return;
     }
-    members
-        .sort_by_cached_key(|member| (key(out, member), out[member.key_end..member.end].to_vec()));
+    // Members with one key keep their order: it tells which of them counts.
+    members.sort_by_cached_key(|member| out[member.begin..member.key_end].to_vec());
     let mut sorted = Vec::with_capacity(out.len() - start);
     for (n, member) in members.iter().enumerate() {
         if n > 0 {
@@ -399,8 +403,18 @@ mod tests {
             (r#""\\u0041""#, r#""A""#),
             (r#"{"a":1}"#, r#"{"a":2}"#),
             (r#"{"a":1,"b":1}"#, r#"{"a":1}"#),
+            (r#"{"b":0,"a":1,"a":2}"#, r#"{"b":0,"a":2,"a":1}"#),
         ] {
             assert!(!same(left, right), "{left} and {right}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_json_ends_too() {
+        for text in [
+            "", "[", "[:", "{", "{:", "{\"a\"", "\"", "\"\\", "\"\\u12", "[,]", "}", "é", "{[}]:,",
+        ] {
+            canonical(text);
         }
     }
 

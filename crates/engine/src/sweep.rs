@@ -40,7 +40,7 @@ impl Engine {
         let signals = self.store.signals();
         // From here on every new deadline counts as earlier, so that none is missed while looking.
         signals.watch_deadlines(None);
-        while self.sweep_once().await? {}
+        self.sweep().await?;
         let longest = self.settings().sweep_interval_ms;
         let next = self.store.next_due().await?;
         let until = self
@@ -58,10 +58,23 @@ impl Engine {
         Ok(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
     }
 
-    /// Moves some tasks whose time has come. Answers whether there may be more.
-    async fn sweep_once(&self) -> Result<bool, Fault> {
-        let due = self.store.due(self.now(), BATCH).await?;
-        let more = due.len() == BATCH;
+    /// Moves every task whose time has come. Leases in their grace are due but do not move; when
+    /// they fill a batch, the next one is larger, so that they hide nothing behind them.
+    async fn sweep(&self) -> Result<(), Fault> {
+        let mut limit = BATCH;
+        loop {
+            let due = self.store.due(self.now(), limit).await?;
+            let found = due.len();
+            let moved = self.move_due(due).await?;
+            if found < limit {
+                return Ok(());
+            }
+            limit = if moved == 0 { limit * 2 } else { BATCH };
+        }
+    }
+
+    /// Moves those of the tasks whose time has come. Answers how many.
+    async fn move_due(&self, due: Vec<(TenantId, TaskId)>) -> Result<usize, Fault> {
         let mut by_tenant: BTreeMap<TenantId, Vec<TaskId>> = BTreeMap::new();
         for (tenant, task) in due {
             by_tenant.entry(tenant).or_default().push(task);
@@ -80,6 +93,6 @@ impl Engine {
             self.metrics.expiries.inc_by(swept.expired as u64);
             moved += swept.expired + swept.readied;
         }
-        Ok(more && moved > 0)
+        Ok(moved)
     }
 }

@@ -95,7 +95,8 @@ async fn wait_and_take(
     loop {
         let mut wait = engine.store.signals().ready(tenant, wish.reach.clone());
         let tasks = take(engine, tenant, wish).await?;
-        if let Some(woken) = woken.take() {
+        // A full claim may have left the task that the wake-up was for: then it is passed on.
+        if let Some(woken) = woken.take().filter(|_| tasks.len() < wish.max_tasks) {
             woken.looked();
         }
         let left = limit.saturating_sub(watch.elapsed());
