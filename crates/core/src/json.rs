@@ -4,7 +4,7 @@
 //! is never rewritten. Canonical bytes are equal exactly when the values are: object keys sorted,
 //! no white space, strings by their characters, numbers by their exact decimal value.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde_json::value::RawValue;
 
@@ -15,8 +15,9 @@ pub const MAX_DEPTH: usize = 128;
 const MAX_PLAIN_DIGITS: usize = 20;
 
 /// A JSON value as its sender wrote it.
+/// Copies share the text.
 #[derive(Clone)]
-pub struct Json(Box<RawValue>);
+pub struct Json(Arc<RawValue>);
 
 /// The value is nested more deeply than [`MAX_DEPTH`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -29,17 +30,17 @@ impl Json {
         if depth(raw.get()) > MAX_DEPTH {
             return Err(TooDeep);
         }
-        Ok(Self(raw))
+        Ok(Self(raw.into()))
     }
 
     /// Reads back a text that a [`Json`] gave, or fails if it is none.
     pub fn from_text(text: String) -> Option<Self> {
-        RawValue::from_string(text).ok().map(Self)
+        RawValue::from_string(text).ok().map(|raw| Self(raw.into()))
     }
 
     /// The value `null`.
     pub fn null() -> Self {
-        Self(RawValue::NULL.to_owned())
+        Self(RawValue::NULL.to_owned().into())
     }
 
     /// The text as its sender wrote it.

@@ -1,7 +1,7 @@
 //! Who may do what, and for whom.
 
 use asyncgate_api::{Access, Code, PrincipalKind as Kind};
-use asyncgate_core::{Principal, Task};
+use asyncgate_core::{Principal, PrincipalKind, Task};
 
 use crate::{Caller, Fault, Role, input, view};
 
@@ -29,6 +29,7 @@ impl Caller {
             instance_id,
             default_kind,
             field,
+            reading,
         } = named;
         let instance_id = instance_id
             .map(|id| input::name(&format!("{field}_instance_id"), id))
@@ -47,6 +48,9 @@ impl Caller {
             id: input::name(&format!("{field}_id"), id)?,
             instance_id,
         };
+        if principal.kind == PrincipalKind::System && !reading {
+            return Err(Fault::bad_request("nobody can act as the server itself"));
+        }
         if self.role != Role::Admin && !principal.is(&self.principal) {
             return Err(self.forbidden(Role::Admin, "only an admin may act for another principal"));
         }
@@ -76,6 +80,14 @@ impl Caller {
         Err(self.forbidden(Role::Admin, "this belongs to another principal"))
     }
 
+    /// A refusal by a rule, with what this caller would need.
+    pub(crate) fn explain(&self, fault: Fault) -> Fault {
+        if fault.code == Code::Forbidden {
+            return self.forbidden(Role::Admin, "this belongs to another principal");
+        }
+        fault
+    }
+
     fn forbidden(&self, required: Role, message: &'static str) -> Fault {
         Fault::new(Code::Forbidden, message)
             .with("required_role", required.as_str())
@@ -91,6 +103,8 @@ pub(crate) struct Named {
     instance_id: Option<String>,
     default_kind: Kind,
     field: &'static str,
+    /// Whether the call only reads: then even the server's own inbox may be named.
+    reading: bool,
 }
 
 impl Named {
@@ -106,6 +120,15 @@ impl Named {
             instance_id,
             default_kind: Kind::Agent,
             field: "principal",
+            reading: false,
+        }
+    }
+
+    /// By `principal_kind` and `principal_id`, in a call that only reads.
+    pub(crate) fn reader(kind: Option<Kind>, id: Option<String>) -> Self {
+        Self {
+            reading: true,
+            ..Self::principal(kind, id, None)
         }
     }
 
@@ -121,6 +144,7 @@ impl Named {
             instance_id,
             default_kind: Kind::Worker,
             field: "worker",
+            reading: false,
         }
     }
 }

@@ -116,6 +116,12 @@ impl Engine {
         *self.draining.borrow()
     }
 
+    /// Notes that a tenant's ledger has grown since it was signed.
+    pub(crate) fn mark_grown(&self, tenant: TenantId) {
+        let mut grown = self.grown.lock().unwrap_or_else(PoisonError::into_inner);
+        grown.insert(tenant);
+    }
+
     /// The tenants whose ledgers have grown since this was asked last.
     pub(crate) fn take_grown(&self) -> HashSet<TenantId> {
         std::mem::take(&mut *self.grown.lock().unwrap_or_else(PoisonError::into_inner))
@@ -159,8 +165,7 @@ impl Engine {
         };
         let (output, grew) = self.run(tenant, weight, reads, decide).await?;
         if grew {
-            let mut grown = self.grown.lock().unwrap_or_else(PoisonError::into_inner);
-            grown.insert(tenant);
+            self.mark_grown(tenant);
         }
         Ok(output)
     }
@@ -181,7 +186,11 @@ impl Engine {
             instance: Arc::clone(&settings.instance_id),
             policy: Arc::clone(&settings.policy),
         };
-        let decide = move |snapshot| decide(env.clone(), snapshot);
+        let decide = move |snapshot: Snapshot| {
+            let mut env = env.clone();
+            env.now = env.now.max(snapshot.last_time);
+            decide(env, snapshot)
+        };
         let store = self.store.as_ref();
         let decided = asyncgate_store::transact(store, tenant, now, weight, reads, decide).await?;
         Ok(decided?)

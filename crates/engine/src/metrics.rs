@@ -13,7 +13,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::Engine;
+use crate::{Durability, Engine};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
@@ -113,6 +113,13 @@ impl Engine {
             "request_seconds",
             "Time to answer, waiting included",
             metrics.seconds.clone(),
+        );
+        let durable = Gauge::<i64>::default();
+        durable.set(i64::from(self.settings().durability == Durability::Fsync));
+        registry.register(
+            "durable",
+            "1 when a success answer is on disk, 0 when it lasts as long as the process",
+            durable,
         );
         registry.register("tasks", "Tasks by status", metrics.depths.clone());
         registry.register("tasks_created", "Tasks created", metrics.created.clone());

@@ -49,7 +49,8 @@ impl Engine {
             }
             for tenant in self.take_grown() {
                 if let Err(fault) = self.sign_ledger(tenant).await {
-                    tracing::error!(cause = fault.cause, "could not sign a ledger");
+                    tracing::error!(cause = fault.cause, "could not sign a ledger; trying again");
+                    self.mark_grown(tenant);
                 }
             }
         }

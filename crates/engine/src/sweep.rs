@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use asyncgate_api::Code;
 use asyncgate_core::{TaskId, TenantId, task};
 use asyncgate_store::ReadSet;
 
@@ -81,18 +82,42 @@ impl Engine {
         }
         let mut moved = 0;
         for (tenant, tasks) in by_tenant {
-            let reads = ReadSet {
-                tasks,
-                ..ReadSet::default()
-            };
-            let swept = self
-                .transact(tenant, 0, reads, |env, snapshot| {
-                    Ok(task::sweep(env, snapshot.head, snapshot.tasks))
-                })
-                .await?;
-            self.metrics.expiries.inc_by(swept.expired as u64);
-            moved += swept.expired + swept.readied;
+            match self.move_tasks(tenant, tasks.clone()).await {
+                Ok(some) => moved += some,
+                Err(fault) if fault.code == Code::Internal => {
+                    moved += self.move_one_by_one(tenant, tasks).await;
+                }
+                Err(fault) => return Err(fault),
+            }
         }
         Ok(moved)
+    }
+
+    /// One row that cannot be read must not hold up the deadlines of all others.
+    async fn move_one_by_one(&self, tenant: TenantId, tasks: Vec<TaskId>) -> usize {
+        let mut moved = 0;
+        for task in tasks {
+            match self.move_tasks(tenant, vec![task]).await {
+                Ok(some) => moved += some,
+                Err(fault) => {
+                    tracing::error!(%task, cause = fault.cause, "cannot act on a deadline");
+                }
+            }
+        }
+        moved
+    }
+
+    async fn move_tasks(&self, tenant: TenantId, tasks: Vec<TaskId>) -> Result<usize, Fault> {
+        let reads = ReadSet {
+            tasks,
+            ..ReadSet::default()
+        };
+        let swept = self
+            .transact(tenant, 0, reads, |env, snapshot| {
+                Ok(task::sweep(env, snapshot.head, snapshot.tasks))
+            })
+            .await?;
+        self.metrics.expiries.inc_by(swept.expired as u64);
+        Ok(swept.expired + swept.readied)
     }
 }

@@ -189,11 +189,17 @@ pub(crate) struct Cut<T> {
     pub(crate) next_cursor: Option<String>,
 }
 
-pub(crate) fn cut<T>(mut items: Vec<T>, asked: usize, id: impl Fn(&T) -> String) -> Cut<T> {
+/// An empty page leaves the reader where it was, at `since`.
+pub(crate) fn cut<T>(
+    mut items: Vec<T>,
+    asked: usize,
+    since: Option<&str>,
+    id: impl Fn(&T) -> String,
+) -> Cut<T> {
     let limit = asked.saturating_sub(1);
     let more = items.len() > limit;
     items.truncate(limit);
-    let cursor = items.last().map(id);
+    let cursor = items.last().map(id).or_else(|| since.map(str::to_owned));
     let next_cursor = cursor.clone().filter(|_| more);
     Cut {
         items,

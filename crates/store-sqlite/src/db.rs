@@ -102,9 +102,13 @@ impl Db {
 
     /// Runs a query that sees one committed state, however many statements it has.
     pub(crate) fn snapshot<T>(&mut self, query: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if !self.conn.is_autocommit() {
+            self.conn.execute_batch("ROLLBACK")?;
+        }
         self.conn.prepare_cached("BEGIN")?.execute([])?;
         let answer = query(self);
-        self.conn.execute_batch(if answer.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+        // Nothing was written, so how it ends does not matter; if it does not, the next one ends it.
+        let _ = self.conn.execute_batch("COMMIT");
         answer
     }
 

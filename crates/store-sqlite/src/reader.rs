@@ -1,6 +1,7 @@
 //! Reader threads: each has a connection of its own and sees the newest commit.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
@@ -54,7 +55,8 @@ impl Readers {
         let (answer, answered) = oneshot::channel();
         let read: Read = Box::new(move |db| {
             // Whoever asked may have gone.
-            let _ = answer.send(db.snapshot(query));
+            let answered = catch_unwind(AssertUnwindSafe(|| db.snapshot(query)));
+            let _ = answer.send(answered.unwrap_or(Err(rusqlite::Error::UnwindingPanic)));
         });
         self.reads.try_send(read).map_err(|error| match error {
             TrySendError::Full(_) => Error::Busy,

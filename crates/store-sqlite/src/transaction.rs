@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use asyncgate_core::{Changes, Class, Link, Placement, TaskWrite};
+use asyncgate_core::{Changes, Class, Link, Placement, TaskWrite, Timestamp};
 use asyncgate_store::{IdempotencyKey, Job, ReadSet, Snapshot, fits};
 use rusqlite::{OptionalExtension, Result, params};
 
@@ -20,24 +20,34 @@ use crate::{
 pub(crate) struct Writable {
     pub(crate) db: Db,
     pub(crate) ledgers: Ledgers,
-    classes: Classes,
+    /// Absent after a rollback, until the next transaction reads them again.
+    classes: Option<Classes>,
+    last_time: Timestamp,
 }
 
 impl Writable {
-    pub(crate) fn new(db: Db) -> Result<Self> {
-        Ok(Self {
-            classes: Classes::load(&db)?,
+    pub(crate) fn new(db: Db, last_time: Timestamp) -> Self {
+        Self {
             db,
             ledgers: Ledgers::default(),
-        })
+            classes: None,
+            last_time,
+        }
     }
 
-    /// Forgets what was kept in memory, after a rollback.
-    pub(crate) fn reload(&mut self) -> Result<()> {
+    /// Forgets what was kept in memory, after a rollback: it may speak of rows that are gone.
+    pub(crate) fn forget(&mut self) {
         self.db.forget();
         self.ledgers = Ledgers::default();
-        self.classes = Classes::load(&self.db)?;
-        Ok(())
+        self.classes = None;
+    }
+
+    fn classes(&mut self) -> Result<(&mut Classes, &Db)> {
+        let classes = match self.classes.take() {
+            Some(classes) => classes,
+            None => Classes::load(&self.db)?,
+        };
+        Ok((self.classes.insert(classes), &self.db))
     }
 
     /// Runs one job. Answers what it wrote, if anything. A decision that panics is a defect of that
@@ -48,6 +58,7 @@ impl Writable {
         let mut snapshot = self.load(tenant, &job.reads)?;
         snapshot.head = head.seq;
         snapshot.ledger = head;
+        snapshot.last_time = self.last_time;
         let decided = catch_unwind(AssertUnwindSafe(|| (job.decide)(snapshot)));
         let Some(changes) = decided.map_err(|_| rusqlite::Error::UnwindingPanic)? else {
             return Ok(None);
@@ -67,6 +78,7 @@ impl Writable {
             let before = write.before.map(|before| before.status);
             ledger.depths.count(before, write.task.status());
         }
+        self.last_time = self.last_time.max(job.now);
         self.write(tenant, &changes, &links)?;
         Ok(Some(changes))
     }
@@ -85,7 +97,8 @@ impl Writable {
         }
         if let Some((reach, limit)) = &reads.claimable {
             let mut taken = 0;
-            for key in self.classes.claimable(&self.db, tenant, reach, *limit)? {
+            let (classes, db) = self.classes()?;
+            for key in classes.claimable(db, tenant, reach, *limit)? {
                 let Some(found) = task::load(&mut self.db, key)? else {
                     continue;
                 };
@@ -219,7 +232,8 @@ impl Writable {
     ) -> Result<()> {
         match placement {
             Placement::Ready { priority } => {
-                let class = self.classes.enter(&self.db, tenant, class())?;
+                let (classes, db) = self.classes()?;
+                let class = classes.enter(db, tenant, class())?;
                 self.db
                     .conn
                     .prepare_cached("INSERT INTO ready (class, rank, task) VALUES (?1, ?2, ?3)")?
@@ -245,7 +259,7 @@ impl Writable {
     ) -> Result<()> {
         match placement {
             Placement::Ready { priority } => {
-                if let Some(class) = self.classes.number(tenant, class) {
+                if let Some(class) = self.classes()?.0.number(tenant, class) {
                     self.db
                         .conn
                         .prepare_cached(

@@ -26,6 +26,8 @@ use crate::{
 
 /// The most jobs that share a commit, so that the first of them does not wait too long.
 const MAX_BATCH: usize = 256;
+/// How many bytes of tasks a commit may hold before it is made.
+const MAX_BATCH_BYTES: usize = 32 << 20;
 /// How many pages the log may grow before they are moved into the main file.
 const CHECKPOINT_PAGES: u32 = 1_000;
 /// How often a failing disk is tried again when nobody asks.
@@ -92,7 +94,7 @@ impl Writer {
         }))?;
         let (jobs, waiting) = sync_channel(options.max_queued_jobs);
         let mut worker = Worker {
-            writable: Writable::new(db)?,
+            writable: Writable::new(db, Timestamp::from_millis(last_time)),
             shared: Arc::clone(&shared),
             log_pages,
             checkpointed: 0,
@@ -152,6 +154,16 @@ impl Drop for Writer {
     }
 }
 
+/// Turns readiness red when the thread ends, whyever it does: nobody writes any more.
+struct Alarm(Arc<Shared>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.0
+            .set_health(Health::Failing("the writer has stopped".to_owned()));
+    }
+}
+
 struct Worker {
     writable: Writable,
     shared: Arc<Shared>,
@@ -166,6 +178,7 @@ type Ran = Vec<(Waiting, Option<(TenantId, Changes)>)>;
 
 impl Worker {
     fn run(&mut self, waiting: &Receiver<Waiting>) {
+        let _alarm = Alarm(Arc::clone(&self.shared));
         loop {
             match waiting.recv_timeout(PROBE_INTERVAL) {
                 Ok(first) => self.batch(first, waiting),
@@ -206,7 +219,7 @@ impl Worker {
         jobs: impl Iterator<Item = Waiting>,
     ) -> rusqlite::Result<()> {
         let mut outcome = self.writable.db.conn.execute_batch("BEGIN IMMEDIATE");
-        let mut last_time = None;
+        let (mut last_time, mut bytes) = (None, 0);
         for mut waiting in jobs {
             let mut wrote = None;
             if outcome.is_ok() {
@@ -215,12 +228,17 @@ impl Worker {
                     Err(error) => outcome = Err(error),
                 }
             }
-            if wrote.is_some() {
+            if let Some((_, changes)) = &wrote {
                 last_time = last_time.max(Some(waiting.job.now));
+                bytes += changes
+                    .tasks
+                    .iter()
+                    .map(|write| write.task.weight())
+                    .sum::<usize>();
             }
-            let failed = outcome.is_err();
+            let full = outcome.is_err() || bytes > MAX_BATCH_BYTES;
             ran.push((waiting, wrote));
-            if failed {
+            if full {
                 break;
             }
         }
@@ -261,9 +279,7 @@ impl Worker {
             // If even this fails, the next BEGIN will, and say why.
             let _ = self.writable.db.conn.execute_batch("ROLLBACK");
         }
-        if let Err(error) = self.writable.reload() {
-            tracing::error!(%error, "cannot reload after a rollback");
-        }
+        self.writable.forget();
     }
 
     fn succeed(&mut self, ran: Ran) {
@@ -291,8 +307,14 @@ impl Worker {
     fn fail(&mut self, ran: Ran, error: &rusqlite::Error) {
         self.shared.metrics.commit_failures.inc();
         tracing::error!(%error, jobs = ran.len(), "a commit failed and was rolled back");
-        let told = if is_disk_error(error) {
+        let damaged = matches!(
+            error.sqlite_error_code(),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+        );
+        if damaged || is_disk_error(error) {
             self.shared.set_health(Health::Failing(error.to_string()));
+        }
+        let told = if is_disk_error(error) {
             Error::Unavailable(error.to_string())
         } else {
             Error::Corrupt(error.to_string())

@@ -40,6 +40,9 @@ pub struct Snapshot {
     pub head: Seq,
     /// The whole of the ledger's head.
     pub ledger: Head,
+    /// The latest time that anything was written with. What is decided now is not before it, so
+    /// that time never runs back in a ledger.
+    pub last_time: Timestamp,
     /// The declared tasks that exist, in the order declared.
     pub tasks: Vec<Task>,
     /// The task behind the idempotency key.

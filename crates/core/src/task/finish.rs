@@ -40,12 +40,13 @@ pub struct Finished {
 }
 
 impl Completion {
-    /// Whether somebody can find what was done. Empty values prove nothing.
+    /// Whether somebody can find what was done. Only a list or an object proves something, and an
+    /// empty one does not.
     fn is_locatable(&self) -> bool {
         [&self.artifacts, &self.delivery_proof]
             .into_iter()
             .flatten()
-            .any(|proof| !proof.says_nothing())
+            .any(|proof| proof.text().trim_start().starts_with(['[', '{']) && !proof.says_nothing())
     }
 
     fn check_limits(&self, env: &Env) -> Result<(), Rejection> {
@@ -141,6 +142,7 @@ fn prove(
         end.artifacts = completion.artifacts;
         end.delivery_proof = completion.delivery_proof;
         end.discharged = true;
+        end.receipt = receipt_id;
     }
     let output = Finished {
         duplicate: false,

@@ -146,7 +146,7 @@ pub struct End {
     pub artifacts: Option<Json>,
     /// That the results were delivered.
     pub delivery_proof: Option<Json>,
-    /// The first receipt of the end.
+    /// The receipt of the end: the one that discharged the obligation, once there is one.
     pub receipt: ReceiptId,
     /// Whether a receipt discharged the obligation.
     pub discharged: bool,

@@ -20,7 +20,6 @@ fn locatable() -> Vec<Completion> {
     vec![
         with(Some(r#"[{"url":"s3://x"}]"#), None),
         with(Some(r#"{"url":"s3://x"}"#), None),
-        with(Some("\"s3://x\""), None),
         with(None, Some(r#"{"mode":"push","status":"succeeded"}"#)),
         with(Some("[]"), Some(r#"{"mode":"push"}"#)),
         with(Some(r#"[{"url":"s3://x"}]"#), Some("null")),
@@ -36,6 +35,10 @@ fn unlocatable() -> Vec<Completion> {
         with(Some("{}"), None),
         with(Some("null"), None),
         with(Some("\"\""), None),
+        // A list or an object says where; a word, a number or a yes does not.
+        with(Some("\"s3://x\""), None),
+        with(Some("true"), None),
+        with(None, Some("1")),
         with(None, Some("{}")),
         with(Some("[]"), Some("{ }")),
     ]
@@ -119,7 +122,8 @@ fn late_proof_discharges_exactly_once_and_changes_nothing_else() {
             let after = world.task(id);
             let (was, is) = (before.end().unwrap(), after.end().unwrap());
             assert_eq!((is.outcome, is.at, &is.by), (was.outcome, was.at, &was.by));
-            assert_eq!((&is.result, is.receipt), (&was.result, was.receipt));
+            assert_eq!(is.result, was.result);
+            assert_eq!(is.receipt, late.receipt_id);
             assert_eq!(is.artifacts, proof.artifacts, "get_task shows it");
             assert_eq!(is.delivery_proof, proof.delivery_proof);
             assert_eq!(after.attempt, before.attempt);
@@ -133,6 +137,7 @@ fn late_proof_discharges_exactly_once_and_changes_nothing_else() {
             let receipts = world.ledger.len();
             let again = world.complete(&hold, id, proof).unwrap();
             assert!(again.duplicate);
+            assert_eq!(again.receipt_id, late.receipt_id, "the one that proves it");
             assert_eq!(world.ledger.len(), receipts);
         }
     }

@@ -32,7 +32,8 @@ impl Execute for AckReceipt {
                 }
                 Ok(receipt::acknowledge(env, snapshot.head, &found, &by))
             })
-            .await?;
+            .await
+            .map_err(|fault| caller.explain(fault))?;
         Ok(Done { ok: true })
     }
 }

@@ -28,20 +28,21 @@ impl Execute for Bootstrap {
         let page = engine.page_after(caller.tenant, since, limit).await?;
         tracing::warn!(principal = %principal.key(), "deprecated: bootstrap was called");
         let filter = ReceiptFilter::To(principal.key());
-        let mut found = engine.store.receipts(caller.tenant, filter, page).await?;
+        let mut found = engine
+            .store
+            .receipts(caller.tenant, filter.clone(), page)
+            .await?;
         found.truncate(limit);
-        let first_time = found
-            .iter_mut()
-            .filter(|found| found.delivered_at.is_none());
-        let now = engine.now();
-        let delivered = first_time
-            .map(|found| {
-                found.delivered_at = Some(now);
-                found.receipt.seq()
-            })
-            .collect();
+        let first_time = found.iter().filter(|found| found.delivered_at.is_none());
+        let delivered: Vec<_> = first_time.map(|found| found.receipt.seq()).collect();
+        let again = !delivered.is_empty();
         let relationship = seen(engine, caller, principal, delivered).await?;
-        let inbox = receipt_page(caller.tenant, found, page.limit);
+        if again {
+            // What is shown is what is stored: somebody else may have been handed them first.
+            found = engine.store.receipts(caller.tenant, filter, page).await?;
+            found.truncate(limit);
+        }
+        let inbox = receipt_page(caller.tenant, found, page.limit, since);
         Ok(BootstrapOutput {
             server: engine.server_info(),
             relationship,

@@ -34,7 +34,8 @@ impl Execute for CancelTask {
                     task::cancel(env, snapshot.head, task, &by, reason.as_deref())
                 },
             )
-            .await?;
+            .await
+            .map_err(|fault| caller.explain(fault))?;
         Ok(CancelTaskOutput {
             ok: true,
             status: view::status(status),

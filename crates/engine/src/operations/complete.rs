@@ -1,7 +1,10 @@
 //! Ends a task with success.
 
 use asyncgate_api::{Complete, CompleteInput, CompleteOutput};
-use asyncgate_core::task::{self, Completion};
+use asyncgate_core::{
+    Json,
+    task::{self, Completion},
+};
 
 use super::{Execute, UnderLease, the_task};
 use crate::{Caller, Engine, Fault, input};
@@ -19,7 +22,12 @@ impl Execute for Complete {
             artifacts: input::some_json("artifacts", input.artifacts)?,
             delivery_proof: input::some_json("delivery_proof", input.delivery_proof)?,
         };
-        let weight = completion.result.as_ref().map_or(0, |result| result.len());
+        let sent = [
+            &completion.result,
+            &completion.artifacts,
+            &completion.delivery_proof,
+        ];
+        let weight = sent.into_iter().flatten().map(Json::len).sum();
         let finished = engine
             .transact(
                 caller.tenant,

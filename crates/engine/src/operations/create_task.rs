@@ -2,7 +2,7 @@
 
 use asyncgate_api::{CreateTask, CreateTaskInput, CreateTaskOutput};
 use asyncgate_core::{
-    Json, PrincipalKind,
+    Json,
     task::{self, NewTask, Requirements},
 };
 use asyncgate_store::{IdempotencyKey, ReadSet};
@@ -59,9 +59,6 @@ fn new_task(caller: &Caller, input: CreateTaskInput) -> Result<NewTask, Fault> {
         input.principal_instance_id,
     );
     let owner = caller.acting(named)?;
-    if owner.kind == PrincipalKind::System {
-        return Err(Fault::bad_request("system principals cannot own tasks"));
-    }
     let required = input.requirements.unwrap_or_default();
     let requirements = Requirements::new(
         input::names("requirements.capabilities", required.capabilities)?,

@@ -13,11 +13,7 @@ impl Execute for GetReceipt {
         input: GetReceiptInput,
     ) -> Result<ReceiptRecord, Fault> {
         let id: ReceiptId = input::id("receipt_id", &input.receipt_id)?;
-        caller.acting(Named::principal(
-            input.principal_kind,
-            input.principal_id,
-            None,
-        ))?;
+        caller.acting(Named::reader(input.principal_kind, input.principal_id))?;
         let found = engine.store.receipt(caller.tenant, id).await?;
         let found = found.ok_or(Rejection::ReceiptNotFound)?;
         if !found.receipt.from.is(&caller.principal) {

@@ -14,11 +14,7 @@ impl Execute for GetTask {
     ) -> Result<TaskRecord, Fault> {
         let id: TaskId = input::id("task_id", &input.task_id)?;
         let limit = input::wait(input.wait_seconds)?;
-        caller.acting(Named::principal(
-            input.principal_kind,
-            input.principal_id,
-            None,
-        ))?;
+        caller.acting(Named::reader(input.principal_kind, input.principal_id))?;
         let mut task = read(engine, caller, id).await?;
         if !limit.is_zero() && !task.status().is_terminal() {
             let wait = engine.store.signals().ended(caller.tenant, id);

@@ -1,7 +1,7 @@
 //! Lists the receipts of a task, a lease or a type.
 
 use asyncgate_api::{ListLedger, ListLedgerInput, ReceiptPage};
-use asyncgate_core::ReceiptType;
+use asyncgate_core::{Receipt, ReceiptType};
 use asyncgate_store::ReceiptFilter;
 
 use super::{Execute, list_receipts::receipt_page};
@@ -14,11 +14,7 @@ impl Execute for ListLedger {
         input: ListLedgerInput,
     ) -> Result<ReceiptPage, Fault> {
         let filter = filter(&input)?;
-        caller.acting(Named::principal(
-            input.principal_kind,
-            input.principal_id,
-            None,
-        ))?;
+        caller.acting(Named::reader(input.principal_kind, input.principal_id))?;
         let settings = engine.settings();
         let limit = input::limit(
             "limit",
@@ -28,22 +24,31 @@ impl Execute for ListLedger {
         )?;
         let since = input.since_receipt_id.as_deref();
         let page = engine.page_after(caller.tenant, since, limit).await?;
+        let whole = sees_all(engine, caller, &filter).await?;
         let found = engine.store.receipts(caller.tenant, filter, page).await?;
-        let mut answer = receipt_page(caller.tenant, found.clone(), page.limit);
-        if caller.role != Role::Admin {
-            // Cursors still name what was looked at, so that paging goes on behind it.
-            let own = |id: &str| {
-                found.iter().any(|found| {
-                    let receipt = &found.receipt;
-                    let concerns =
-                        receipt.to.is(&caller.principal) || receipt.from.is(&caller.principal);
-                    concerns && receipt.id.to_string() == id
-                })
-            };
-            answer.receipts.retain(|receipt| own(&receipt.receipt_id));
-        }
+        let concerns = |receipt: &Receipt| {
+            whole || receipt.to.is(&caller.principal) || receipt.from.is(&caller.principal)
+        };
+        let shown: Vec<bool> = found.iter().map(|found| concerns(&found.receipt)).collect();
+        let mut answer = receipt_page(caller.tenant, found, page.limit, since);
+        // Cursors still name what was looked at, so that paging goes on behind it.
+        let mut shown = shown.into_iter();
+        answer.receipts.retain(|_| shown.next().unwrap_or(false));
         Ok(answer)
     }
+}
+
+/// Whether the caller may see every receipt that the filter finds: an admin, and whoever may read
+/// the task that it names.
+async fn sees_all(engine: &Engine, caller: &Caller, filter: &ReceiptFilter) -> Result<bool, Fault> {
+    if caller.role == Role::Admin {
+        return Ok(true);
+    }
+    let ReceiptFilter::Task(id) = filter else {
+        return Ok(false);
+    };
+    let task = engine.store.task(caller.tenant, *id).await?;
+    Ok(task.is_some_and(|task| caller.may_read(&task).is_ok()))
 }
 
 fn filter(input: &ListLedgerInput) -> Result<ReceiptFilter, Fault> {

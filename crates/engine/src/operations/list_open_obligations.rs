@@ -1,7 +1,8 @@
 //! Lists what a principal is still owed.
 
 use asyncgate_api::{
-    ListOpenObligations, ListOpenObligationsInput, ListOpenObligationsOutput, RelationshipRecord,
+    Code, ListOpenObligations, ListOpenObligationsInput, ListOpenObligationsOutput,
+    RelationshipRecord,
 };
 use asyncgate_core::{Changes, Decision, Delivery, Principal, Relationship, Seq};
 use asyncgate_store::ReadSet;
@@ -31,8 +32,10 @@ impl Execute for ListOpenObligations {
         let page = engine.page_after(caller.tenant, since, limit).await?;
         let owner = principal.key();
         let open = engine.store.obligations(caller.tenant, owner, page).await?;
-        let relationship = seen(engine, caller, principal, Vec::new()).await?;
-        let cut = view::cut(open, page.limit, |found| found.receipt.id.to_string());
+        let relationship = sight(engine, caller, principal).await?;
+        let cut = view::cut(open, page.limit, since, |found| {
+            found.receipt.id.to_string()
+        });
         Ok(ListOpenObligationsOutput {
             server: engine.server_info(),
             relationship,
@@ -44,6 +47,24 @@ impl Execute for ListOpenObligations {
             cursor: cut.cursor,
             next_cursor: cut.next_cursor,
         })
+    }
+}
+
+/// Records that a principal was seen. A reader is answered also when that cannot be written.
+async fn sight(
+    engine: &Engine,
+    caller: &Caller,
+    principal: Principal,
+) -> Result<RelationshipRecord, Fault> {
+    let key = principal.key();
+    match seen(engine, caller, principal.clone(), Vec::new()).await {
+        Err(fault) if fault.code == Code::Unavailable => {
+            let known = engine.store.relationship(caller.tenant, key).await?;
+            let policy = &engine.settings().policy;
+            let seen = Relationship::seen(known, principal, engine.now(), policy);
+            Ok(view::relationship(&seen))
+        }
+        answer => answer,
     }
 }
 

@@ -13,7 +13,7 @@ impl Execute for ListReceipts {
         caller: &Caller,
         input: ListReceiptsInput,
     ) -> Result<ReceiptPage, Fault> {
-        let named = Named::principal(input.principal_kind, input.principal_id, None);
+        let named = Named::reader(input.principal_kind, input.principal_id);
         let principal = caller.acting(named)?;
         let settings = engine.settings();
         let limit = input::limit(
@@ -26,7 +26,7 @@ impl Execute for ListReceipts {
         let page = engine.page_after(caller.tenant, since, limit).await?;
         let filter = ReceiptFilter::To(principal.key());
         let found = engine.store.receipts(caller.tenant, filter, page).await?;
-        Ok(receipt_page(caller.tenant, found, page.limit))
+        Ok(receipt_page(caller.tenant, found, page.limit, since))
     }
 }
 
@@ -35,8 +35,9 @@ pub(super) fn receipt_page(
     tenant: TenantId,
     found: Vec<DeliveredReceipt>,
     asked: usize,
+    since: Option<&str>,
 ) -> ReceiptPage {
-    let cut = view::cut(found, asked, |found| found.receipt.id.to_string());
+    let cut = view::cut(found, asked, since, |found| found.receipt.id.to_string());
     ReceiptPage {
         receipts: cut
             .items

@@ -1,6 +1,7 @@
 //! Lists tasks.
 
 use asyncgate_api::{ListTasks, ListTasksInput, ListTasksOutput};
+use asyncgate_core::TaskId;
 use asyncgate_store::TaskFilter;
 
 use super::Execute;
@@ -13,11 +14,7 @@ impl Execute for ListTasks {
         input: ListTasksInput,
     ) -> Result<ListTasksOutput, Fault> {
         let everyone = caller.role == Role::Admin && input.principal_id.is_none();
-        let principal = caller.acting(Named::principal(
-            input.principal_kind,
-            input.principal_id,
-            None,
-        ))?;
+        let principal = caller.acting(Named::reader(input.principal_kind, input.principal_id))?;
         let settings = engine.settings();
         let limit = input::limit(
             "limit",
@@ -25,10 +22,10 @@ impl Execute for ListTasks {
             settings.default_list_limit,
             settings.max_list_limit,
         )?;
-        let before = input
-            .cursor
-            .map(|cursor| input::id("cursor", &cursor))
-            .transpose()?;
+        let before = match input.cursor {
+            Some(cursor) => Some(known(engine, caller, &cursor).await?),
+            None => None,
+        };
         let filter = TaskFilter {
             owner: (!everyone).then(|| principal.key()),
             status: input.status.map(view::core_status),
@@ -41,5 +38,14 @@ impl Execute for ListTasks {
             tasks: page.tasks.iter().map(view::task).collect(),
             next_cursor: page.next.map(|id| id.to_string()),
         })
+    }
+}
+
+/// The task that a cursor names, which must exist.
+async fn known(engine: &Engine, caller: &Caller, cursor: &str) -> Result<TaskId, Fault> {
+    let id: TaskId = input::id("cursor", cursor)?;
+    match engine.store.task(caller.tenant, id).await? {
+        Some(_) => Ok(id),
+        None => Err(Fault::bad_request("cursor names no task")),
     }
 }

@@ -25,6 +25,6 @@ impl Execute for ReadLedger {
             .store
             .receipts(caller.tenant, ReceiptFilter::All, page)
             .await?;
-        Ok(receipt_page(caller.tenant, found, page.limit))
+        Ok(receipt_page(caller.tenant, found, page.limit, since))
     }
 }

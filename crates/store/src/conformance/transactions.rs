@@ -9,6 +9,7 @@ use crate::{Health, Job, ReadSet, ReceiptFilter};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
+        a_decision_learns_the_latest_time_that_was_written,
         a_new_store_is_empty,
         what_a_decision_wrote_is_visible_once_it_is_answered,
         a_decision_sees_what_it_declared_and_nothing_else,
@@ -243,4 +244,20 @@ async fn depths_follow_every_change_in_every_tenant(mut driver: Driver) {
             ("canceled", 1)
         ]
     );
+}
+
+/// Jobs may reach a store in another order than their clocks were read. A decision is told the
+/// latest time that was written, so that it can stay at or behind it.
+async fn a_decision_learns_the_latest_time_that_was_written(mut driver: Driver) {
+    driver.create(echo()).await;
+    let written = driver.store().last_time();
+    assert_eq!(driver.load(ReadSet::default()).await.last_time, written);
+    driver.wait_ms(5_000);
+    driver.create(echo()).await;
+    let later = driver.load(ReadSet::default()).await.last_time;
+    assert_eq!(later, written.plus_millis(5_000));
+    // A job with an older clock does not take it back.
+    driver.wait_ms(-3_000);
+    driver.create(echo()).await;
+    assert_eq!(driver.load(ReadSet::default()).await.last_time, later);
 }

@@ -15,8 +15,8 @@ use asyncgate_core::{
 
 use self::tenant::Tenant;
 use crate::{
-    Answer, DeliveredReceipt, Depths, Error, Health, Job, ReceiptFilter, SeqPage, Signals, Store,
-    StoreMetrics, TaskFilter, TaskPage, deadline,
+    Answer, DeliveredReceipt, Depths, Error, Health, Job, ReceiptFilter, SeqPage, Signals,
+    Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, deadline,
 };
 
 /// A store that forgets everything when the process ends.
@@ -48,7 +48,11 @@ impl MemoryStore {
         let mut guard = self.state();
         let state = &mut *guard;
         let tenant = state.tenants.entry(job.tenant).or_default();
-        let Some(changes) = (job.decide)(tenant.load(&job.reads)) else {
+        let snapshot = Snapshot {
+            last_time: state.last_time,
+            ..tenant.load(&job.reads)
+        };
+        let Some(changes) = (job.decide)(snapshot) else {
             return;
         };
         if changes.is_empty() {
