@@ -30,6 +30,10 @@ use cli::{Cli, Command, ConfigCommand, SettingsArgs};
 use config::{Effective, Inputs, Settings};
 use reload::Running;
 
+/// Requests and transactions make many small, short-lived allocations on several threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The exit code of a mistake in the settings or on the command line; clap uses the same.
 const BAD_SETTINGS: u8 = 2;
 
