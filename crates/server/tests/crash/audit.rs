@@ -40,7 +40,7 @@ pub struct Audit {
     places: HashMap<ReceiptId, usize>,
     pub stories: BTreeMap<String, Story>,
     /// The receipts of each task.
-    told: HashMap<String, Vec<usize>>,
+    pub told: HashMap<String, Vec<usize>>,
     /// The last time of the lives before this one.
     floor: Timestamp,
 }

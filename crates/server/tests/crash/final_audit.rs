@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use asyncgate_core::{Receipt, ReceiptType};
 use serde_json::{Value, json};
 
 use crate::ask::{Ask, Verdict};
@@ -17,6 +18,18 @@ impl Audit {
         let mut ask = Ask::new(server);
         self.read_on(&mut ask)?;
         self.check_acks(heads)?;
+        for (id, story) in &self.stories {
+            story.agrees(&ask.get(&format!("/v1/tasks/{id}"))?)?;
+            let told = self.told[id].iter().map(|n| &self.receipts[*n]);
+            let target = format!("/v1/receipts/ledger?task_id={id}");
+            lists(&mut ask, &target, "receipts", told)?;
+        }
+        for (receipt, link) in self.receipts.iter().zip(&self.links) {
+            let found = ask.get(&format!("/v1/receipts/{}", receipt.id))?;
+            if found["link"] != link.to_string() {
+                return Err(format!("receipt {} has another link", receipt.seq()));
+            }
+        }
         self.check_tasks(&mut ask)?;
         self.check_lists(&mut ask)?;
         self.check_sums(&mut ask)
@@ -65,17 +78,22 @@ impl Audit {
         Ok(())
     }
 
-    /// What is listed as owed to an agent, and as addressed to it, is what the ledger says.
+    /// What is listed as owed to an agent, as addressed to it, and by type, is what the ledger says.
     fn check_lists(&self, ask: &mut Ask<'_>) -> Verdict<()> {
         for owner in OWNERS {
-            let owed = self.open.values().filter(|(_, owed)| owed == owner);
-            let owed: Vec<String> = owed.map(|(id, _)| id.to_string()).collect();
+            let owed = self.open.iter().filter(|(_, (_, owed))| owed == owner);
+            let owed = owed.map(|(seq, _)| &self.receipts[*seq as usize - 1]);
             let target = format!("/v1/obligations/open?principal_id={owner}");
-            same(&target, &owed, &list(ask, &target, "open_obligations")?)?;
+            lists(ask, &target, "open_obligations", owed)?;
             let sent = self.receipts.iter().filter(|sent| sent.to.id == owner);
-            let sent: Vec<String> = sent.map(|sent| sent.id.to_string()).collect();
             let target = format!("/v1/receipts?principal_id={owner}");
-            same(&target, &sent, &list(ask, &target, "receipts")?)?;
+            lists(ask, &target, "receipts", sent)?;
+        }
+        for kind in ReceiptType::ALL {
+            let of_kind = self.receipts.iter();
+            let of_kind = of_kind.filter(|receipt| receipt.receipt_type == kind);
+            let target = format!("/v1/receipts/ledger?receipt_type={}", kind.as_str());
+            lists(ask, &target, "receipts", of_kind)?;
         }
         Ok(())
     }
@@ -142,33 +160,32 @@ impl Audit {
     }
 }
 
-/// The ids of a list of receipts, through all its pages.
-fn list(ask: &mut Ask<'_>, target: &str, items: &str) -> Verdict<Vec<String>> {
-    let mut listed: Vec<String> = Vec::new();
+/// Checks that a list of receipts, through all its pages, is exactly this.
+fn lists<'a>(
+    ask: &mut Ask<'_>,
+    target: &str,
+    items: &str,
+    expected: impl Iterator<Item = &'a Receipt>,
+) -> Verdict<()> {
+    let mut listed: Vec<Receipt> = Vec::new();
     loop {
-        let since = listed
-            .last()
-            .map(|last| format!("&since_receipt_id={last}"));
-        let page = ask.get(&format!("{target}&limit=200{}", since.unwrap_or_default()))?;
+        let since = listed.last().map_or(String::new(), |last| {
+            format!("&since_receipt_id={}", last.id)
+        });
+        let page = ask.get(&format!("{target}&limit=200{since}"))?;
         for item in page[items].as_array().into_iter().flatten() {
-            let told = item["hash"].as_str().map(str::to_owned);
-            let record = serde_json::from_value(item.clone()).map_err(|e| e.to_string())?;
-            if told.as_ref() != Some(&Told::read(&record)?.receipt.hash()) {
-                return Err(format!("{target}: a wrong hash in {item}"));
-            }
-            listed.push(id(&item["receipt_id"]));
+            let record = serde_json::from_value(item.clone());
+            let record = record.map_err(|error| format!("{target}: {error}"))?;
+            listed.push(Told::read(&record)?.receipt);
         }
         if page["next_cursor"].is_null() {
-            return Ok(listed);
+            break;
         }
     }
-}
-
-fn same(target: &str, counted: &[String], listed: &[String]) -> Verdict<()> {
-    if counted == listed {
+    if listed.iter().eq(expected) {
         Ok(())
     } else {
-        Err(format!("{target}: counted {counted:?}, listed {listed:?}"))
+        Err(format!("{target}: not what the ledger says: {listed:?}"))
     }
 }
 
