@@ -31,11 +31,7 @@ impl DataDir {
             path: path.to_owned(),
             reason,
         };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(unusable)?;
+        make(path).map_err(unusable)?;
         let lock = private_file(&path.join("asyncgate.lock")).map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self {
@@ -66,6 +62,25 @@ fn private_file(path: &Path) -> io::Result<File> {
         .truncate(false)
         .mode(0o600)
         .open(path)
+}
+
+/// Makes a directory and those above it that are missing, and sees to it that their names are on the
+/// disk: a file in a directory whose name was lost is lost too.
+fn make(path: &Path) -> io::Result<()> {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = parent {
+        make(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+        _ => {}
+    }
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Replaces a small file whole, readable by its owner only: a new file is written and synced beside

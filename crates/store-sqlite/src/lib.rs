@@ -57,10 +57,10 @@ pub enum OpenError {
     #[error("{0}")]
     Schema(String),
     /// SQLite refused.
-    #[error("cannot open the database: {0}")]
+    #[error("cannot open the database")]
     Sqlite(#[from] rusqlite::Error),
     /// The operating system refused.
-    #[error("cannot start a thread: {0}")]
+    #[error("cannot start a thread")]
     Thread(#[from] std::io::Error),
 }
 

@@ -107,7 +107,8 @@ __attribute__((constructor)) static void set_up(void) {
 }
 
 static int is_below(const char *path) {
-  return root && strncmp(path, root, root_len) == 0 && path[root_len] == '/';
+  if (!root || strncmp(path, root, root_len) != 0) return 0;
+  return path[root_len] == '/' || path[root_len] == 0;
 }
 
 static enum what what_of(int fd) { return fd >= 0 && fd < MAX_FDS ? what_is[fd] : UNKNOWN; }

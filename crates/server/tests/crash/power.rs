@@ -154,7 +154,6 @@ fn the_power_may_go_at_any_moment_also_in_a_checkpoint() {
 
 /// As an operator would have it who names a place that is not there yet.
 #[test]
-#[ignore = "the server does not sync the directory in which it makes its data directory"]
 fn a_data_directory_that_the_server_made_survives() {
     let Some(recorder) = Recorder::build() else {
         return;
