@@ -307,7 +307,10 @@ impl World {
                 (was.outcome, was.at, &was.by, &was.result),
                 "only proof may be added to an end"
             );
-            assert_ne!(now.receipt, was.receipt, "and its receipt is the one that proves it");
+            assert_ne!(
+                now.receipt, was.receipt,
+                "and its receipt is the one that proves it"
+            );
         }
     }
 
