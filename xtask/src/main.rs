@@ -17,6 +17,7 @@ mod bench;
 mod codegen;
 mod process;
 mod services;
+mod sim;
 mod test;
 mod tidy;
 
@@ -43,6 +44,8 @@ enum Command {
     Tidy,
     /// Write docs/openapi.json and docs/mcp-tools.json from the server's own registry
     Codegen(codegen::Options),
+    /// Simulate the engine under faults for a while
+    Sim(sim::Options),
     /// Measure the release build
     #[command(subcommand)]
     Bench(bench::Command),
@@ -64,6 +67,7 @@ fn run(command: Command) -> Result<()> {
         Command::Test(options) => test::run(&options),
         Command::Tidy => tidy::run(),
         Command::Codegen(options) => codegen::run(&options),
+        Command::Sim(options) => sim::run(&options),
         Command::Bench(command) => bench::run(&command),
     }
 }

@@ -38,6 +38,15 @@ const RULES: &[(&str, Sees)] = &[
         Sees::Only(&["asyncgate-api", "asyncgate-core"]),
     ),
     ("asyncgate-server", Sees::Anything),
+    (
+        "asyncgate-sim",
+        Sees::Only(&[
+            "asyncgate-api",
+            "asyncgate-core",
+            "asyncgate-engine",
+            "asyncgate-store",
+        ]),
+    ),
     ("xtask", Sees::Only(&[])),
 ];
 
@@ -212,6 +221,7 @@ mod tests {
             ("asyncgate-rest", "asyncgate-store"),
             ("asyncgate-rest", "asyncgate-core"),
             ("asyncgate-mcp", "asyncgate-rest"),
+            ("asyncgate-sim", "asyncgate-store-sqlite"),
             ("asyncgate-client", "asyncgate-core"),
             ("asyncgate-client", "asyncgate-engine"),
             ("asyncgate-ledger", "asyncgate-store"),

@@ -1,0 +1,86 @@
+//! What a call asked for, read from the same input that the engine was given.
+
+use asyncgate_core::{PrincipalKind, Timestamp};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The union of all inputs that simulated clients send.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Asked {
+    /// A field that no operation knows: such a call must be refused.
+    pub odd: Option<u32>,
+    pub task_id: Option<String>,
+    pub lease_id: Option<String>,
+    pub receipt_id: Option<String>,
+    pub receipt_type: Option<String>,
+    pub since_receipt_id: Option<String>,
+    pub principal_kind: Option<String>,
+    pub principal_id: Option<String>,
+    pub worker_id: Option<String>,
+    #[serde(rename = "type")]
+    pub task_type: Option<String>,
+    pub payload: Option<Box<RawValue>>,
+    pub requirements: Option<Required>,
+    pub priority: Option<i32>,
+    pub idempotency_key: Option<String>,
+    pub max_attempts: Option<u32>,
+    pub retry_backoff_seconds: Option<u32>,
+    pub delay_seconds: Option<i64>,
+    pub status: Option<String>,
+    pub cursor: Option<String>,
+    pub limit: Option<usize>,
+    pub max_items: Option<usize>,
+    pub capabilities: Option<Vec<String>>,
+    pub accept_types: Option<Vec<String>>,
+    pub max_tasks: Option<usize>,
+    pub lease_ttl_seconds: Option<i64>,
+    pub extend_by_seconds: Option<i64>,
+    pub wait_seconds: Option<i64>,
+    pub progress: Option<Box<RawValue>>,
+    pub result: Option<Box<RawValue>>,
+    pub artifacts: Option<Box<RawValue>>,
+    pub delivery_proof: Option<Box<RawValue>>,
+    pub error: Option<Box<RawValue>>,
+    pub retryable: bool,
+}
+
+/// What a task requires of its worker.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Required {
+    pub capabilities: Vec<String>,
+    pub tags: Vec<String>,
+}
+
+impl Asked {
+    /// Reads an input; one that cannot be read asks for nothing.
+    pub fn read(input: &str) -> Self {
+        serde_json::from_str(input).unwrap_or_default()
+    }
+
+    /// The principal kind that is named.
+    pub fn kind(&self) -> Option<PrincipalKind> {
+        self.principal_kind.as_ref()?.parse().ok()
+    }
+
+    /// Whether a success says where its result is.
+    pub fn is_locatable(&self) -> bool {
+        [&self.artifacts, &self.delivery_proof]
+            .into_iter()
+            .flatten()
+            .any(|proof| {
+                proof.get().starts_with(['[', '{']) && !["[]", "{}"].contains(&proof.get())
+            })
+    }
+
+    /// The end of a lease that is asked for at `now`.
+    pub fn lease_end(&self, now: Timestamp, seconds: Option<i64>) -> Timestamp {
+        now.plus_millis(seconds.map_or(300_000, |seconds| (seconds * 1_000).min(1_800_000)))
+    }
+}
+
+/// The length of a value as it was sent.
+pub fn size(value: Option<&RawValue>) -> usize {
+    value.map_or(0, |value| value.get().len())
+}

@@ -1,0 +1,83 @@
+//! Fake time and fake chance for the engine.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicI64, Ordering},
+};
+
+use asyncgate_core::Timestamp;
+use asyncgate_engine::{Clock, Entropy};
+
+use crate::rng::Rng;
+
+/// A clock that stands still until it is moved.
+#[derive(Debug, Default)]
+pub struct FakeClock(AtomicI64);
+
+impl FakeClock {
+    /// A clock that shows `now`.
+    pub const fn at(now: Timestamp) -> Self {
+        Self(AtomicI64::new(now.as_millis()))
+    }
+
+    /// Moves it on.
+    pub fn advance(&self, millis: i64) {
+        self.0.fetch_add(millis, Ordering::Relaxed);
+    }
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Numbers that follow from a seed.
+#[derive(Debug)]
+pub struct FakeEntropy(Mutex<Rng>);
+
+impl FakeEntropy {
+    /// The numbers of a seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(Mutex::new(Rng::new(seed)))
+    }
+}
+
+impl Entropy for FakeEntropy {
+    fn next_u64(&self) -> u64 {
+        let mut rng = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rng.next_u64()
+    }
+}
+
+/// The machine's clocks: time that only passes, and a wall that may be set.
+#[derive(Debug, Clone, Copy)]
+pub struct Machine {
+    elapsed_ms: i64,
+    wall_offset_ms: i64,
+}
+
+impl Machine {
+    /// A machine that was just switched on.
+    pub const fn new() -> Self {
+        Self {
+            elapsed_ms: 0,
+            wall_offset_ms: 1_767_225_600_000,
+        }
+    }
+
+    /// Lets time pass.
+    pub const fn advance(&mut self, millis: i64) {
+        self.elapsed_ms += millis;
+    }
+
+    /// Sets the wall clock forward or back.
+    pub const fn jump(&mut self, millis: i64) {
+        self.wall_offset_ms += millis;
+    }
+
+    /// What the wall shows.
+    pub const fn wall(&self) -> Timestamp {
+        Timestamp::from_millis(self.elapsed_ms + self.wall_offset_ms)
+    }
+}

@@ -1,0 +1,29 @@
+//! A deterministic simulator of the whole engine on the in-memory store, with fake time.
+//!
+//! Agents and workers of several tenants call the real operations while calls are delayed,
+//! duplicated and lost, the process crashes between commit and answer, the wall clock jumps and the
+//! queue before the writer overflows. Everything follows from a seed. After each step a model that
+//! learns only from commits checks them, the answers and the waits; from time to time it is compared
+//! with the store. A failing run is shrunk to a short schedule, which is kept and replayed for ever.
+
+mod asked;
+mod cast;
+mod clock;
+mod generate;
+mod model;
+mod mutant;
+mod rng;
+mod run;
+mod schedule;
+mod shrink;
+mod step;
+mod store;
+mod violation;
+mod world;
+
+pub use mutant::Mutant;
+pub use run::{AUDIT_EVERY, Failure, STEPS_PER_WORLD, explore, replay};
+pub use schedule::{Schedule, Setup};
+pub use shrink::shrink;
+pub use step::{Op, Step};
+pub use violation::Violation;

@@ -1,0 +1,374 @@
+//! Holding answers against what was committed: an answer is a promise that cannot be taken back.
+
+use asyncgate_api::{
+    CancelTaskOutput, CompleteOutput, CreateTaskOutput, FailOutput, LeaseNextOutput, LeasedTask,
+    RenewLeaseOutput, TaskRecord, TaskStatus,
+};
+use asyncgate_core::{
+    LeaseId, ReceiptId, ReceiptType, Task,
+    task::{State, Status},
+};
+use serde::de::DeserializeOwned;
+
+use super::{
+    Model,
+    audit::Journal,
+    oracle::{Question, asks_for},
+};
+use crate::{
+    step::Op,
+    violation::{Checked, broken, hold},
+};
+
+/// What a client learns from an answer, in the order it stands there.
+#[derive(Debug, Clone, Default)]
+pub struct Gains {
+    /// Ids of tasks.
+    pub tasks: Vec<String>,
+    /// Ids of leases.
+    pub leases: Vec<String>,
+    /// Ids of receipts.
+    pub receipts: Vec<String>,
+}
+
+/// A call that was answered.
+#[derive(Debug)]
+pub struct Answered<'a> {
+    /// The call.
+    pub question: Question<'a>,
+    /// The output as it was sent.
+    pub json: &'a [u8],
+    /// Whether the answer said that something came to be.
+    pub created: bool,
+    /// How many tasks its transactions created.
+    pub tasks_made: usize,
+    /// How many receipts its transactions wrote.
+    pub receipts_made: usize,
+    /// Whether nothing else was committed between its reads and its answer, and nothing failed.
+    pub exact: bool,
+    /// Whether it was answered as soon as it was decided.
+    pub prompt: bool,
+}
+
+impl Model {
+    /// Checks an answer, notes what it promised, and tells what the client learns.
+    pub fn check_answer(&self, answered: &Answered<'_>, journal: &mut Journal) -> Checked<Gains> {
+        let mut gains = Gains::default();
+        match answered.question.op {
+            Op::CREATE => self.created(answered, journal, &mut gains)?,
+            Op::GET => self.got(answered)?,
+            Op::CANCEL => self.canceled(answered, journal)?,
+            Op::LEASE => self.leased(answered, journal, &mut gains)?,
+            Op::RENEW => self.renewed(answered)?,
+            Op::RELEASE | Op::START | Op::PROGRESS => self.reported(answered)?,
+            Op::COMPLETE => self.completed(answered, journal, &mut gains)?,
+            Op::FAIL => self.failed(answered, journal, &mut gains)?,
+            Op::ACK => hold(answered.receipts_made == 1, "acknowledged", || {
+                format!("{} receipts", answered.receipts_made)
+            })?,
+            Op::LIST => self.listed_tasks(answered)?,
+            Op::OBLIGATIONS => self.listed_obligations(answered, &mut gains)?,
+            Op::BOOTSTRAP => self.listed_bootstrap(answered, &mut gains)?,
+            Op::INBOX | Op::LEDGER | Op::READ => self.listed_receipts(answered, &mut gains)?,
+            Op::RECEIPT => self.read_receipt(answered)?,
+            Op::HEAD => self.read_head(answered)?,
+            _ => {}
+        }
+        Ok(gains)
+    }
+
+    fn created(
+        &self,
+        answered: &Answered<'_>,
+        journal: &mut Journal,
+        gains: &mut Gains,
+    ) -> Checked {
+        let output: CreateTaskOutput = answered.read()?;
+        let Question { actor, asked, .. } = answered.question;
+        let told = || format!("{output:?} after {} new tasks", answered.tasks_made);
+        let Some(story) = self.task(actor.tenant, &output.task_id) else {
+            return broken("nothing acknowledged is lost", told());
+        };
+        let task = &story.task;
+        let owner = answered.question.principal();
+        let own = owner.is_ok_and(|owner| owner == task.created_by);
+        hold(own && asks_for(asked, task), "created as asked", told)?;
+        let key = asked.idempotency_key.as_ref();
+        hold(
+            key == task.spec.idempotency_key.as_ref(),
+            "one task per key",
+            told,
+        )?;
+        let made = answered.tasks_made == 1;
+        hold(answered.tasks_made <= 1, "done once", told)?;
+        hold(made != output.duplicate, "duplicates are told", told)?;
+        hold(answered.created == made, "duplicates are told", told)?;
+        journal.task(actor.tenant, task.id);
+        gains.tasks.push(output.task_id);
+        Ok(())
+    }
+
+    fn got(&self, answered: &Answered<'_>) -> Checked {
+        let output: TaskRecord = answered.read()?;
+        let tenant = answered.question.actor.tenant;
+        let Some(story) = self.task(tenant, &output.task_id) else {
+            return broken("truthful observability", output.task_id);
+        };
+        self.check_record(&output, &story.task)
+    }
+
+    /// A task is shown as it is.
+    pub(super) fn check_record(&self, record: &TaskRecord, task: &Task) -> Checked {
+        let lease = record.lease.as_ref().map(|lease| lease.lease_id.clone());
+        let same = record.task_id == task.id.to_string()
+            && status(record.status) == task.status()
+            && record.attempt == task.attempt
+            && record.lease_expiries == task.expiries
+            && record.payload.get() == task.spec.payload.text()
+            && record.created_by.id == task.created_by.id
+            && record.updated_at == task.updated_at.to_string()
+            && record.next_eligible_at == task.next_eligible_at.to_string()
+            && lease == task.lease().map(|lease| lease.id.to_string())
+            && record.result.is_some() == task.end().is_some();
+        hold(same, "truthful observability", || {
+            format!(
+                "{} is {:?}, shown {:?}",
+                task.id,
+                task.status(),
+                record.status
+            )
+        })?;
+        let shown = record.result.as_ref().and_then(|end| end.result.as_ref());
+        let stored = task.end().and_then(|end| end.result.as_ref());
+        hold(
+            shown.map(|raw| raw.get()) == stored.map(|json| json.text()),
+            "results byte for byte",
+            || task.id.to_string(),
+        )
+    }
+
+    fn canceled(&self, answered: &Answered<'_>, journal: &mut Journal) -> Checked {
+        let output: CancelTaskOutput = answered.read()?;
+        let Question { actor, asked, .. } = answered.question;
+        let id = asked.task_id.as_deref().unwrap_or_default();
+        let task = self.task(actor.tenant, id).map(|story| &story.task);
+        let ended = task.filter(|task| task.status() == Status::Canceled);
+        let told = || format!("{output:?} of {id}");
+        let Some(task) = ended.filter(|_| output.ok && status(output.status) == Status::Canceled)
+        else {
+            return broken("nothing acknowledged is lost", told());
+        };
+        journal.ended(actor.tenant, task.id, Status::Canceled);
+        Ok(())
+    }
+
+    fn leased(&self, answered: &Answered<'_>, journal: &mut Journal, gains: &mut Gains) -> Checked {
+        let output: LeaseNextOutput = answered.read()?;
+        let asked = answered.question.asked;
+        let most = asked.max_tasks.unwrap_or(1);
+        hold(output.tasks.len() <= most, "max_tasks", || {
+            format!("{} of {most}", output.tasks.len())
+        })?;
+        hold(
+            output.tasks.len() == answered.receipts_made,
+            "done once",
+            || {
+                format!(
+                    "{} told, {} leased",
+                    output.tasks.len(),
+                    answered.receipts_made
+                )
+            },
+        )?;
+        for leased in output.tasks {
+            self.check_leased(answered, &leased)?;
+            let tenant = answered.question.actor.tenant;
+            if let Ok(lease) = leased.lease_id.parse::<LeaseId>() {
+                journal.receipt_at(tenant, lease.seq());
+            }
+            gains.tasks.push(leased.task_id);
+            gains.leases.push(leased.lease_id);
+        }
+        Ok(())
+    }
+
+    /// A lease that a worker was given stands in the ledger, in its name, on a task it can serve.
+    fn check_leased(&self, answered: &Answered<'_>, leased: &LeasedTask) -> Checked {
+        let Question { actor, asked, .. } = answered.question;
+        let told = || format!("{} under {}", leased.task_id, leased.lease_id);
+        let tenant = &self.tenants[actor.tenant];
+        let story = self.task(actor.tenant, &leased.task_id);
+        let lease: Option<LeaseId> = leased.lease_id.parse().ok();
+        let (Some(story), Some(lease)) = (story, lease) else {
+            return broken("nothing acknowledged is lost", told());
+        };
+        let place = usize::try_from(lease.seq()).unwrap_or(0).checked_sub(1);
+        let accepted = place.and_then(|place| tenant.ledger.get(place));
+        let worker = answered.question.worker();
+        let stands = accepted.is_some_and(|receipt| {
+            receipt.receipt_type == ReceiptType::TaskAccepted
+                && receipt.lease_id == Some(lease)
+                && receipt.task_id == Some(story.task.id)
+                && worker.is_ok_and(|worker| worker.is(&receipt.from))
+        });
+        hold(stands, "nothing acknowledged is lost", told)?;
+        let spec = &story.task.spec;
+        let types = asked.accept_types.as_ref();
+        let offered = asked.capabilities.as_deref().unwrap_or_default();
+        let fits = types.is_none_or(|types| types.contains(&spec.task_type));
+        let able = spec.requirements.capabilities.iter();
+        let able = able.clone().all(|needed| offered.contains(needed));
+        hold(fits && able, "capabilities", told)?;
+        hold(
+            leased.payload.get() == spec.payload.text(),
+            "payload byte for byte",
+            told,
+        )?;
+        if !answered.prompt {
+            return Ok(());
+        }
+        let end = asked.lease_end(answered.question.now, asked.lease_ttl_seconds);
+        let held = story.task.lease().is_some_and(|held| {
+            held.id == lease && held.expires_at == end && leased.expires_at == end.to_string()
+        });
+        hold(held, "who holds what", told)
+    }
+
+    fn renewed(&self, answered: &Answered<'_>) -> Checked {
+        let output: RenewLeaseOutput = answered.read()?;
+        let Question {
+            actor, asked, now, ..
+        } = answered.question;
+        let id = asked.task_id.as_deref().unwrap_or_default();
+        let task = self.task(actor.tenant, id).map(|story| &story.task);
+        if !answered.prompt {
+            return hold(task.is_some(), "nothing acknowledged is lost", || {
+                id.to_owned()
+            });
+        }
+        let end = asked.lease_end(now, asked.extend_by_seconds);
+        let held = task.and_then(Task::lease).is_some_and(|lease| {
+            Some(lease.id.to_string()) == asked.lease_id
+                && lease.expires_at >= end
+                && lease.expires_at.to_string() == output.expires_at
+        });
+        hold(held, "who holds what", || format!("{output:?} of {id}"))
+    }
+
+    fn reported(&self, answered: &Answered<'_>) -> Checked {
+        let Question {
+            actor, asked, op, ..
+        } = answered.question;
+        let id = asked.task_id.as_deref().unwrap_or_default();
+        let Some(story) = self.task(actor.tenant, id) else {
+            return broken("nothing acknowledged is lost", id);
+        };
+        if !answered.prompt {
+            return Ok(());
+        }
+        let task = &story.task;
+        let lease = task.lease().map(|lease| lease.id.to_string());
+        let done = match op {
+            Op::RELEASE => lease.is_none() && task.state == State::Ready,
+            Op::START => lease == asked.lease_id && matches!(task.state, State::Running(_)),
+            _ => {
+                let said = asked.progress.as_ref().map(|raw| raw.get());
+                let kept = task.progress.as_ref().map(|kept| kept.value.text());
+                lease == asked.lease_id && said == kept
+            }
+        };
+        hold(done, "nothing acknowledged is lost", || {
+            format!("{} of {id}", op.name())
+        })
+    }
+
+    fn completed(
+        &self,
+        answered: &Answered<'_>,
+        journal: &mut Journal,
+        gains: &mut Gains,
+    ) -> Checked {
+        let output: CompleteOutput = answered.read()?;
+        let kinds = [ReceiptType::TaskCompleted];
+        self.check_outcome(answered, journal, &output.receipt_id, &kinds)?;
+        let wrote = answered.receipts_made > 0;
+        hold(wrote != output.duplicate, "duplicates are told", || {
+            format!("{output:?}")
+        })?;
+        gains.receipts.push(output.receipt_id);
+        Ok(())
+    }
+
+    fn failed(&self, answered: &Answered<'_>, journal: &mut Journal, gains: &mut Gains) -> Checked {
+        let output: FailOutput = answered.read()?;
+        let kinds = if output.requeued {
+            [ReceiptType::TaskRetryScheduled]
+        } else {
+            [ReceiptType::TaskFailed]
+        };
+        self.check_outcome(answered, journal, &output.receipt_id, &kinds)?;
+        let wrote = answered.receipts_made > 0;
+        hold(wrote != output.duplicate, "duplicates are told", || {
+            format!("{output:?}")
+        })?;
+        let retryable = answered.question.asked.retryable;
+        hold(
+            retryable || !output.requeued,
+            "retries only if asked",
+            || format!("{output:?}"),
+        )?;
+        gains.receipts.push(output.receipt_id);
+        Ok(())
+    }
+
+    /// The receipt that an outcome was answered with stands in the ledger and says so.
+    fn check_outcome(
+        &self,
+        answered: &Answered<'_>,
+        journal: &mut Journal,
+        receipt_id: &str,
+        kinds: &[ReceiptType],
+    ) -> Checked {
+        let Question { actor, asked, .. } = answered.question;
+        let found = self.receipt(actor.tenant, receipt_id);
+        let stands = found.is_some_and(|receipt| {
+            kinds.contains(&receipt.receipt_type)
+                && receipt.task_id.map(|id| id.to_string()) == asked.task_id
+                && receipt.lease_id.map(|id| id.to_string()) == asked.lease_id
+        });
+        hold(stands, "nothing acknowledged is lost", || {
+            format!("receipt {receipt_id} of {:?}", asked.task_id)
+        })?;
+        if let Ok(id) = receipt_id.parse::<ReceiptId>() {
+            journal.receipt_at(actor.tenant, id.seq());
+        }
+        let task = asked.task_id.as_deref().unwrap_or_default();
+        let ended = self.task(actor.tenant, task).map(|story| &story.task);
+        if let Some(task) = ended.filter(|task| task.status().is_terminal()) {
+            journal.ended(actor.tenant, task.id, task.status());
+        }
+        Ok(())
+    }
+}
+
+impl Answered<'_> {
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Checked<T> {
+        serde_json::from_slice(self.json).or_else(|error| {
+            broken(
+                "readable answers",
+                format!("{}: {error}", self.question.op.name()),
+            )
+        })
+    }
+}
+
+pub(super) const fn status(status: TaskStatus) -> Status {
+    match status {
+        TaskStatus::Queued => Status::Queued,
+        TaskStatus::Leased => Status::Leased,
+        TaskStatus::Running => Status::Running,
+        TaskStatus::Succeeded => Status::Succeeded,
+        TaskStatus::Failed => Status::Failed,
+        TaskStatus::Canceled => Status::Canceled,
+    }
+}

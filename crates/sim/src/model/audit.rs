@@ -1,0 +1,294 @@
+//! Comparing the whole history with what is stored, and the laws of conservation.
+
+use asyncgate_core::{
+    Link, Principal, PrincipalKey, ReceiptType, Seq, TaskId, Timestamp, obligation, task::Status,
+};
+use asyncgate_store::{Depths, ReceiptFilter, SeqPage, Store};
+
+use super::{Model, Story, Tenant};
+use crate::{
+    cast::{TENANTS, tenant_id},
+    store::at_once,
+    violation::{Checked, broken, hold},
+};
+
+const EVERYTHING: SeqPage = SeqPage {
+    after: 0,
+    limit: usize::MAX,
+};
+
+/// What clients were told. It must be stored for ever, whatever the model thinks.
+#[derive(Debug, Default)]
+pub struct Journal {
+    tasks: Vec<(usize, TaskId)>,
+    receipts: Vec<(usize, Seq)>,
+    ends: Vec<(usize, TaskId, Status)>,
+}
+
+impl Journal {
+    pub(super) fn task(&mut self, number: usize, id: TaskId) {
+        self.tasks.push((number, id));
+    }
+
+    pub(super) fn receipt_at(&mut self, number: usize, seq: Seq) {
+        self.receipts.push((number, seq));
+    }
+
+    pub(super) fn ended(&mut self, number: usize, id: TaskId, status: Status) {
+        self.ends.push((number, id, status));
+    }
+
+    /// Looks for every promise in the store.
+    pub fn check(&self, store: &dyn Store) -> Checked {
+        let heads: [Seq; TENANTS] = std::array::from_fn(|number| {
+            at_once(store.head(tenant_id(number))).map_or(0, |head| head.seq)
+        });
+        for (number, seq) in &self.receipts {
+            hold(
+                *seq <= heads[*number],
+                "nothing acknowledged is lost",
+                || format!("receipt {seq} of tenant {number}"),
+            )?;
+        }
+        let ends = self
+            .ends
+            .iter()
+            .map(|(n, id, status)| (n, id, Some(*status)));
+        let tasks = self.tasks.iter().map(|(n, id)| (n, id, None));
+        for (number, id, status) in tasks.chain(ends) {
+            let stored = at_once(store.task(tenant_id(*number), *id)).ok().flatten();
+            let stands = stored.is_some_and(|task| status.is_none_or(|s| s == task.status()));
+            hold(stands, "nothing acknowledged is lost", || {
+                format!("task {id} of tenant {number}, {status:?}")
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Model {
+    /// Compares what changed since the last audit with the store; a `whole` audit compares
+    /// everything.
+    pub fn audit(&mut self, store: &dyn Store, whole: bool) -> Checked {
+        let mut depths = Depths::default();
+        for number in 0..TENANTS {
+            if whole {
+                self.tenants[number].forget_audit();
+            }
+            self.tenants[number].audit_ledger(number, store, whole)?;
+            self.tenants[number].audit_obligations(number, store, whole)?;
+            self.tenants[number].audit_tasks(number, store)?;
+            for story in self.tenants[number].tasks.values() {
+                depths.count(None, story.task.status());
+            }
+        }
+        let stored = at_once(store.depths()).unwrap_or_default();
+        hold(stored == depths, "depths", || {
+            format!("{stored:?}, should be {depths:?}")
+        })?;
+        self.audit_deadlines(store)
+    }
+
+    fn audit_deadlines(&self, store: &dyn Store) -> Checked {
+        let end = Timestamp::from_millis(i64::MAX);
+        let stored = at_once(store.due(end, usize::MAX)).unwrap_or_default();
+        let known = self
+            .due
+            .iter()
+            .map(|(_, number, id)| (tenant_id(*number), *id));
+        hold(stored.iter().copied().eq(known), "deadlines", || {
+            format!("{} stored, {} known", stored.len(), self.due.len())
+        })?;
+        hold(store.last_time() == self.last_time, "time", || {
+            format!("last {}, should be {}", store.last_time(), self.last_time)
+        })
+    }
+
+    /// Nothing is overdue at `now`. Leases are due when their grace is over; whoever watches
+    /// deadlines looks every `round_ms` meanwhile.
+    pub fn check_deadlines_met(&self, now: Timestamp, round_ms: i64) -> Checked {
+        let (lease_ms, delay_ms) = match self.policy.lease_grace_ms {
+            0 => (0, 0),
+            grace => (grace + round_ms, round_ms),
+        };
+        for (at, number, id) in self.due.iter().take_while(|(at, ..)| *at <= now) {
+            let story = self.tenants[*number].tasks.get(&id.seq());
+            let leased = story.is_some_and(|story| story.task.lease().is_some());
+            let last = at.plus_millis(if leased { lease_ms } else { delay_ms });
+            hold(last > now, "deadlines are met", || {
+                format!("task {id} of tenant {number} was due at {at}, it is {now}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The earliest deadline.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, ..)| *at)
+    }
+
+    /// Whether a task has ended.
+    pub fn has_ended(&self, number: usize, id: &str) -> bool {
+        self.task(number, id)
+            .is_some_and(|story| story.task.end().is_some())
+    }
+
+    /// Whether there is a ready task that a worker could be given.
+    pub fn has_work(&self, number: usize, reach: &asyncgate_core::Reach) -> bool {
+        self.servable(number, reach).next().is_some()
+    }
+}
+
+impl Story {
+    /// Leases given are leases ended or held; attempts are reported failures; and so on.
+    fn check_conservation(&self) -> Checked {
+        use ReceiptType as R;
+        let task = &self.task;
+        let ended = u32::from(task.end().is_some());
+        let by_worker = u32::from(task.end().is_some_and(|end| end.by.is_some()));
+        let leased = u32::from(task.lease().is_some());
+        let given = self.count(R::TaskAccepted);
+        let back = self.count(R::LeaseExpired)
+            + self.count(R::LeaseReleased)
+            + self.count(R::TaskRetryScheduled)
+            + by_worker
+            + u32::from(self.canceled_under_lease);
+        let failures = self.count(R::TaskRetryScheduled) + self.count(R::TaskFailed);
+        let late = u32::from(self.count(R::TaskCompleted) == 2);
+        let outcomes =
+            self.count(R::TaskCompleted) + self.count(R::TaskFailed) + self.count(R::TaskCanceled);
+        let laws = [
+            (self.count(R::TaskAssigned) == 1, "one assignment"),
+            (given == back + leased, "leases are conserved"),
+            (
+                failures == task.attempt,
+                "attempts only by reported failures",
+            ),
+            (self.count(R::LeaseExpired) == task.expiries, "expiries"),
+            (self.count(R::TaskResultReady) == ended, "one result"),
+            (outcomes == ended + late, "one outcome"),
+        ];
+        for (holds, rule) in laws {
+            hold(holds, rule, || {
+                format!("task {}: {:?}", task.id, self.counts)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Tenant {
+    fn forget_audit(&mut self) {
+        self.audited = 0;
+        self.changed = self.tasks.keys().copied().collect();
+    }
+
+    /// Compares new receipts; a `whole` audit compares all, and recomputes the chain.
+    fn audit_ledger(&mut self, number: usize, store: &dyn Store, whole: bool) -> Checked {
+        let (from, mut link) = (self.audited, Link::START);
+        let page = SeqPage {
+            after: from as Seq,
+            limit: usize::MAX,
+        };
+        let stored = at_once(store.receipts(tenant_id(number), ReceiptFilter::All, page));
+        let stored = stored.unwrap_or_default();
+        let known = &self.ledger[from..];
+        hold(stored.len() == known.len(), "ledger", || {
+            format!("{} new receipts, should be {}", stored.len(), known.len())
+        })?;
+        for (stored, known) in stored.iter().zip(known) {
+            let told = || format!("receipt {} of tenant {number}", known.seq());
+            hold(stored.receipt == *known, "receipts immutable", told)?;
+            if whole {
+                link = link.then(tenant_id(number), known);
+                hold(stored.link == link, "hash chain", told)?;
+            }
+            let delivered = self.delivered.get(&known.seq()).copied();
+            hold(stored.delivered_at == delivered, "first delivery", told)?;
+        }
+        self.audited = self.ledger.len();
+        let head = at_once(store.head(tenant_id(number))).unwrap_or_default();
+        let ends = head.seq == self.ledger.len() as Seq
+            && (!whole || head.link == link)
+            && head.open_obligations == self.open.len() as u64;
+        hold(ends, "ledger head", || {
+            format!("{head:?} of tenant {number}")
+        })
+    }
+
+    /// The index and the model agree on what is open; a `whole` audit asks the ledger, too.
+    fn audit_obligations(&self, number: usize, store: &dyn Store, whole: bool) -> Checked {
+        if whole {
+            let open = obligation::open(&self.ledger);
+            hold(self.open.iter().eq(sorted(&open)), "obligations", || {
+                format!("{} known, {} by the ledger", self.open.len(), open.len())
+            })?;
+        }
+        let mut listed = 0;
+        for owner in self.inbox.keys() {
+            let stored = at_once(store.obligations(tenant_id(number), owner.clone(), EVERYTHING));
+            let seqs = stored.unwrap_or_default();
+            let seqs: Vec<Seq> = seqs.iter().map(|found| found.receipt.seq()).collect();
+            let known = self.open.iter().filter(|key| key.owner == *owner);
+            hold(
+                known.map(|key| key.seq).eq(seqs.iter().copied()),
+                "obligations",
+                || format!("of {owner} in tenant {number}: {seqs:?}"),
+            )?;
+            listed += seqs.len();
+        }
+        hold(listed == self.open.len(), "obligations", || {
+            format!("{listed} listed of {}", self.open.len())
+        })
+    }
+
+    fn audit_tasks(&mut self, number: usize, store: &dyn Store) -> Checked {
+        let system: PrincipalKey = Principal::system().key();
+        let tenant = tenant_id(number);
+        for (n, seq) in std::mem::take(&mut self.changed).into_iter().enumerate() {
+            let Some(story) = self.tasks.get(&seq) else {
+                return broken("tasks", format!("{seq} is unknown"));
+            };
+            story.check_conservation()?;
+            let id = story.task.id;
+            let stored = at_once(store.task(tenant, id)).ok().flatten();
+            hold(stored.as_ref() == Some(&story.task), "tasks", || {
+                format!("{id} is stored as {:?}", stored.map(|task| task.standing()))
+            })?;
+            // The indexes of the ledger, by samples.
+            if n % 16 == 0 {
+                let filter = ReceiptFilter::Task(id);
+                let listed = at_once(store.receipts(tenant, filter, EVERYTHING));
+                let listed = listed.unwrap_or_default();
+                let seqs = listed.iter().map(|found| found.receipt.seq());
+                hold(
+                    seqs.eq(story.receipts.iter().copied()),
+                    "ledger index",
+                    || format!("receipts of {id}"),
+                )?;
+            }
+        }
+        let page = SeqPage {
+            after: (self.ledger.len() as Seq).saturating_sub(64),
+            limit: usize::MAX,
+        };
+        let inbox = at_once(store.receipts(tenant, ReceiptFilter::To(system.clone()), page));
+        let seqs = inbox.unwrap_or_default();
+        let seqs: Vec<Seq> = seqs.iter().map(|found| found.receipt.seq()).collect();
+        let known = self
+            .inbox
+            .get(&system)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let start = known.partition_point(|seq| *seq <= page.after);
+        hold(seqs == known[start..], "ledger index", || {
+            format!("inbox of the server: {seqs:?}")
+        })
+    }
+}
+
+fn sorted<T: Ord>(list: &[T]) -> std::vec::IntoIter<&T> {
+    let mut list: Vec<&T> = list.iter().collect();
+    list.sort_unstable();
+    list.into_iter()
+}

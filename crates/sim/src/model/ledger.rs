@@ -1,0 +1,160 @@
+//! What every receipt must satisfy: its place, its size, its addressee, and parents that follow
+//! the termination registry.
+
+use asyncgate_core::{
+    Changes, Json, ObligationKey, Principal, Receipt, ReceiptType, Seq, Timestamp,
+};
+
+use super::{Model, Tenant};
+use crate::violation::{Checked, broken, hold};
+
+const MAX_BODY_BYTES: usize = 64 * 1024;
+const MAX_PARENTS: usize = 10;
+
+impl Model {
+    /// Checks the receipts of a commit and that it opens and closes exactly what they say.
+    pub(super) fn check_receipts(
+        &self,
+        number: usize,
+        now: Timestamp,
+        changes: &Changes,
+    ) -> Checked {
+        let tenant = &self.tenants[number];
+        let mut opened = Vec::new();
+        let mut closed = Vec::new();
+        for (n, receipt) in changes.receipts.iter().enumerate() {
+            let told = || format!("{} at {}", receipt.receipt_type.as_str(), receipt.seq());
+            let place = (tenant.ledger.len() + n + 1) as Seq;
+            hold(receipt.seq() == place, "gapless ledger", || {
+                format!("{}, the ledger is at {place}", told())
+            })?;
+            hold(receipt.created_at == now, "receipt time", told)?;
+            hold(receipt.body.len() <= MAX_BODY_BYTES, "body size", told)?;
+            hold(receipt.parents.len() <= MAX_PARENTS, "parent count", told)?;
+            let written = &changes.receipts[..n];
+            tenant.check_addressee(receipt, changes)?;
+            self.check_parents(tenant, receipt, written)?;
+            let owner = receipt.to.key();
+            if receipt.receipt_type == ReceiptType::TaskAssigned {
+                opened.push(ObligationKey { owner, seq: place });
+            } else if ends(receipt.receipt_type) {
+                closed.extend(receipt.parents.iter().map(|parent| ObligationKey {
+                    owner: owner.clone(),
+                    seq: parent.seq(),
+                }));
+            }
+        }
+        hold(opened == changes.opened, "obligations opened", || {
+            format!("{:?}, should be {opened:?}", changes.opened)
+        })?;
+        hold(closed == changes.closed, "obligations closed", || {
+            format!("{:?}, should be {closed:?}", changes.closed)
+        })?;
+        let still_open = |key: &ObligationKey| tenant.open.contains(key);
+        hold(closed.iter().all(still_open), "discharged once", || {
+            format!("{closed:?}")
+        })
+    }
+
+    fn check_parents(&self, tenant: &Tenant, receipt: &Receipt, written: &[Receipt]) -> Checked {
+        let told = || format!("{} at {}", receipt.receipt_type.as_str(), receipt.seq());
+        let find = |parent| {
+            let new = written.iter().find(|earlier| earlier.id == parent);
+            new.or_else(|| tenant.receipt(parent))
+        };
+        let kind = receipt.receipt_type;
+        for parent in &receipt.parents {
+            let Some(found) = find(*parent) else {
+                return broken("parents exist", told());
+            };
+            let fits = if ends(kind) {
+                found.receipt_type == ReceiptType::TaskAssigned
+                    && found.task_id == receipt.task_id
+                    && found.to.is(&receipt.to)
+            } else if kind == ReceiptType::TaskResultReady {
+                ends(found.receipt_type) && found.task_id == receipt.task_id
+            } else {
+                kind == ReceiptType::ReceiptAcknowledged
+            };
+            hold(fits, "parent linkage", told)?;
+        }
+        if kind == ReceiptType::TaskCompleted {
+            return self.check_locatable(receipt);
+        }
+        let follows = [
+            ReceiptType::TaskFailed,
+            ReceiptType::TaskCanceled,
+            ReceiptType::ReceiptAcknowledged,
+            ReceiptType::TaskResultReady,
+        ];
+        let parents = usize::from(follows.contains(&kind));
+        hold(receipt.parents.len() == parents, "parent linkage", told)
+    }
+
+    /// A success discharges exactly when it says where its result is. Proof that did not fit into
+    /// the body was left out with a pointer to where it is.
+    fn check_locatable(&self, receipt: &Receipt) -> Checked {
+        let body: Completed = serde_json::from_str(receipt.body.text()).unwrap_or_default();
+        let proof = [&body.artifacts, &body.delivery_proof];
+        let located = proof.into_iter().flatten().any(|proof| {
+            let json = Json::from_text(proof.get().to_owned());
+            let holds = proof.get().starts_with(['[', '{']);
+            holds && json.is_some_and(|json| !json.says_nothing())
+        });
+        let located = located || body.how_to_retrieve.is_some() && !receipt.parents.is_empty();
+        let lenient = self.policy.locatability == asyncgate_core::Locatability::Lenient;
+        hold(
+            located != receipt.parents.is_empty() && (located || lenient),
+            "locatability",
+            || format!("{} with {:?}", receipt.seq(), receipt.parents),
+        )
+    }
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct Completed {
+    artifacts: Option<Box<serde_json::value::RawValue>>,
+    delivery_proof: Option<Box<serde_json::value::RawValue>>,
+    how_to_retrieve: Option<String>,
+}
+
+impl Tenant {
+    /// What the owner is owed or should know goes to the owner; the rest is for the record.
+    fn check_addressee(&self, receipt: &Receipt, changes: &Changes) -> Checked {
+        let owner = receipt.task_id.and_then(|id| {
+            let story = self.tasks.get(&id.seq()).map(|story| &story.task);
+            let new = changes.tasks.first().map(|write| &write.task);
+            story.or(new).filter(|task| task.id == id)
+        });
+        let to_owner = owner.is_some_and(|task| receipt.to == task.created_by);
+        let to_server = receipt.to == Principal::system();
+        let right = match receipt.receipt_type {
+            ReceiptType::TaskAssigned
+            | ReceiptType::TaskRetryScheduled
+            | ReceiptType::TaskCompleted
+            | ReceiptType::TaskFailed
+            | ReceiptType::TaskCanceled
+            | ReceiptType::TaskResultReady
+            | ReceiptType::LeaseExpired
+            | ReceiptType::SystemAnomaly => to_owner,
+            ReceiptType::TaskAccepted
+            | ReceiptType::TaskStarted
+            | ReceiptType::TaskProgress
+            | ReceiptType::LeaseReleased
+            | ReceiptType::ReceiptAcknowledged
+            | ReceiptType::LedgerSigned => to_server,
+        };
+        hold(right, "addressee", || {
+            format!("{} to {}", receipt.receipt_type.as_str(), receipt.to.key())
+        })
+    }
+}
+
+/// Whether receipts of this type are outcomes.
+pub(super) const fn ends(kind: ReceiptType) -> bool {
+    matches!(
+        kind,
+        ReceiptType::TaskCompleted | ReceiptType::TaskFailed | ReceiptType::TaskCanceled
+    )
+}

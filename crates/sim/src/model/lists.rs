@@ -1,0 +1,237 @@
+//! Holding lists against the history: complete, in order, nobody else's.
+
+use asyncgate_api::{
+    BootstrapOutput, LedgerHead, ListOpenObligationsOutput, ListTasksOutput, ReceiptPage,
+    ReceiptRecord, RelationshipRecord,
+};
+use asyncgate_core::{Link, Principal, ReceiptType, Seq, task::Status};
+use asyncgate_engine::Role;
+
+use super::{Gains, Model, answers::Answered, oracle::Question};
+use crate::{
+    cast::tenant_id,
+    step::Op,
+    violation::{Checked, broken, hold},
+};
+
+/// The page size when none is asked for.
+pub const DEFAULT_LIMIT: u32 = 3;
+/// The largest page.
+pub const MAX_LIMIT: u32 = 8;
+
+impl Model {
+    pub(super) fn listed_tasks(&self, answered: &Answered<'_>) -> Checked {
+        let output: ListTasksOutput = answered.read()?;
+        let Question { actor, asked, .. } = answered.question;
+        let admin = actor.caller.role == Role::Admin;
+        let everyone = admin && asked.principal_id.is_none();
+        let principal = answered.question.principal();
+        let before = asked.cursor.as_ref().and_then(|id| id.parse().ok());
+        let before = before.map(|id: asyncgate_core::TaskId| id.seq());
+        let wanted = asked.status.as_deref().and_then(Status::parse);
+        let tenant = &self.tenants[actor.tenant];
+        let expected = tenant.tasks.values().rev().map(|story| &story.task);
+        let expected = expected.filter(|task| {
+            let own = principal.as_ref().is_ok_and(|p| p.is(&task.created_by));
+            (everyone || own)
+                && wanted.is_none_or(|status| status == task.status())
+                && asked
+                    .task_type
+                    .as_ref()
+                    .is_none_or(|t| *t == task.spec.task_type)
+                && before.is_none_or(|before| task.id.seq() < before)
+        });
+        let limit = limit(asked.limit);
+        let mut expected = expected;
+        let page: Vec<_> = expected.by_ref().take(limit).collect();
+        let more = expected.next().is_some();
+        hold(
+            page.len() == output.tasks.len() && more == output.next_cursor.is_some(),
+            "lists are complete",
+            || format!("{} tasks, should be {}", output.tasks.len(), page.len()),
+        )?;
+        for (record, task) in output.tasks.iter().zip(page) {
+            self.check_record(record, task)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn listed_obligations(&self, answered: &Answered<'_>, gains: &mut Gains) -> Checked {
+        let output: ListOpenObligationsOutput = answered.read()?;
+        let Question { actor, asked, .. } = answered.question;
+        let Ok(principal) = answered.question.principal() else {
+            return broken("authorisation", "obligations of another");
+        };
+        let key = principal.key();
+        let assigned = |record: &ReceiptRecord| record.receipt_type == "task.assigned";
+        let own = output
+            .open_obligations
+            .iter()
+            .all(|record| assigned(record) && record.to.id == principal.id);
+        hold(own, "obligations are assignments", || principal.id.clone())?;
+        if answered.exact {
+            let open = &self.tenants[actor.tenant].open;
+            let open = open.iter().filter(|open| open.owner == key);
+            let seqs: Vec<Seq> = open.map(|open| open.seq).collect();
+            let after = self.place(actor.tenant, asked.since_receipt_id.as_deref());
+            self.check_page(
+                actor.tenant,
+                &output.open_obligations,
+                &page(&seqs, after, limit(asked.limit)),
+            )?;
+            self.check_known(actor.tenant, &principal, &output.relationship)?;
+        }
+        gain(&output.open_obligations, gains);
+        Ok(())
+    }
+
+    pub(super) fn listed_bootstrap(&self, answered: &Answered<'_>, gains: &mut Gains) -> Checked {
+        let output: BootstrapOutput = answered.read()?;
+        let Question { actor, asked, .. } = answered.question;
+        let Ok(principal) = answered.question.principal() else {
+            return broken("authorisation", "inbox of another");
+        };
+        let records = &output.attention.inbox_receipts;
+        if answered.exact {
+            let tenant = &self.tenants[actor.tenant];
+            let seqs = tenant.inbox.get(&principal.key());
+            let seqs = seqs.map(Vec::as_slice).unwrap_or_default();
+            let after = self.place(actor.tenant, asked.since_receipt_id.as_deref());
+            let expected = page(seqs, after, limit(asked.max_items));
+            self.check_page(actor.tenant, records, &expected)?;
+            for record in records {
+                let at = tenant.delivered.get(&record.seq).map(ToString::to_string);
+                hold(
+                    at.is_some() && at == record.delivered_at,
+                    "first delivery",
+                    || {
+                        format!(
+                            "{} at {:?}, should be {at:?}",
+                            record.seq, record.delivered_at
+                        )
+                    },
+                )?;
+            }
+            self.check_known(actor.tenant, &principal, &output.relationship)?;
+        }
+        gain(records, gains);
+        Ok(())
+    }
+
+    pub(super) fn listed_receipts(&self, answered: &Answered<'_>, gains: &mut Gains) -> Checked {
+        let output: ReceiptPage = answered.read()?;
+        let Question {
+            actor, asked, op, ..
+        } = answered.question;
+        let tenant = &self.tenants[actor.tenant];
+        let after = self.place(actor.tenant, asked.since_receipt_id.as_deref());
+        let inbox = answered.question.principal().ok();
+        let inbox = inbox.and_then(|principal| tenant.inbox.get(&principal.key()));
+        let task = asked
+            .task_id
+            .as_deref()
+            .and_then(|id| self.task(actor.tenant, id));
+        let kind = asked.receipt_type.as_deref().and_then(ReceiptType::parse);
+        let seqs: Vec<Seq> = if op == Op::INBOX {
+            inbox.cloned().unwrap_or_default()
+        } else if asked.task_id.is_some() {
+            task.map(|story| story.receipts.clone()).unwrap_or_default()
+        } else {
+            let lease = asked.lease_id.as_ref().and_then(|id| id.parse().ok());
+            let of = tenant.ledger.iter().filter(|receipt| {
+                kind.is_none_or(|kind| receipt.receipt_type == kind)
+                    && (asked.lease_id.is_none() || receipt.lease_id == lease)
+            });
+            of.map(|receipt| receipt.seq()).collect()
+        };
+        let mut expected = page(&seqs, after, limit(asked.limit));
+        let reads = task.is_some_and(|story| answered.question.may_read(&story.task).is_ok());
+        if op == Op::LEDGER && actor.caller.role != Role::Admin && !reads {
+            expected.retain(|seq| {
+                let receipt = &tenant.ledger[*seq as usize - 1];
+                let me = &actor.caller.principal;
+                receipt.to.is(me) || receipt.from.is(me)
+            });
+        }
+        self.check_page(actor.tenant, &output.receipts, &expected)?;
+        gain(&output.receipts, gains);
+        Ok(())
+    }
+
+    pub(super) fn read_receipt(&self, answered: &Answered<'_>) -> Checked {
+        let output: ReceiptRecord = answered.read()?;
+        let tenant = answered.question.actor.tenant;
+        self.check_page(tenant, std::slice::from_ref(&output), &[output.seq])
+    }
+
+    pub(super) fn read_head(&self, answered: &Answered<'_>) -> Checked {
+        let output: LedgerHead = answered.read()?;
+        let tenant = &self.tenants[answered.question.actor.tenant];
+        let same = output.seq == tenant.ledger.len() as Seq
+            && output.open_obligations == tenant.open.len() as u64
+            && output.link.parse::<Link>().is_ok()
+            && output.tenant_id == tenant_id(answered.question.actor.tenant).to_string()
+            && output.signature.is_some();
+        hold(same, "truthful observability", || format!("{output:?}"))
+    }
+
+    /// Exactly these receipts, as they were written.
+    fn check_page(&self, number: usize, records: &[ReceiptRecord], expected: &[Seq]) -> Checked {
+        let seqs = || records.iter().map(|record| record.seq);
+        hold(
+            seqs().eq(expected.iter().copied()),
+            "lists are complete",
+            || format!("{:?}, should be {expected:?}", seqs().collect::<Vec<_>>()),
+        )?;
+        for record in records {
+            let same = self
+                .receipt(number, &record.receipt_id)
+                .is_some_and(|receipt| {
+                    record.receipt_type == receipt.receipt_type.as_str()
+                        && record.body.get() == receipt.body.text()
+                        && record.created_at == receipt.created_at.to_string()
+                        && record.task_id == receipt.task_id.map(|id| id.to_string())
+                        && record.parents.len() == receipt.parents.len()
+                        && record.tenant_id == tenant_id(number).to_string()
+                });
+            hold(same, "receipts immutable", || record.receipt_id.clone())?;
+        }
+        Ok(())
+    }
+
+    fn check_known(
+        &self,
+        number: usize,
+        principal: &Principal,
+        record: &RelationshipRecord,
+    ) -> Checked {
+        let known = self.tenants[number].known.get(&principal.key());
+        let same = known.is_some_and(|known| {
+            record.first_seen_at == known.first_seen_at.to_string()
+                && record.sessions_count == known.sessions_count
+        });
+        hold(same, "relationship", || format!("{record:?}"))
+    }
+
+    fn place(&self, number: usize, since: Option<&str>) -> Seq {
+        let receipt = since.and_then(|id| self.receipt(number, id));
+        receipt.map_or(0, |receipt| receipt.seq())
+    }
+}
+
+fn limit(asked: Option<usize>) -> usize {
+    asked
+        .unwrap_or(DEFAULT_LIMIT as usize)
+        .min(MAX_LIMIT as usize)
+}
+
+fn page(seqs: &[Seq], after: Seq, limit: usize) -> Vec<Seq> {
+    let start = seqs.partition_point(|seq| *seq <= after);
+    seqs[start..].iter().copied().take(limit).collect()
+}
+
+fn gain(records: &[ReceiptRecord], gains: &mut Gains) {
+    gains
+        .receipts
+        .extend(records.iter().map(|record| record.receipt_id.clone()));
+}

@@ -1,0 +1,244 @@
+//! What should be stored, learnt commit by commit, and the rules that every commit must keep.
+//!
+//! The model never asks the store. It starts empty, checks each commit against the history so far
+//! (`ledger`, `moves`), foretells what calls will be answered (`oracle`), holds answers against what
+//! was committed (`answers`, `lists`) and is compared with the store from time to time (`audit`).
+
+mod answers;
+mod audit;
+mod ledger;
+mod lists;
+mod moves;
+mod oracle;
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+};
+
+use asyncgate_core::{
+    Changes, LeaseId, ObligationKey, Placement, Policy, PrincipalKey, Reach, Receipt, ReceiptId,
+    ReceiptType, Relationship, Seq, Task, TaskId, Timestamp,
+    task::{State, Status},
+};
+
+use crate::{
+    cast::{TENANTS, tenant_number},
+    store::Commit,
+    violation::{Checked, hold},
+};
+
+pub use answers::{Answered, Gains};
+pub use audit::Journal;
+pub use lists::{DEFAULT_LIMIT, MAX_LIMIT};
+pub use oracle::{Question, Verdict};
+
+/// Everything that was committed.
+#[derive(Debug)]
+pub struct Model {
+    policy: Policy,
+    tenants: [Tenant; TENANTS],
+    due: BTreeSet<(Timestamp, usize, TaskId)>,
+    last_time: Timestamp,
+}
+
+/// One tenant's history.
+#[derive(Debug, Default)]
+struct Tenant {
+    ledger: Vec<Receipt>,
+    /// How many receipts were compared with the store.
+    audited: usize,
+    tasks: BTreeMap<Seq, Story>,
+    changed: BTreeSet<Seq>,
+    ready: BTreeSet<(Reverse<i32>, Seq)>,
+    keys: HashMap<(PrincipalKey, String), TaskId>,
+    leases: HashSet<LeaseId>,
+    open: BTreeSet<ObligationKey>,
+    inbox: HashMap<PrincipalKey, Vec<Seq>>,
+    delivered: HashMap<Seq, Timestamp>,
+    known: HashMap<PrincipalKey, Relationship>,
+}
+
+/// A task and how it came to be what it is.
+#[derive(Debug)]
+struct Story {
+    task: Task,
+    receipts: Vec<Seq>,
+    counts: [u32; ReceiptType::ALL.len()],
+    canceled_under_lease: bool,
+}
+
+impl Story {
+    fn count(&self, receipt_type: ReceiptType) -> u32 {
+        self.counts[receipt_type as usize]
+    }
+}
+
+impl Model {
+    /// The model of an empty store under a policy.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            tenants: Default::default(),
+            due: BTreeSet::new(),
+            last_time: Timestamp::default(),
+        }
+    }
+
+    /// Checks a commit against everything before it, and learns it.
+    pub fn learn(&mut self, commit: Commit) -> Checked {
+        hold(commit.repeatable, "repeatable decisions", || {
+            format!("two calls on the same rows differ: {:?}", commit.claim)
+        })?;
+        let number = tenant_number(commit.tenant);
+        self.check_claim(number, &commit)?;
+        let Some(changes) = commit.changes.filter(|changes| !changes.is_empty()) else {
+            return Ok(());
+        };
+        hold(commit.now >= self.last_time, "time", || {
+            format!("a commit at {} after one at {}", commit.now, self.last_time)
+        })?;
+        self.last_time = commit.now;
+        self.check_receipts(number, commit.now, &changes)?;
+        self.check_moves(number, commit.now, &changes)?;
+        self.write(number, changes);
+        Ok(())
+    }
+
+    /// A claim takes the best of what the worker can serve, and all of it up to its limit.
+    fn check_claim(&self, number: usize, commit: &Commit) -> Checked {
+        let Some((reach, limit)) = &commit.claim else {
+            return Ok(());
+        };
+        let claimed = commit.changes.iter().flat_map(|changes| &changes.tasks);
+        let claimed: Vec<Seq> = claimed.map(|write| write.task.id.seq()).collect();
+        let best: Vec<Seq> = self.servable(number, reach).take(*limit).collect();
+        hold(claimed == best, "claim order", || {
+            format!("claimed {claimed:?}, should be {best:?}")
+        })
+    }
+
+    /// Ready tasks that a worker can serve: by priority, then age.
+    fn servable<'a>(&'a self, number: usize, reach: &'a Reach) -> impl Iterator<Item = Seq> + 'a {
+        let tenant = &self.tenants[number];
+        tenant.ready.iter().map(|(_, seq)| *seq).filter(move |seq| {
+            tenant.tasks.get(seq).is_some_and(|story| {
+                let spec = &story.task.spec;
+                let types = reach.accept_types.as_ref();
+                types.is_none_or(|types| types.contains(&spec.task_type))
+                    && spec
+                        .requirements
+                        .capabilities
+                        .iter()
+                        .all(|needed| reach.capabilities.contains(needed))
+            })
+        })
+    }
+
+    fn write(&mut self, number: usize, changes: Changes) {
+        let tenant = &mut self.tenants[number];
+        for write in changes.tasks {
+            let seq = write.task.id.seq();
+            let before = tenant.tasks.get(&seq).map(|story| story.task.placement());
+            tenant.place(&mut self.due, number, seq, before, &write.task);
+            tenant.changed.insert(seq);
+            match tenant.tasks.get_mut(&seq) {
+                Some(story) => {
+                    let canceled = write.task.status() == Status::Canceled;
+                    story.canceled_under_lease |= canceled && story.task.lease().is_some();
+                    story.task = write.task;
+                }
+                None => tenant.begin(write.task),
+            }
+        }
+        for receipt in changes.receipts {
+            tenant.append(receipt);
+        }
+        tenant.open.extend(changes.opened);
+        for closed in &changes.closed {
+            tenant.open.remove(closed);
+        }
+        if let Some(delivery) = changes.delivered {
+            for seq in delivery.seqs {
+                tenant.delivered.entry(seq).or_insert(delivery.at);
+            }
+        }
+        if let Some(known) = changes.relationship {
+            tenant.known.insert(known.principal.key(), known);
+        }
+    }
+
+    /// The task with this id, if the tenant has it.
+    fn task(&self, number: usize, id: &str) -> Option<&Story> {
+        let id: TaskId = id.parse().ok()?;
+        let story = self.tenants[number].tasks.get(&id.seq())?;
+        (story.task.id == id).then_some(story)
+    }
+
+    /// The receipt with this id, if the tenant has it.
+    fn receipt(&self, number: usize, id: &str) -> Option<&Receipt> {
+        let id: ReceiptId = id.parse().ok()?;
+        self.tenants[number].receipt(id)
+    }
+}
+
+impl Tenant {
+    fn receipt(&self, id: ReceiptId) -> Option<&Receipt> {
+        let index = usize::try_from(id.seq().checked_sub(1)?).ok()?;
+        self.ledger.get(index).filter(|receipt| receipt.id == id)
+    }
+
+    fn begin(&mut self, task: Task) {
+        if let Some(key) = &task.spec.idempotency_key {
+            let name = (task.created_by.key(), key.clone());
+            self.keys.insert(name, task.id);
+        }
+        let story = Story {
+            task,
+            receipts: Vec::new(),
+            counts: Default::default(),
+            canceled_under_lease: false,
+        };
+        self.tasks.insert(story.task.id.seq(), story);
+    }
+
+    fn place(
+        &mut self,
+        due: &mut BTreeSet<(Timestamp, usize, TaskId)>,
+        number: usize,
+        seq: Seq,
+        before: Option<Placement>,
+        task: &Task,
+    ) {
+        let priority = Reverse(task.spec.priority);
+        match before {
+            Some(Placement::Ready { .. }) => drop(self.ready.remove(&(priority, seq))),
+            Some(Placement::Due { at }) => drop(due.remove(&(at, number, task.id))),
+            Some(Placement::Ended) | None => {}
+        }
+        match &task.state {
+            State::Ready => drop(self.ready.insert((priority, seq))),
+            State::Delayed => drop(due.insert((task.next_eligible_at, number, task.id))),
+            State::Leased(lease) | State::Running(lease) => {
+                due.insert((lease.expires_at, number, task.id));
+            }
+            State::Ended(_) => {}
+        }
+    }
+
+    fn append(&mut self, receipt: Receipt) {
+        let seq = receipt.seq();
+        self.inbox.entry(receipt.to.key()).or_default().push(seq);
+        if let Some(story) = receipt
+            .task_id
+            .and_then(|task| self.tasks.get_mut(&task.seq()))
+        {
+            story.receipts.push(seq);
+            story.counts[receipt.receipt_type as usize] += 1;
+        }
+        if receipt.receipt_type == ReceiptType::TaskAccepted {
+            self.leases.extend(receipt.lease_id);
+        }
+        self.ledger.push(receipt);
+    }
+}

@@ -1,0 +1,393 @@
+//! Deliberate defects, to show that the simulator can fail.
+//!
+//! Some stand above the simulated store, as a defect of the engine or of a rule would; the others
+//! below it, as a defect of a backend would.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a defect is named where it strikes and nowhere else"
+)]
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use asyncgate_core::{
+    Changes, Head, ObligationKey, PrincipalKey, ReceiptId, ReceiptType, Relationship, Task, TaskId,
+    TenantId, Timestamp, task::State,
+};
+use asyncgate_store::{
+    Answer, Decide, DeliveredReceipt, Depths, Error, Health, Job, ReadSet, ReceiptFilter, SeqPage,
+    Signals, Snapshot, Store, StoreMetrics, TaskFilter, TaskPage,
+};
+
+use crate::{
+    cast::{TENANTS, tenant_id},
+    store::at_once,
+};
+
+/// A defect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mutant {
+    /// Answers first and commits with the next transaction.
+    AnswersBeforeCommit,
+    /// Finds no task behind an idempotency key.
+    ForgetsKeys,
+    /// Offers a task again that was just leased.
+    LeasesTwice,
+    /// Leaves a discharged obligation in the index.
+    DropsCloses,
+    /// Counts an expired lease as a failed attempt.
+    BurnsAttempts,
+    /// Lets workers go on under leases that ran out.
+    AcceptsStaleLeases,
+    /// Cancels what has already ended.
+    EndsTwice,
+    /// Discharges an obligation without proof.
+    TrustsWorkers,
+    /// Gives the worst task first.
+    IgnoresPriority,
+    /// Loses the receipt that tells the owner of an outcome.
+    SkipsReceipts,
+    /// Runs some transactions a second time.
+    RunsTwice,
+    /// Finds other tenants' tasks.
+    MixesTenants,
+    /// Says that a commit was made, and did not make it.
+    LosesWrites,
+    /// Does not tell those who wait.
+    LosesWakeUps,
+    /// Shows tasks as they were at first.
+    ReadsStale,
+    /// Never finds a deadline that has come.
+    ForgetsDeadlines,
+    /// Does not remember when it wrote last.
+    ForgetsTime,
+}
+
+impl Mutant {
+    /// Every defect.
+    pub const ALL: [Self; 17] = [
+        Self::AnswersBeforeCommit,
+        Self::ForgetsKeys,
+        Self::LeasesTwice,
+        Self::DropsCloses,
+        Self::BurnsAttempts,
+        Self::AcceptsStaleLeases,
+        Self::EndsTwice,
+        Self::TrustsWorkers,
+        Self::IgnoresPriority,
+        Self::SkipsReceipts,
+        Self::RunsTwice,
+        Self::MixesTenants,
+        Self::LosesWrites,
+        Self::LosesWakeUps,
+        Self::ReadsStale,
+        Self::ForgetsDeadlines,
+        Self::ForgetsTime,
+    ];
+
+    const fn is_below(self) -> bool {
+        matches!(
+            self,
+            Self::MixesTenants
+                | Self::LosesWrites
+                | Self::LosesWakeUps
+                | Self::ReadsStale
+                | Self::ForgetsDeadlines
+                | Self::ForgetsTime
+        )
+    }
+
+    /// What the engine is given instead of `store`.
+    pub fn above(self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        if self.is_below() {
+            return store;
+        }
+        Arc::new(Mutated::new(self, store))
+    }
+
+    /// What the simulated store stands on instead of `store`.
+    pub fn below(self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        if self.is_below() {
+            return Arc::new(Mutated::new(self, store));
+        }
+        store
+    }
+}
+
+struct Mutated {
+    mutant: Mutant,
+    store: Arc<dyn Store>,
+    jobs: AtomicU64,
+    silent: Signals,
+    kept: Arc<Mutex<Kept>>,
+}
+
+/// What a defect remembers.
+#[derive(Default)]
+struct Kept {
+    tasks: Vec<Task>,
+    late: Option<Job>,
+}
+
+impl Mutated {
+    fn new(mutant: Mutant, store: Arc<dyn Store>) -> Self {
+        Self {
+            mutant,
+            store,
+            jobs: AtomicU64::new(0),
+            silent: Signals::default(),
+            kept: Arc::default(),
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        lock(&self.kept)
+    }
+
+    /// Decides now, answers now, and writes when the next transaction comes.
+    fn postpone(&self, mut job: Job) -> Answer<'_, ()> {
+        if let Some(late) = self.kept().late.take() {
+            let _ = at_once(self.store.transact(late));
+        }
+        let decided: Arc<Mutex<Option<Changes>>> = Arc::default();
+        let slot = Arc::clone(&decided);
+        let (tenant, now) = (job.tenant, job.now);
+        let mut decide = take(&mut job.decide);
+        job.decide = Box::new(move |snapshot| {
+            *lock(&slot) = decide(snapshot);
+            None
+        });
+        let answer = at_once(self.store.transact(job));
+        let changes = lock(&decided).take();
+        if let Some(changes) = changes.filter(|_| answer.is_ok()) {
+            self.kept().late = Some(Job {
+                tenant,
+                reads: ReadSet::default(),
+                now,
+                weight: 0,
+                decide: Box::new(move |_| Some(changes.clone())),
+            });
+        }
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn run_twice(&self, mut job: Job) -> Answer<'_, ()> {
+        let decide = Arc::new(Mutex::new(take(&mut job.decide)));
+        let again = Arc::clone(&decide);
+        job.decide = Box::new(move |snapshot| lock(&decide)(snapshot));
+        let second = Job {
+            tenant: job.tenant,
+            reads: job.reads.clone(),
+            now: job.now,
+            weight: job.weight,
+            decide: Box::new(move |snapshot| lock(&again)(snapshot)),
+        };
+        let first = self.store.transact(job);
+        Box::pin(async move {
+            first.await?;
+            self.store.transact(second).await
+        })
+    }
+}
+
+fn take(decide: &mut Decide) -> Decide {
+    std::mem::replace(decide, Box::new(|_| None))
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a decision is shown.
+fn shown(mutant: Mutant, snapshot: &mut Snapshot, kept: &mut Kept) {
+    match mutant {
+        Mutant::ForgetsKeys => snapshot.keyed = None,
+        Mutant::LeasesTwice => snapshot.claimable.extend(kept.tasks.pop()),
+        Mutant::AcceptsStaleLeases => {
+            kept.tasks.clone_from(&snapshot.tasks);
+            for task in &mut snapshot.tasks {
+                if let State::Leased(lease) | State::Running(lease) = &mut task.state {
+                    lease.expires_at = lease.expires_at.plus_millis(3_600_000);
+                }
+            }
+        }
+        Mutant::EndsTwice => {
+            for task in &mut snapshot.tasks {
+                if task.end().is_some() {
+                    task.state = State::Ready;
+                }
+            }
+        }
+        Mutant::IgnoresPriority => snapshot.claimable.reverse(),
+        Mutant::ForgetsTime => snapshot.last_time = Timestamp::default(),
+        _ => {}
+    }
+}
+
+/// What of a decision is written.
+fn written(mutant: Mutant, changes: &mut Changes, kept: &mut Kept, number: u64) {
+    let has = |changes: &Changes, kind| changes.receipts.iter().any(|r| r.receipt_type == kind);
+    match mutant {
+        Mutant::LeasesTwice if has(changes, ReceiptType::TaskAccepted) => {
+            let leased = changes.tasks.iter().map(|write| write.task.clone());
+            kept.tasks = leased.collect();
+            for task in &mut kept.tasks {
+                task.state = State::Ready;
+            }
+        }
+        Mutant::AcceptsStaleLeases => {
+            for write in &mut changes.tasks {
+                let stood = kept.tasks.iter().find(|task| task.id == write.task.id);
+                write.before = stood.map(Task::standing).or(write.before);
+            }
+        }
+        Mutant::DropsCloses => changes.closed.clear(),
+        Mutant::BurnsAttempts if has(changes, ReceiptType::LeaseExpired) => {
+            for write in &mut changes.tasks {
+                write.task.attempt += 1;
+            }
+        }
+        Mutant::TrustsWorkers => {
+            let assignment = changes.tasks.first().map(|write| write.task.assignment);
+            for receipt in &mut changes.receipts {
+                let bare = receipt.parents.is_empty();
+                if bare && receipt.receipt_type == ReceiptType::TaskCompleted {
+                    receipt.parents.extend(assignment);
+                    let owner = receipt.to.key();
+                    let closed = assignment.map(|id| ObligationKey {
+                        owner,
+                        seq: id.seq(),
+                    });
+                    changes.closed.extend(closed);
+                }
+            }
+        }
+        Mutant::SkipsReceipts if has(changes, ReceiptType::TaskResultReady) => {
+            changes.receipts.pop();
+        }
+        Mutant::LosesWrites if number.is_multiple_of(50) => *changes = Changes::default(),
+        _ => {}
+    }
+}
+
+impl Store for Mutated {
+    fn transact(&self, mut job: Job) -> Answer<'_, ()> {
+        let number = self.jobs.fetch_add(1, Ordering::Relaxed) + 1;
+        match self.mutant {
+            // A claim that writes nothing would be noticed for that alone.
+            Mutant::AnswersBeforeCommit if job.reads.claimable.is_none() => {
+                return self.postpone(job);
+            }
+            Mutant::RunsTwice if number.is_multiple_of(20) => return self.run_twice(job),
+            _ => {}
+        }
+        let (mutant, kept) = (self.mutant, Arc::clone(&self.kept));
+        let mut decide = take(&mut job.decide);
+        job.decide = Box::new(move |mut snapshot| {
+            let mut kept = lock(&kept);
+            shown(mutant, &mut snapshot, &mut kept);
+            let mut changes = decide(snapshot)?;
+            written(mutant, &mut changes, &mut kept, number);
+            Some(changes)
+        });
+        self.store.transact(job)
+    }
+
+    fn task(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Task>> {
+        let own = at_once(self.store.task(tenant, id));
+        let found: Result<Option<Task>, Error> = match (self.mutant, own) {
+            (Mutant::MixesTenants, Ok(None)) => {
+                let mut all = (0..TENANTS).map(tenant_id);
+                Ok(all.find_map(|tenant| at_once(self.store.task(tenant, id)).ok()?))
+            }
+            (Mutant::ReadsStale, Ok(Some(task))) => {
+                let mut kept = self.kept();
+                let first = kept.tasks.iter().find(|first| first.id == id).cloned();
+                if first.is_none() {
+                    kept.tasks.push(task.clone());
+                }
+                Ok(Some(first.unwrap_or(task)))
+            }
+            (_, own) => own,
+        };
+        Box::pin(std::future::ready(found))
+    }
+
+    fn tasks(&self, tenant: TenantId, filter: TaskFilter) -> Answer<'_, TaskPage> {
+        self.store.tasks(tenant, filter)
+    }
+
+    fn receipt(&self, tenant: TenantId, id: ReceiptId) -> Answer<'_, Option<DeliveredReceipt>> {
+        self.store.receipt(tenant, id)
+    }
+
+    fn head(&self, tenant: TenantId) -> Answer<'_, Head> {
+        self.store.head(tenant)
+    }
+
+    fn receipts(
+        &self,
+        tenant: TenantId,
+        filter: ReceiptFilter,
+        page: SeqPage,
+    ) -> Answer<'_, Vec<DeliveredReceipt>> {
+        self.store.receipts(tenant, filter, page)
+    }
+
+    fn obligations(
+        &self,
+        tenant: TenantId,
+        owner: PrincipalKey,
+        page: SeqPage,
+    ) -> Answer<'_, Vec<DeliveredReceipt>> {
+        self.store.obligations(tenant, owner, page)
+    }
+
+    fn relationship(
+        &self,
+        tenant: TenantId,
+        principal: PrincipalKey,
+    ) -> Answer<'_, Option<Relationship>> {
+        self.store.relationship(tenant, principal)
+    }
+
+    fn due(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<(TenantId, TaskId)>> {
+        if self.mutant == Mutant::ForgetsDeadlines {
+            return Box::pin(std::future::ready(Ok(Vec::new())));
+        }
+        self.store.due(now, limit)
+    }
+
+    fn next_due(&self) -> Answer<'_, Option<Timestamp>> {
+        self.store.next_due()
+    }
+
+    fn depths(&self) -> Answer<'_, Depths> {
+        self.store.depths()
+    }
+
+    fn last_time(&self) -> Timestamp {
+        if self.mutant == Mutant::ForgetsTime {
+            return Timestamp::default();
+        }
+        self.store.last_time()
+    }
+
+    fn health(&self) -> Health {
+        self.store.health()
+    }
+
+    fn signals(&self) -> &Signals {
+        match self.mutant {
+            Mutant::LosesWakeUps => &self.silent,
+            _ => self.store.signals(),
+        }
+    }
+
+    fn metrics(&self) -> &StoreMetrics {
+        self.store.metrics()
+    }
+}

@@ -1,0 +1,103 @@
+//! Making a failing schedule small: leave out what the failure does not need.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    mutant::Mutant,
+    run::{Failure, replay},
+    schedule::Schedule,
+    step::Step,
+};
+
+/// How many replays are spent on a failure.
+const TRIES: usize = 4_000;
+
+impl Failure {
+    /// The regression to keep: as few steps as could be found, and what they break.
+    pub fn shrunk(&self) -> String {
+        format!("# {}\n{}", self.violation, shrink(self, None, TRIES))
+    }
+
+    /// What a regression of this failure is called.
+    pub fn file_name(&self) -> String {
+        let rule = self.violation.rule.replace(' ', "-");
+        format!("{rule}-{}.txt", self.schedule.setup.seed)
+    }
+}
+
+/// A schedule that breaks the same rule with as few steps as could be found in `tries` replays.
+pub fn shrink(failure: &Failure, mutant: Option<Mutant>, tries: usize) -> Schedule {
+    let mut search = Search {
+        best: failure.schedule.clone(),
+        rule: failure.violation.rule,
+        mutant,
+        left: tries,
+    };
+    if !search.still_fails(&search.best.clone()) {
+        // The failure needs the audits to come when they came; keep all of it.
+        return failure.schedule.clone();
+    }
+    search.without_actors();
+    loop {
+        let before = search.best.steps.len();
+        let mut chunk = before.div_ceil(2);
+        while chunk > 0 {
+            search.without_chunks(chunk);
+            chunk /= 2;
+        }
+        if search.best.steps.len() == before || search.left == 0 {
+            return search.best;
+        }
+    }
+}
+
+struct Search {
+    best: Schedule,
+    rule: &'static str,
+    mutant: Option<Mutant>,
+    left: usize,
+}
+
+impl Search {
+    fn still_fails(&mut self, schedule: &Schedule) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        replay(schedule, self.mutant).is_err_and(|violation| violation.rule == self.rule)
+    }
+
+    fn try_steps(&mut self, steps: Vec<(u32, Step)>) -> bool {
+        let schedule = Schedule {
+            setup: self.best.setup.clone(),
+            steps,
+        };
+        let fails = self.still_fails(&schedule);
+        if fails {
+            self.best = schedule;
+        }
+        fails
+    }
+
+    fn without_actors(&mut self) {
+        let steps = self.best.steps.iter();
+        let actors: BTreeSet<usize> = steps.filter_map(|(_, step)| step.actor()).collect();
+        for actor in actors {
+            let mut steps = self.best.steps.clone();
+            steps.retain(|(_, step)| step.actor() != Some(actor));
+            self.try_steps(steps);
+        }
+    }
+
+    /// Leaves out runs of `chunk` steps, from the end on, because later steps need earlier ones.
+    fn without_chunks(&mut self, chunk: usize) {
+        let mut end = self.best.steps.len();
+        while end > 0 && self.left > 0 {
+            let start = end.saturating_sub(chunk);
+            let mut steps = self.best.steps.clone();
+            steps.drain(start..end);
+            self.try_steps(steps);
+            end = start;
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Steps: what can happen in a simulation, and how a schedule writes it down.
+//!
+//! A step names things by the answer they came in (`@t12.0` is the first task in the answer of call
+//! 12), so that a schedule stays meaningful when other steps are left out of it.
+
+use std::fmt;
+
+/// An operation of the registry, by its place in [`Op::NAMES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Op(u8);
+
+macro_rules! operations {
+    ($($constant:ident = $name:literal),* $(,)?) => {
+        operations!(@number 0u8; $($constant)*);
+        impl Op {
+            /// Every operation's name.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+        }
+    };
+    (@number $n:expr; $constant:ident $($rest:ident)*) => {
+        impl Op {
+            #[doc = "An operation of the registry."]
+            pub const $constant: Self = Self($n);
+        }
+        operations!(@number $n + 1u8; $($rest)*);
+    };
+    (@number $n:expr;) => {};
+}
+
+operations! {
+    CREATE = "create_task",
+    GET = "get_task",
+    LIST = "list_tasks",
+    CANCEL = "cancel_task",
+    OBLIGATIONS = "list_open_obligations",
+    BOOTSTRAP = "bootstrap",
+    INBOX = "list_receipts",
+    LEDGER = "list_ledger",
+    RECEIPT = "get_receipt",
+    ACK = "ack_receipt",
+    LEASE = "lease_next",
+    RENEW = "renew_lease",
+    RELEASE = "release_lease",
+    START = "start_task",
+    PROGRESS = "report_progress",
+    COMPLETE = "complete",
+    FAIL = "fail",
+    CONFIG = "get_config",
+    HEALTH = "health",
+    HEAD = "get_ledger_head",
+    READ = "read_ledger",
+}
+
+impl Op {
+    /// The operation's name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[usize::from(self.0)]
+    }
+
+    /// Its position among the names.
+    pub fn number(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// The operation with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        let n = Self::NAMES.iter().position(|known| *known == name)?;
+        u8::try_from(n).ok().map(Self)
+    }
+}
+
+/// How a call meets the network and the writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// It is committed and answered at once.
+    Prompt,
+    /// It is done, but its answer is lost.
+    Lost,
+    /// Its transactions wait for the writer, and its answer for being fetched.
+    Late,
+}
+
+impl Manner {
+    const ALL: [(Self, &'static str); 3] = [
+        (Self::Prompt, "call"),
+        (Self::Lost, "lost"),
+        (Self::Late, "late"),
+    ];
+}
+
+/// How a store refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its queue is full.
+    Busy,
+    /// Its disk is.
+    Unavailable,
+    /// Its transactions collide.
+    Conflict,
+}
+
+impl Refusal {
+    const ALL: [(Self, &'static str); 3] = [
+        (Self::Busy, "busy"),
+        (Self::Unavailable, "unavailable"),
+        (Self::Conflict, "conflict"),
+    ];
+}
+
+/// One thing that happens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// A client calls.
+    Call {
+        /// How.
+        manner: Manner,
+        /// Who, by number.
+        actor: usize,
+        /// What.
+        op: Op,
+        /// With which input; `@` stands before names of things.
+        input: String,
+    },
+    /// A late call goes on.
+    Poll(u32),
+    /// A client gives up on its call.
+    Drop(u32),
+    /// The writer commits up to so many transactions.
+    Commit(usize),
+    /// The writer fails to commit so many transactions.
+    Reject(usize),
+    /// The server looks at its deadlines.
+    Sweep,
+    /// The server signs a tenant's ledger.
+    Sign(usize),
+    /// Time passes.
+    Advance(i64),
+    /// The wall clock is set.
+    Jump(i64),
+    /// The process dies and starts again.
+    Crash,
+    /// The next transaction is refused.
+    Refuse(Refusal),
+    /// The next read fails.
+    Blind,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call {
+                manner,
+                actor,
+                op,
+                input,
+            } => write!(
+                f,
+                "{} {actor} {} {input}",
+                word(*manner, &Manner::ALL),
+                op.name()
+            ),
+            Self::Poll(call) => write!(f, "poll {call}"),
+            Self::Drop(call) => write!(f, "drop {call}"),
+            Self::Commit(jobs) => write!(f, "commit {jobs}"),
+            Self::Reject(jobs) => write!(f, "reject {jobs}"),
+            Self::Sweep => f.write_str("sweep"),
+            Self::Sign(tenant) => write!(f, "sign {tenant}"),
+            Self::Advance(millis) => write!(f, "advance {millis}"),
+            Self::Jump(millis) => write!(f, "jump {millis}"),
+            Self::Crash => f.write_str("crash"),
+            Self::Refuse(refusal) => write!(f, "refuse {}", word(*refusal, &Refusal::ALL)),
+            Self::Blind => f.write_str("blind"),
+        }
+    }
+}
+
+impl Step {
+    /// Who calls, if this is a call.
+    pub fn actor(&self) -> Option<usize> {
+        if let Self::Call { actor, .. } = self {
+            return Some(*actor);
+        }
+        None
+    }
+
+    /// Reads what `Display` wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
+        if let Some(manner) = meaning(verb, &Manner::ALL) {
+            let mut parts = rest.splitn(3, ' ');
+            return Some(Self::Call {
+                manner,
+                actor: parts.next()?.parse().ok()?,
+                op: Op::parse(parts.next()?)?,
+                input: parts.next()?.to_owned(),
+            });
+        }
+        Some(match verb {
+            "poll" => Self::Poll(rest.parse().ok()?),
+            "drop" => Self::Drop(rest.parse().ok()?),
+            "commit" => Self::Commit(rest.parse().ok()?),
+            "reject" => Self::Reject(rest.parse().ok()?),
+            "sweep" => Self::Sweep,
+            "sign" => Self::Sign(rest.parse().ok()?),
+            "advance" => Self::Advance(rest.parse().ok()?),
+            "jump" => Self::Jump(rest.parse().ok()?),
+            "crash" => Self::Crash,
+            "refuse" => Self::Refuse(meaning(rest, &Refusal::ALL)?),
+            "blind" => Self::Blind,
+            _ => return None,
+        })
+    }
+}
+
+fn word<T: PartialEq>(value: T, words: &[(T, &'static str)]) -> &'static str {
+    let known = words.iter().find(|(known, _)| *known == value);
+    known.map_or("", |(_, word)| word)
+}
+
+fn meaning<T: Copy>(word: &str, words: &[(T, &'static str)]) -> Option<T> {
+    let known = words.iter().find(|(_, known)| *known == word);
+    known.map(|(value, _)| *value)
+}

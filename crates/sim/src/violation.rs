@@ -1,0 +1,37 @@
+//! What a failed check says.
+
+use std::fmt;
+
+/// A rule that did not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule's short name; shrinking keeps it the same.
+    pub rule: &'static str,
+    /// What was seen.
+    pub detail: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.detail)
+    }
+}
+
+/// The outcome of a check.
+pub type Checked<T = ()> = Result<T, Violation>;
+
+/// A violation of `rule`.
+pub fn broken<T>(rule: &'static str, detail: impl Into<String>) -> Checked<T> {
+    Err(Violation {
+        rule,
+        detail: detail.into(),
+    })
+}
+
+/// Holds a rule; the detail is only written when it does not hold.
+pub fn hold(holds: bool, rule: &'static str, detail: impl FnOnce() -> String) -> Checked {
+    if holds {
+        return Ok(());
+    }
+    broken(rule, detail())
+}

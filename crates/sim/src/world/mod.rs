@@ -1,0 +1,484 @@
+//! The simulated world: the real engine over the simulated store, driven step by step.
+
+mod flight;
+mod names;
+
+use std::{collections::HashMap, sync::Arc, task::Poll, time::Duration};
+
+use asyncgate_api::Code;
+use asyncgate_core::Timestamp;
+use asyncgate_engine::{
+    Answer, Clock, Durability, Engine, Entry, Fault, Settings, Signer, registry,
+};
+use asyncgate_store::{Error, Store, memory::MemoryStore};
+use futures_util::FutureExt;
+use tokio::runtime::Runtime;
+
+use self::flight::{Begin, Flight, Watch};
+use crate::{
+    cast::{Actor, TENANTS, cast, tenant_id},
+    clock::{FakeClock, FakeEntropy, Machine},
+    model::{Answered, DEFAULT_LIMIT, Gains, Journal, MAX_LIMIT, Model, Question},
+    mutant::Mutant,
+    schedule::Setup,
+    step::{Manner, Op, Refusal, Step},
+    store::{Origin, SimStore},
+    violation::{Checked, broken, hold},
+};
+
+/// How soon the watch looks again at a lease in its grace.
+const LOOKS_AGAIN_MS: i64 = 100;
+
+/// What became of a call, for those who decide what to do next.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The call's number.
+    pub label: u32,
+    /// Who called.
+    pub actor: usize,
+    /// What the client learnt; absent if it got no answer, or was told to try again.
+    pub gains: Option<Gains>,
+    /// Whether it was told that this cannot be done.
+    pub refused: bool,
+}
+
+/// An engine, its store and its clients.
+pub struct World {
+    setup: Setup,
+    mutant: Option<Mutant>,
+    runtime: Runtime,
+    actors: Vec<Actor>,
+    entries: Vec<&'static Entry>,
+    machine: Machine,
+    clock: Arc<FakeClock>,
+    entropy: Arc<FakeEntropy>,
+    store: Arc<SimStore>,
+    engine: Arc<Engine>,
+    watch: Option<Watch>,
+    watch_faulted_until: Timestamp,
+    flights: Vec<Flight>,
+    gains: HashMap<u32, Gains>,
+    outcomes: Vec<Outcome>,
+    model: Model,
+    journal: Journal,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
+}
+
+impl World {
+    /// A new world, perhaps with something broken in it.
+    pub fn new(setup: Setup, mutant: Option<Mutant>) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()?;
+        let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let below = match mutant {
+            Some(mutant) => mutant.below(memory),
+            None => memory,
+        };
+        let store = Arc::new(SimStore::new(below, setup.queue, setup.repeat));
+        let machine = Machine::new();
+        let clock = Arc::new(FakeClock::at(machine.wall()));
+        let entropy = Arc::new(FakeEntropy::new(setup.seed));
+        let engine = engine(&setup, mutant, &store, &clock, &entropy);
+        let mut world = Self {
+            model: Model::new(setup.policy()),
+            setup,
+            mutant,
+            runtime,
+            actors: cast(),
+            entries: entries()?,
+            machine,
+            clock,
+            entropy,
+            store,
+            watch: None,
+            watch_faulted_until: Timestamp::default(),
+            engine,
+            flights: Vec::new(),
+            gains: HashMap::new(),
+            outcomes: Vec::new(),
+            journal: Journal::default(),
+        };
+        world.watch = world.setup.watch.then(|| Watch::start(&world.engine));
+        Ok(world)
+    }
+
+    /// Who takes part.
+    pub fn actors(&self) -> &[Actor] {
+        &self.actors
+    }
+
+    /// The numbers of late calls that are not answered yet.
+    pub fn late(&self) -> impl Iterator<Item = u32> + '_ {
+        let late = self.flights.iter();
+        late.filter(|flight| flight.manner == Manner::Late)
+            .map(|flight| flight.label)
+    }
+
+    /// The numbers of all calls that are not answered yet.
+    pub fn in_flight(&self) -> impl Iterator<Item = u32> + '_ {
+        self.flights.iter().map(|flight| flight.label)
+    }
+
+    /// What became of calls since this was asked last.
+    pub fn outcomes(&mut self) -> Vec<Outcome> {
+        std::mem::take(&mut self.outcomes)
+    }
+
+    /// How long until the next deadline.
+    pub fn until_due(&self) -> Option<i64> {
+        let due = self.model.next_due()?;
+        Some(due.millis_since(self.clock.now()))
+    }
+
+    /// Takes one step and checks what can be checked at once.
+    pub fn step(&mut self, label: u32, step: &Step) -> Checked {
+        let runtime = self.runtime.handle().clone();
+        let _entered = runtime.enter();
+        match step {
+            Step::Call {
+                manner,
+                actor,
+                op,
+                input,
+            } => self.call(label, *manner, *actor, *op, input)?,
+            Step::Poll(call) => self.poll(*call)?,
+            Step::Drop(call) => self.drop_call(*call)?,
+            Step::Commit(jobs) => self.store.commit(*jobs),
+            Step::Reject(jobs) => self.store.reject(*jobs),
+            Step::Sweep => self.sweep()?,
+            Step::Sign(tenant) => self.sign(*tenant)?,
+            Step::Advance(millis) => self.advance(*millis),
+            Step::Jump(millis) => self.machine.jump(*millis),
+            Step::Crash => self.crash()?,
+            Step::Refuse(refusal) => self.store.refuse(match refusal {
+                Refusal::Busy => Error::Busy,
+                Refusal::Unavailable => Error::Unavailable("injected".to_owned()),
+                Refusal::Conflict => Error::Conflict,
+            }),
+            Step::Blind => self.store.blind(),
+        }
+        self.learn()?;
+        self.settle()?;
+        self.check_waits()
+    }
+
+    /// Compares everything that changed with the store; a `whole` audit compares everything.
+    pub fn audit(&mut self, whole: bool) -> Checked {
+        self.model.audit(self.store.below(), whole)?;
+        if whole {
+            self.journal.check(self.store.below())?;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, label: u32, manner: Manner, actor: usize, op: Op, input: &str) -> Checked {
+        let Some(who) = self.actors.get(actor) else {
+            return broken("schedule", format!("there is no actor {actor}"));
+        };
+        self.flights.push(Flight::begin(Begin {
+            label,
+            actor,
+            op,
+            manner,
+            entry: self.entries[op.number()],
+            who,
+            engine: &self.engine,
+            input: names::resolve(input, &self.gains),
+            faults: self.store.faults(),
+        }));
+        self.go_on(self.flights.len() - 1)
+    }
+
+    fn poll(&mut self, label: u32) -> Checked {
+        match self.flights.iter().position(|flight| flight.label == label) {
+            Some(n) => self.go_on(n),
+            None => Ok(()),
+        }
+    }
+
+    fn drop_call(&mut self, label: u32) -> Checked {
+        if let Some(n) = self.flights.iter().position(|flight| flight.label == label) {
+            let flight = self.flights.swap_remove(n);
+            self.outcomes.push(Outcome {
+                label,
+                actor: flight.actor,
+                gains: None,
+                refused: false,
+            });
+        }
+        Ok(())
+    }
+
+    /// Polls a call, learns what that committed, and checks the answer if there is one.
+    fn go_on(&mut self, n: usize) -> Checked {
+        let flight = &mut self.flights[n];
+        let (label, manner) = (flight.label, flight.manner);
+        self.store.polls(Origin::Call(label), manner);
+        let polled = flight.poll();
+        self.store.polls(Origin::Server, Manner::Prompt);
+        self.learn()?;
+        let Poll::Ready(result) = polled else {
+            return Ok(());
+        };
+        let n = self.flights.iter().position(|flight| flight.label == label);
+        let Some(n) = n else { return Ok(()) };
+        let flight = self.flights.swap_remove(n);
+        self.answered(flight, result)
+    }
+
+    /// Hands every commit to the model, after asking it what the call behind it should be told.
+    fn learn(&mut self) -> Checked {
+        for commit in self.store.tape() {
+            for flight in &mut self.flights {
+                if commit.origin != Origin::Call(flight.label) {
+                    flight.overtaken = true;
+                    continue;
+                }
+                let question = Question {
+                    actor: &self.actors[flight.actor],
+                    op: flight.op,
+                    access: self.entries[flight.op.number()].spec.access,
+                    asked: &flight.asked,
+                    now: commit.now,
+                };
+                let verdict = self.model.verdict(&question);
+                flight.note(verdict, commit.now, commit.changes.as_ref());
+            }
+            self.model.learn(commit)?;
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, flight: Flight, result: Result<Answer, Fault>) -> Checked {
+        let question = Question {
+            actor: &self.actors[flight.actor],
+            op: flight.op,
+            access: self.entries[flight.op.number()].spec.access,
+            asked: &flight.asked,
+            now: flight.decided.unwrap_or_else(|| self.clock.now()),
+        };
+        let foretold = flight
+            .verdict
+            .unwrap_or_else(|| self.model.verdict(&question));
+        let told = |code: &str| format!("{} of {}: {code}", flight.op.name(), flight.label);
+        let refused = result.is_err();
+        let gains = match result {
+            Ok(answer) => {
+                hold(foretold.is_ok(), "verdict", || {
+                    told(&format!("done, should be {foretold:?}"))
+                })?;
+                let answered = Answered {
+                    question,
+                    json: &answer.json,
+                    created: answer.created,
+                    tasks_made: flight.tasks_made,
+                    receipts_made: flight.receipts_made,
+                    exact: !flight.overtaken && self.store.faults() == flight.faults,
+                    prompt: flight.manner != Manner::Late,
+                };
+                Some(self.model.check_answer(&answered, &mut self.journal)?)
+            }
+            Err(fault) if fault.code == Code::Unavailable => {
+                let excused = self.store.faults() > flight.faults;
+                hold(excused, "unavailable without a fault", || told("503"))?;
+                let nothing = flight.receipts_made == 0 || flight.op == Op::LEASE;
+                hold(nothing, "refused means nothing changed", || told("503"))?;
+                None
+            }
+            Err(fault) => {
+                hold(foretold == Err(fault.code), "verdict", || {
+                    told(&format!("{}, should be {foretold:?}", fault.code.as_str()))
+                })?;
+                hold(
+                    flight.receipts_made + flight.tasks_made == 0,
+                    "refused means nothing changed",
+                    || told(fault.code.as_str()),
+                )?;
+                Some(Gains::default())
+            }
+        };
+        let refused = refused && gains.is_some();
+        let gains = gains.filter(|_| flight.manner != Manner::Lost);
+        if let Some(gains) = &gains {
+            self.gains.insert(flight.label, gains.clone());
+        }
+        self.outcomes.push(Outcome {
+            label: flight.label,
+            actor: flight.actor,
+            gains,
+            refused,
+        });
+        Ok(())
+    }
+
+    /// Lets everybody go on who was woken, until nobody is.
+    fn settle(&mut self) -> Checked {
+        loop {
+            let woken = |flight: &Flight| flight.manner != Manner::Late && flight.is_woken();
+            let next = self.flights.iter().position(woken);
+            let watched = match &mut self.watch {
+                Some(watch) => {
+                    let faults = self.store.faults();
+                    let polled = watch.poll_if_woken();
+                    if self.store.faults() > faults {
+                        // After a failure the watch looks again a second later.
+                        self.watch_faulted_until = self.clock.now().plus_millis(1_000);
+                    }
+                    polled
+                }
+                None => false,
+            };
+            if watched {
+                self.learn()?;
+            }
+            match next {
+                Some(n) => self.go_on(n)?,
+                None if !watched => return Ok(()),
+                None => {}
+            }
+        }
+    }
+
+    /// Nobody waits for what is there, and no deadline is missed by a server that watches.
+    fn check_waits(&self) -> Checked {
+        // A late worker may have been woken for the work and not have looked yet.
+        let mut late = [false; TENANTS];
+        for flight in &self.flights {
+            let is_late = flight.manner == Manner::Late && flight.op == Op::LEASE;
+            late[self.actors[flight.actor].tenant] |= is_late;
+        }
+        for flight in &self.flights {
+            let tenant = self.actors[flight.actor].tenant;
+            if flight.manner == Manner::Late || flight.op == Op::LEASE && late[tenant] {
+                continue;
+            }
+            let missed = match flight.op {
+                Op::LEASE => self.model.has_work(tenant, &flight.reach()),
+                Op::GET => {
+                    let id = flight.asked.task_id.as_deref().unwrap_or_default();
+                    self.model.has_ended(tenant, id)
+                }
+                _ => true,
+            };
+            hold(!missed, "no lost wake-up", || {
+                format!("{} of {}", flight.op.name(), flight.label)
+            })?;
+        }
+        let now = self.clock.now();
+        if self.watch.is_some() && now > self.watch_faulted_until {
+            self.model.check_deadlines_met(now, LOOKS_AGAIN_MS)?;
+        }
+        Ok(())
+    }
+
+    fn sweep(&mut self) -> Checked {
+        // What was decided long ago and is committed during the sweep may be due again at once.
+        self.store.commit(usize::MAX);
+        let swept = self.engine.act_on_deadlines().now_or_never();
+        self.learn()?;
+        match swept {
+            Some(Ok(_)) => self.model.check_deadlines_met(self.clock.now(), 0),
+            Some(Err(fault)) => hold(fault.code == Code::Unavailable, "sweep", || {
+                fault.code.as_str().to_owned()
+            }),
+            None => broken("sweep", "it waits"),
+        }
+    }
+
+    fn sign(&mut self, tenant: usize) -> Checked {
+        let tenant = tenant_id(tenant.min(TENANTS - 1));
+        match self.engine.sign_ledger(tenant).now_or_never() {
+            Some(Err(fault)) if fault.code != Code::Unavailable => {
+                broken("sign", fault.code.as_str())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn advance(&mut self, millis: i64) {
+        let millis = millis.max(0);
+        self.machine.advance(millis);
+        self.clock.advance(millis);
+        let passed = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+        self.runtime.block_on(tokio::time::advance(passed));
+    }
+
+    /// The process dies: whatever was not committed is gone, and so is everybody's connection. The
+    /// next one starts at what the wall shows, but not before the last commit.
+    fn crash(&mut self) -> Checked {
+        self.watch = None;
+        for flight in std::mem::take(&mut self.flights) {
+            self.outcomes.push(Outcome {
+                label: flight.label,
+                actor: flight.actor,
+                gains: None,
+                refused: false,
+            });
+        }
+        self.store.crash();
+        self.learn()?;
+        let started = self.machine.wall().max(self.store.last_time());
+        self.clock = Arc::new(FakeClock::at(started));
+        let (setup, clock) = (&self.setup, &self.clock);
+        self.engine = engine(setup, self.mutant, &self.store, clock, &self.entropy);
+        self.watch = self.setup.watch.then(|| Watch::start(&self.engine));
+        self.watch_faulted_until = Timestamp::default();
+        Ok(())
+    }
+}
+
+fn engine(
+    setup: &Setup,
+    mutant: Option<Mutant>,
+    store: &Arc<SimStore>,
+    clock: &Arc<FakeClock>,
+    entropy: &Arc<FakeEntropy>,
+) -> Arc<Engine> {
+    let settings = Settings {
+        policy: Arc::new(setup.policy()),
+        durability: Durability::None,
+        default_list_limit: DEFAULT_LIMIT,
+        max_list_limit: MAX_LIMIT,
+        default_bootstrap_items: DEFAULT_LIMIT,
+        max_bootstrap_items: MAX_LIMIT,
+        ..Settings::default()
+    };
+    let store: Arc<dyn Store> = Arc::<SimStore>::clone(store);
+    let store = match mutant {
+        Some(mutant) => mutant.above(store),
+        None => store,
+    };
+    let clock: Arc<dyn Clock> = Arc::<FakeClock>::clone(clock);
+    let entropy = Arc::<FakeEntropy>::clone(entropy);
+    let engine = Engine::new(store, clock, entropy, settings);
+    Arc::new(engine.with_signer(Arc::new(Stamp)))
+}
+
+/// Signs with nothing: what matters here is when and what, not by whom.
+struct Stamp;
+
+impl Signer for Stamp {
+    fn public_key(&self) -> [u8; 32] {
+        [7; 32]
+    }
+
+    fn sign(&self, message: &[u8]) -> [u8; 64] {
+        [message.len() as u8; 64]
+    }
+}
+
+/// The registry's entries, in the order of [`Op::NAMES`].
+fn entries() -> std::io::Result<Vec<&'static Entry>> {
+    let find = |name: &&str| {
+        let entry = registry().iter().find(|entry| entry.spec.name == *name);
+        entry.ok_or_else(|| std::io::Error::other(format!("there is no operation {name}")))
+    };
+    Op::NAMES.iter().map(find).collect()
+}

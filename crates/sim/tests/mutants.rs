@@ -1,0 +1,75 @@
+//! The simulator can fail: each deliberate defect is found within a few worlds, by a rule that it
+//! breaks, and shrinks to a short schedule that holds every rule without the defect.
+
+use asyncgate_sim::{Failure, Mutant, STEPS_PER_WORLD, explore, replay, shrink};
+
+const MOST_WORLDS: u64 = 8;
+const TRIES: usize = 1_000;
+const MOST_STEPS: usize = 16;
+
+/// The rules that may notice a defect first.
+fn rules(mutant: Mutant) -> &'static [&'static str] {
+    match mutant {
+        Mutant::AnswersBeforeCommit => &["nothing acknowledged is lost"],
+        Mutant::ForgetsKeys => &["one task per key"],
+        Mutant::LeasesTwice => &["claim order", "at most one lease"],
+        Mutant::DropsCloses => &["obligations closed"],
+        Mutant::BurnsAttempts => &["attempts only by reported failures"],
+        Mutant::AcceptsStaleLeases => &["lease expiry", "verdict", "deadlines are met"],
+        Mutant::EndsTwice => &["verdict", "serializable", "terminal immutable"],
+        Mutant::TrustsWorkers => &["locatability"],
+        Mutant::IgnoresPriority => &["claim order"],
+        Mutant::SkipsReceipts => &["state machine", "receipts match moves"],
+        Mutant::RunsTwice => &[
+            "done once",
+            "verdict",
+            "duplicates are told",
+            "acknowledged",
+        ],
+        Mutant::MixesTenants => &["verdict"],
+        Mutant::LosesWrites => &["gapless ledger", "tasks", "claim order", "ledger"],
+        Mutant::LosesWakeUps => &["no lost wake-up", "deadlines are met"],
+        Mutant::ReadsStale => &["truthful observability", "verdict", "tasks"],
+        Mutant::ForgetsDeadlines => &["deadlines are met", "deadlines"],
+        Mutant::ForgetsTime => &["time"],
+    }
+}
+
+fn caught(mutant: Mutant) -> Box<Failure> {
+    let worlds = 1..=MOST_WORLDS;
+    let mut failures = worlds.filter_map(|seed| explore(seed, STEPS_PER_WORLD, Some(mutant)).err());
+    let failure = failures.next();
+    failure.unwrap_or_else(|| panic!("{mutant:?} was not caught in {MOST_WORLDS} worlds"))
+}
+
+#[test]
+fn every_defect_is_caught_by_a_rule_that_it_breaks() {
+    for mutant in Mutant::ALL {
+        let failure = caught(mutant);
+        println!("{mutant:?}: {failure}");
+        let rule = failure.violation.rule;
+        assert!(rules(mutant).contains(&rule), "{mutant:?}: {failure}");
+    }
+}
+
+#[test]
+fn failures_shrink_to_short_schedules_that_blame_the_defect() {
+    for mutant in [
+        Mutant::AnswersBeforeCommit,
+        Mutant::ForgetsKeys,
+        Mutant::LeasesTwice,
+        Mutant::BurnsAttempts,
+        Mutant::AcceptsStaleLeases,
+        Mutant::TrustsWorkers,
+        Mutant::MixesTenants,
+        Mutant::ForgetsTime,
+    ] {
+        let failure = caught(mutant);
+        let small = shrink(&failure, Some(mutant), TRIES);
+        println!("{mutant:?}:\n{small}");
+        assert!(small.steps.len() <= MOST_STEPS, "{mutant:?}:\n{small}");
+        let violation = replay(&small, Some(mutant)).unwrap_err();
+        assert_eq!(violation.rule, failure.violation.rule);
+        replay(&small, None).unwrap();
+    }
+}
