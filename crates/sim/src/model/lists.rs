@@ -183,17 +183,17 @@ impl Model {
             "lists are complete",
             || format!("{:?}, should be {expected:?}", seqs().collect::<Vec<_>>()),
         )?;
+        let tenant = tenant_id(number).to_string();
         for record in records {
-            let same = self
-                .receipt(number, &record.receipt_id)
-                .is_some_and(|receipt| {
-                    record.receipt_type == receipt.receipt_type.as_str()
-                        && record.body.get() == receipt.body.text()
-                        && record.created_at == receipt.created_at.to_string()
-                        && record.task_id == receipt.task_id.map(|id| id.to_string())
-                        && record.parents.len() == receipt.parents.len()
-                        && record.tenant_id == tenant_id(number).to_string()
-                });
+            let found = self.receipt(number, &record.receipt_id);
+            let same = found.is_some_and(|receipt| {
+                record.receipt_type == receipt.receipt_type.as_str()
+                    && record.body.get() == receipt.body.text()
+                    && record.parents.len() == receipt.parents.len()
+                    && record.to.id == receipt.to.id
+                    && record.from.id == receipt.from.id
+                    && record.tenant_id == tenant
+            });
             hold(same, "receipts immutable", || record.receipt_id.clone())?;
         }
         Ok(())
