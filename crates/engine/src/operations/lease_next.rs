@@ -7,7 +7,8 @@ use asyncgate_core::{
     Reach, TenantId,
     task::{self, Claim},
 };
-use asyncgate_store::{ReadSet, ReadyWait, Stopwatch};
+use asyncgate_store::{ReadSet, ReadyWait};
+use tokio::time::Instant;
 
 use super::Execute;
 use crate::{Caller, Engine, Fault, authorise::Named, input, view};
@@ -90,16 +91,17 @@ async fn wait_and_take(
     wish: &Wish,
     limit: Duration,
 ) -> Result<Vec<LeasedTask>, Fault> {
-    let watch = Stopwatch::start();
+    let started = Instant::now();
     let mut woken: Option<ReadyWait<'_>> = None;
     loop {
         let mut wait = engine.store.signals().ready(tenant, wish.reach.clone());
         let tasks = take(engine, tenant, wish).await?;
-        // A full claim may have left the task that the wake-up was for: then it is passed on.
-        if let Some(woken) = woken.take().filter(|_| tasks.len() < wish.max_tasks) {
+        // A claim that took something may have left the task that the wake-up was for: then it is
+        // passed on. Only who found nothing knows that nothing is left.
+        if let Some(woken) = woken.take().filter(|_| tasks.is_empty()) {
             woken.looked();
         }
-        let left = limit.saturating_sub(watch.elapsed());
+        let left = limit.saturating_sub(started.elapsed());
         if !tasks.is_empty() || left.is_zero() || !engine.wait_for(wait.woken(), left).await {
             return Ok(tasks);
         }
