@@ -1,4 +1,5 @@
-//! Identifiers. All are UUIDv7, so that rows written together lie together.
+//! Identifiers. Most are UUIDv7, so that rows written together lie together; messages have ULIDs,
+//! which sort as their texts do.
 //!
 //! Invariants: ids drawn from later stamps sort later. An id carries the place in its tenant's
 //! ledger where its story begins (a receipt's own, a task's assignment, a lease's acceptance), so
@@ -68,6 +69,65 @@ id!(
     ReceiptId
 );
 
+/// A message: a ULID that carries its place among its tenant's messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(u128);
+
+impl MessageId {
+    const RANDOM_BITS: u32 = 80 - SEQ_BITS;
+
+    /// From its sixteen bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_be_bytes(bytes))
+    }
+
+    /// Its sixteen bytes.
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
+    /// The place that the id names. Only a look at the row there tells whether the id is real.
+    pub const fn seq(&self) -> u64 {
+        ((self.0 >> Self::RANDOM_BITS) as u64) & SEQ_MASK
+    }
+}
+
+/// The digits of a ULID: no I, L, O or U.
+const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = [0_u8; 26];
+        for (n, digit) in text.iter_mut().rev().enumerate() {
+            *digit = CROCKFORD[(self.0 >> (5 * n)) as usize & 31];
+        }
+        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+/// The text is no ULID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a ULID: it must be 26 digits and letters")]
+pub struct NotAUlid;
+
+impl FromStr for MessageId {
+    type Err = NotAUlid;
+
+    fn from_str(text: &str) -> Result<Self, NotAUlid> {
+        // The first digit has room for three of its five bits.
+        if text.len() != 26 || text.as_bytes()[0] > b'7' {
+            return Err(NotAUlid);
+        }
+        let mut value = 0_u128;
+        for digit in text.bytes() {
+            let digit = digit.to_ascii_uppercase();
+            let place = CROCKFORD.iter().position(|known| *known == digit);
+            value = value << 5 | place.ok_or(NotAUlid)? as u128;
+        }
+        Ok(Self(value))
+    }
+}
+
 const SEQ_BITS: u32 = 44;
 const SEQ_SHIFT: u32 = 18;
 const SEQ_MASK: u64 = (1 << SEQ_BITS) - 1;
@@ -129,6 +189,20 @@ impl Ids {
         ReceiptId(self.uuid(seq))
     }
 
+    /// The id of the message at `seq`.
+    pub fn message(&mut self, seq: u64) -> MessageId {
+        let millis = u128::from(self.stamp.0 >> Stamp::COUNTER_BITS);
+        let random = self.random() >> (64 - MessageId::RANDOM_BITS);
+        let tail = u128::from(seq & SEQ_MASK) << MessageId::RANDOM_BITS | u128::from(random);
+        MessageId(millis << 80 | tail)
+    }
+
+    /// A UUIDv7 that names nothing stored.
+    pub fn correlation(&mut self) -> [u8; 16] {
+        let place = self.random();
+        *self.uuid(place).as_bytes()
+    }
+
     /// Sixty-four random bits that follow from the seed.
     pub fn random(&mut self) -> u64 {
         self.drawn += 1;
@@ -176,6 +250,29 @@ mod tests {
             assert!(last < Some(id));
             last = Some(id);
         }
+    }
+
+    #[test]
+    fn message_ids_are_ulids_that_carry_their_place() {
+        let mut ids = Ids::new(Stamp::of_millis(1_760_292_161_000), 7);
+        let (one, two) = (ids.message(1), ids.message(SEQ_MASK));
+        assert!(one < two && one.to_string() < two.to_string());
+        for (id, seq) in [(one, 1), (two, SEQ_MASK)] {
+            assert_eq!(id.seq(), seq);
+            assert_eq!(id.to_string().len(), 26);
+            assert_eq!(id.to_string().parse(), Ok(id));
+            assert_eq!(id.to_string().to_lowercase().parse(), Ok(id));
+        }
+        for text in [
+            "",
+            "01JAE6ZQX5",
+            "8ZZZZZZZZZZZZZZZZZZZZZZZZZ",
+            "0000000000000000000000000U",
+        ] {
+            assert_eq!(text.parse::<MessageId>(), Err(NotAUlid), "{text}");
+        }
+        let largest = "7ZZZZZZZZZZZZZZZZZZZZZZZZZ";
+        assert_eq!(largest.parse::<MessageId>().unwrap().to_string(), largest);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod env;
 mod id;
 pub mod json;
 mod ledger;
+pub mod mailbox;
 pub mod obligation;
 mod policy;
 mod preimage;
@@ -25,7 +26,8 @@ pub use chain::{Head, Link, NotALink};
 pub use change::{Changes, Decision, Delivery, ObligationKey, TaskWrite};
 pub use class::{Class, Reach};
 pub use env::Env;
-pub use id::{Ids, LeaseId, ReceiptId, Seq, Stamp, TaskId, TenantId};
+pub use id::{Ids, LeaseId, MessageId, ReceiptId, Seq, Stamp, TaskId, TenantId};
+
 pub use json::Json;
 pub use ledger::Ledger;
 pub use policy::{Locatability, Policy};

@@ -1,6 +1,8 @@
 //! The settings that rules read. Defaults are the contract's.
 
-/// Limits and defaults of the task plane.
+use crate::mailbox;
+
+/// Limits and defaults of the task plane, and those of the mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// The lease time when a claim names none.
@@ -29,6 +31,8 @@ pub struct Policy {
     pub renewals_before_anomaly: u32,
     /// How long a principal may be silent before its next sight counts as a new session.
     pub session_gap_ms: i64,
+    /// What the mailbox's rules read.
+    pub mailbox: mailbox::Policy,
 }
 
 impl Default for Policy {
@@ -47,6 +51,7 @@ impl Default for Policy {
             expiries_before_anomaly: 3,
             renewals_before_anomaly: 10,
             session_gap_ms: 1_800_000,
+            mailbox: mailbox::Policy::default(),
         }
     }
 }

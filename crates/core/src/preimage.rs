@@ -18,6 +18,11 @@ impl Preimage {
         self.0.extend_from_slice(part);
     }
 
+    /// A number of parts that follow.
+    pub(crate) fn add_count(&mut self, count: usize) {
+        self.0.extend_from_slice(&(count as u32).to_be_bytes());
+    }
+
     pub(crate) fn add_principal(&mut self, principal: &Principal) {
         self.add(principal.kind.as_str().as_bytes());
         self.add(principal.id.as_bytes());

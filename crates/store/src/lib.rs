@@ -6,6 +6,8 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+mod lines;
+pub mod mailbox;
 pub mod memory;
 mod metrics;
 mod signals;
@@ -19,8 +21,9 @@ use futures_util::future::BoxFuture;
 
 pub use asyncgate_core::{Changes, Decision};
 pub use error::Error;
+pub use lines::{Anything, Wait, Want};
 pub use metrics::{Stopwatch, StoreMetrics};
-pub use signals::{EndedWait, ReadyWait, Signals};
+pub use signals::{Deliveries, EndedWait, MessageWait, ReadyWait, Signals};
 pub use transact::{Decide, IdempotencyKey, Job, ReadSet, Snapshot, transact};
 
 /// How much memory the tasks of one answer may take. A page or a claim that would take more ends

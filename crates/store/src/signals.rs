@@ -1,52 +1,61 @@
 //! Waiting without polling: commits tell those who wait for what they changed.
 //!
-//! Invariants: who registers before looking misses nothing; a task that becomes ready wakes one
-//! waiting worker that can serve it, and if that worker goes away before it looked, the next one.
+//! Invariants: who registers before looking misses nothing; a task or message that becomes ready
+//! wakes one who can use it, and if that one goes away before it looked, the next one.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
     },
 };
 
-use asyncgate_core::{Changes, Class, Placement, Reach, TaskId, TenantId, Timestamp};
-use tokio::sync::{Notify, oneshot};
+use asyncgate_core::{
+    Changes, LeaseId, Placement, Reach, TaskId, TenantId, Timestamp,
+    mailbox::{self, Kind},
+};
+use tokio::sync::Notify;
+
+use crate::lines::{Anything, Lines, Wait, lock};
 
 /// Those who wait, and what for. Backends call [`Signals::publish`] after each commit.
 #[derive(Debug)]
 pub struct Signals {
-    waiting: AtomicUsize,
-    next_id: AtomicU64,
-    ready: Mutex<HashMap<TenantId, VecDeque<Worker>>>,
+    ready: Lines<TenantId, Reach>,
+    messages: Lines<(TenantId, String), Anything>,
+    watching: AtomicUsize,
     ended: Mutex<HashMap<(TenantId, TaskId), Watchers>>,
+    settled: Mutex<HashMap<LeaseId, Arc<Notify>>>,
     due: Notify,
     watched: AtomicI64,
+    messages_due: Notify,
+    messages_watched: AtomicI64,
 }
 
-#[derive(Debug)]
-struct Worker {
-    id: u64,
-    reach: Reach,
-    wake: oneshot::Sender<Class>,
-}
+/// A worker in line for tasks that it can serve.
+pub type ReadyWait<'a> = Wait<'a, TenantId, Reach>;
+/// A receiver in line for messages of a topic.
+pub type MessageWait<'a> = Wait<'a, (TenantId, String), Anything>;
 
 #[derive(Debug, Default)]
 struct Watchers {
-    notify: std::sync::Arc<Notify>,
+    notify: Arc<Notify>,
     count: usize,
 }
 
 impl Default for Signals {
     fn default() -> Self {
         Self {
-            waiting: AtomicUsize::default(),
-            next_id: AtomicU64::default(),
-            ready: Mutex::default(),
+            ready: Lines::default(),
+            messages: Lines::default(),
+            watching: AtomicUsize::default(),
             ended: Mutex::default(),
+            settled: Mutex::default(),
             due: Notify::default(),
             watched: AtomicI64::new(i64::MAX),
+            messages_due: Notify::default(),
+            messages_watched: AtomicI64::new(i64::MAX),
         }
     }
 }
@@ -54,20 +63,12 @@ impl Default for Signals {
 impl Signals {
     /// Registers a worker that will look for tasks it can serve.
     pub fn ready(&self, tenant: TenantId, reach: Reach) -> ReadyWait<'_> {
-        let (wake, woken) = oneshot::channel();
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        lock(&self.ready)
-            .entry(tenant)
-            .or_default()
-            .push_back(Worker { id, reach, wake });
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        ReadyWait {
-            signals: self,
-            tenant,
-            id,
-            woken,
-            baton: None,
-        }
+        self.ready.join(tenant, reach)
+    }
+
+    /// Registers a receiver that will look for messages of a topic.
+    pub fn message(&self, tenant: TenantId, topic: &str) -> MessageWait<'_> {
+        self.messages.join((tenant, topic.to_owned()), Anything)
     }
 
     /// Registers interest in the end of a task.
@@ -75,13 +76,22 @@ impl Signals {
         let mut ended = lock(&self.ended);
         let watchers = ended.entry((tenant, task)).or_default();
         watchers.count += 1;
-        let notify = std::sync::Arc::clone(&watchers.notify);
+        let notify = Arc::clone(&watchers.notify);
         drop(ended);
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.watching.fetch_add(1, Ordering::SeqCst);
         EndedWait {
             signals: self,
             key: (tenant, task),
             notify,
+        }
+    }
+
+    /// Registers interest in the end of deliveries, however they end.
+    pub fn deliveries(&self) -> Deliveries<'_> {
+        Deliveries {
+            signals: self,
+            notify: Arc::default(),
+            open: Vec::new(),
         }
     }
 
@@ -97,6 +107,17 @@ impl Signals {
         self.due.notified().await;
     }
 
+    /// As [`Signals::watch_deadlines`], for messages.
+    pub fn watch_messages(&self, until: Option<Timestamp>) {
+        let until = until.map_or(i64::MAX, Timestamp::as_millis);
+        self.messages_watched.store(until, Ordering::SeqCst);
+    }
+
+    /// As [`Signals::earlier_deadline`], for messages.
+    pub async fn earlier_message(&self) {
+        self.messages_due.notified().await;
+    }
+
     /// Wakes those who wait for what `changes` wrote. Called after the commit.
     pub fn publish(&self, tenant: TenantId, changes: &Changes) {
         for write in &changes.tasks {
@@ -106,75 +127,90 @@ impl Signals {
                         self.due.notify_one();
                     }
                 }
-                _ if self.waiting.load(Ordering::SeqCst) == 0 => {}
-                Placement::Ready { .. } => self.wake_worker(tenant, &write.task.class()),
+                Placement::Ready { .. } if self.ready.is_empty() => {}
+                Placement::Ready { .. } => self.ready.offer(&tenant, &write.task.class()),
                 Placement::Ended => self.wake_watchers(tenant, write.task.id),
             }
         }
     }
 
-    fn wake_worker(&self, tenant: TenantId, class: &Class) {
-        let mut ready = lock(&self.ready);
-        let Some(workers) = ready.get_mut(&tenant) else {
-            return;
-        };
-        while let Some(n) = workers.iter().position(|worker| worker.reach.serves(class)) {
-            let sent = workers
-                .remove(n)
-                .is_some_and(|worker| worker.wake.send(class.clone()).is_ok());
-            if sent {
-                return;
+    /// Wakes those who wait for what `changes` wrote. Called after the commit.
+    pub fn publish_messages(&self, tenant: TenantId, changes: &mailbox::Changes) {
+        let watched = self.messages_watched.load(Ordering::SeqCst);
+        for write in &changes.messages {
+            let standing = write.message.standing();
+            if standing.due.is_some_and(|at| at.as_millis() < watched) {
+                self.messages_due.notify_one();
+            }
+            if standing.kind == Kind::Ready && !self.messages.is_empty() {
+                let key = (tenant, write.message.topic.clone());
+                self.messages.offer(&key, &());
+            }
+            let was_leased = write.before.is_some_and(|was| was.kind == Kind::Leased);
+            if was_leased
+                && standing.kind != Kind::Leased
+                && let Some(delivery) = write.message.delivery
+            {
+                self.settle(delivery.lease);
             }
         }
     }
 
+    fn settle(&self, lease: LeaseId) {
+        if let Some(notify) = lock(&self.settled).remove(&lease) {
+            notify.notify_one();
+        }
+    }
+
     fn wake_watchers(&self, tenant: TenantId, task: TaskId) {
+        if self.watching.load(Ordering::SeqCst) == 0 {
+            return;
+        }
         if let Some(watchers) = lock(&self.ended).get(&(tenant, task)) {
             watchers.notify.notify_waiters();
         }
     }
 }
 
-/// A registered worker. Dropping it unregisters, and passes an unused wake-up on.
+/// Deliveries that one receiver has not settled yet.
 #[derive(Debug)]
-pub struct ReadyWait<'a> {
+pub struct Deliveries<'a> {
     signals: &'a Signals,
-    tenant: TenantId,
-    id: u64,
-    woken: oneshot::Receiver<Class>,
-    baton: Option<Class>,
+    notify: Arc<Notify>,
+    open: Vec<(LeaseId, Timestamp)>,
 }
 
-impl ReadyWait<'_> {
-    /// Waits until a task that the worker can serve becomes ready.
-    pub async fn woken(&mut self) {
-        self.baton = (&mut self.woken).await.ok();
+impl Deliveries<'_> {
+    /// Watches a delivery that lasts until `until`.
+    pub fn watch(&mut self, lease: LeaseId, until: Timestamp) {
+        lock(&self.signals.settled).insert(lease, Arc::clone(&self.notify));
+        self.open.push((lease, until));
     }
 
-    /// Says that the worker looked after it was woken, so that nobody else needs to.
-    pub fn looked(mut self) {
-        self.baton = None;
-        self.woken.close();
-        while self.woken.try_recv().is_ok() {}
-    }
-}
-
-impl Drop for ReadyWait<'_> {
-    fn drop(&mut self) {
-        self.signals.waiting.fetch_sub(1, Ordering::SeqCst);
-        {
-            let mut ready = lock(&self.signals.ready);
-            if let Some(workers) = ready.get_mut(&self.tenant) {
-                workers.retain(|worker| worker.id != self.id);
-                if workers.is_empty() {
-                    ready.remove(&self.tenant);
-                }
+    /// How many of the watched deliveries are still open at `now`. One whose end was committed
+    /// before it was watched counts until its deadline.
+    pub fn open(&mut self, now: Timestamp) -> usize {
+        let mut settled = lock(&self.signals.settled);
+        self.open.retain(|(lease, until)| {
+            if *until <= now {
+                settled.remove(lease);
             }
-        }
-        self.woken.close();
-        let unused = self.baton.take().or_else(|| self.woken.try_recv().ok());
-        if let Some(class) = unused {
-            self.signals.wake_worker(self.tenant, &class);
+            settled.contains_key(lease)
+        });
+        self.open.len()
+    }
+
+    /// Waits until a delivery ends.
+    pub async fn settled(&self) {
+        self.notify.notified().await;
+    }
+}
+
+impl Drop for Deliveries<'_> {
+    fn drop(&mut self) {
+        let mut settled = lock(&self.signals.settled);
+        for (lease, _) in &self.open {
+            settled.remove(lease);
         }
     }
 }
@@ -184,7 +220,7 @@ impl Drop for ReadyWait<'_> {
 pub struct EndedWait<'a> {
     signals: &'a Signals,
     key: (TenantId, TaskId),
-    notify: std::sync::Arc<Notify>,
+    notify: Arc<Notify>,
 }
 
 impl EndedWait<'_> {
@@ -199,7 +235,7 @@ impl EndedWait<'_> {
 
 impl Drop for EndedWait<'_> {
     fn drop(&mut self) {
-        self.signals.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.signals.watching.fetch_sub(1, Ordering::SeqCst);
         let mut ended = lock(&self.signals.ended);
         if let Some(watchers) = ended.get_mut(&self.key) {
             watchers.count -= 1;
@@ -208,9 +244,4 @@ impl Drop for EndedWait<'_> {
             }
         }
     }
-}
-
-/// A panic elsewhere cannot leave these maps half-changed, so a poisoned lock is as good as any.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

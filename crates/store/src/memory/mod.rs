@@ -2,18 +2,21 @@
 //!
 //! It is the reference that other backends are compared with, and the RAM-only profile.
 
+mod mailbox;
 mod tenant;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use asyncgate_core::{
-    Head, PrincipalKey, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp,
+    Head, MessageId, PrincipalKey, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp,
+    mailbox::{ChainHead, Message},
 };
 
-use self::tenant::Tenant;
+use self::{mailbox::Messages, tenant::Tenant};
+use crate::mailbox::{self as mail, DeadFilter, Load, Mailbox, Take, Topic};
 use crate::{
     Answer, DeliveredReceipt, Depths, Error, Health, Job, ReceiptFilter, SeqPage, Signals,
     Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, deadline,
@@ -31,6 +34,7 @@ pub struct MemoryStore {
 struct State {
     tenants: HashMap<TenantId, Tenant>,
     due: BTreeSet<(Timestamp, TenantId, TaskId)>,
+    messages: Messages,
     last_time: Timestamp,
 }
 
@@ -71,6 +75,27 @@ impl MemoryStore {
         state.last_time = state.last_time.max(job.now);
         drop(guard);
         self.signals.publish(job.tenant, &changes);
+        self.metrics.commits.inc();
+        self.metrics.jobs_per_commit.observe(1.0);
+    }
+
+    fn run_mailbox(&self, mut job: mail::Job) {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let snapshot = mail::Snapshot {
+            last_time: state.last_time,
+            ..state.messages.load(job.tenant, &job.reads, job.now)
+        };
+        let Some(changes) = (job.decide)(snapshot) else {
+            return;
+        };
+        if changes.is_empty() {
+            return;
+        }
+        state.messages.apply(job.tenant, &changes);
+        state.last_time = state.last_time.max(job.now);
+        drop(guard);
+        self.signals.publish_messages(job.tenant, &changes);
         self.metrics.commits.inc();
         self.metrics.jobs_per_commit.observe(1.0);
     }
@@ -176,6 +201,73 @@ impl Store for MemoryStore {
 
     fn metrics(&self) -> &StoreMetrics {
         &self.metrics
+    }
+}
+
+impl Mailbox for MemoryStore {
+    fn transact_mailbox(&self, job: mail::Job) -> Answer<'_, ()> {
+        self.run_mailbox(job);
+        ready(())
+    }
+
+    fn set_replay_window(&self, millis: i64) {
+        self.state().messages.set_replay_window(millis);
+    }
+
+    fn message(&self, tenant: TenantId, id: MessageId) -> Answer<'_, Option<Message>> {
+        ready(self.state().messages.message(tenant, id))
+    }
+
+    fn messages(
+        &self,
+        tenant: TenantId,
+        after: Option<MessageId>,
+        limit: usize,
+    ) -> Answer<'_, Vec<Message>> {
+        ready(self.state().messages.messages(tenant, after, limit))
+    }
+
+    fn peek(&self, tenant: TenantId, take: Take) -> Answer<'_, Vec<Message>> {
+        ready(self.state().messages.peek(tenant, &take))
+    }
+
+    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, Vec<Message>> {
+        ready(self.state().messages.dead_letters(tenant, &filter))
+    }
+
+    fn topics(
+        &self,
+        tenant: TenantId,
+        after: Option<String>,
+        limit: usize,
+    ) -> Answer<'_, Vec<Topic>> {
+        let after = after.as_deref();
+        ready(self.state().messages.topics(tenant, after, limit))
+    }
+
+    fn chains(&self, tenant: TenantId) -> Answer<'_, BTreeMap<u16, ChainHead>> {
+        ready(self.state().messages.chains(tenant))
+    }
+
+    fn messages_due(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<(TenantId, MessageId)>> {
+        ready(self.state().messages.due(now, limit))
+    }
+
+    fn next_message_due(&self) -> Answer<'_, Option<Timestamp>> {
+        ready(self.state().messages.next_due())
+    }
+
+    fn waiting_since(
+        &self,
+        since: Timestamp,
+        after: Option<(TenantId, MessageId)>,
+        limit: usize,
+    ) -> Answer<'_, Vec<(TenantId, MessageId)>> {
+        ready(self.state().messages.waiting_since(since, after, limit))
+    }
+
+    fn load(&self) -> Answer<'_, Load> {
+        ready(self.state().messages.total())
     }
 }
 

@@ -1,0 +1,158 @@
+//! Hashes of messages: what a receiver can check, and the chain that each shard keeps.
+//!
+//! ```text
+//! payload_hash = BLAKE3(payload)
+//! hash_chain   = BLAKE3("asyncgate.envelope.v1", L(topic), L(ts), L(idem_key), L(payload_hash),
+//!                       u32(number of attrs), and by key order L(key) L(value))
+//! link         = BLAKE3("asyncgate.mailbox.link.v1", L(previous link), L(hash_chain))
+//! ```
+//!
+//! L(x) is the length of x in four big-endian bytes and then x as it stands on the wire: `ts` in
+//! RFC 3339, `payload_hash` as `b3:` and hexadecimal digits. In `link`, both parts are the 32 bytes.
+
+use std::{collections::BTreeMap, fmt};
+
+use super::Message;
+use crate::{Link, Timestamp, preimage::Preimage};
+
+/// A BLAKE3 hash, written as `b3:` and hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// From the bytes of the hash.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes of the hash.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("b3:")?;
+        f.write_str(&blake3::Hash::from_bytes(self.0).to_hex())
+    }
+}
+
+/// The hash of a message's content.
+pub fn payload_hash(payload: &[u8]) -> Digest {
+    Digest(*blake3::hash(payload).as_bytes())
+}
+
+/// The hash of an envelope.
+pub fn hash_chain(
+    topic: &str,
+    sent_at: Timestamp,
+    idem_key: &str,
+    payload_hash: &Digest,
+    attrs: &BTreeMap<String, String>,
+) -> Digest {
+    let mut parts = Preimage::new("asyncgate.envelope.v1");
+    parts.add(topic.as_bytes());
+    parts.add(sent_at.to_string().as_bytes());
+    parts.add(idem_key.as_bytes());
+    parts.add(payload_hash.to_string().as_bytes());
+    parts.add_count(attrs.len());
+    for (key, value) in attrs {
+        parts.add(key.as_bytes());
+        parts.add(value.as_bytes());
+    }
+    Digest(*parts.hash().as_bytes())
+}
+
+/// Where a shard's chain ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ChainHead {
+    /// How many messages the chain has had.
+    pub seq: u64,
+    /// The link of the last one.
+    pub link: Link,
+}
+
+impl ChainHead {
+    /// The head after a message with this hash.
+    #[must_use]
+    pub fn then(&self, hash_chain: &Digest) -> Self {
+        let mut parts = Preimage::new("asyncgate.mailbox.link.v1");
+        parts.add(self.link.as_bytes());
+        parts.add(hash_chain.as_bytes());
+        Self {
+            seq: self.seq + 1,
+            link: Link::from_bytes(*parts.hash().as_bytes()),
+        }
+    }
+
+    /// What a signature of this head is made over.
+    pub fn statement(&self, tenant: crate::TenantId, shard: u16, signed_at: Timestamp) -> Vec<u8> {
+        let mut parts = Preimage::new("asyncgate.mailbox.head.v1");
+        parts.add(tenant.as_bytes());
+        parts.add(&shard.to_be_bytes());
+        parts.add(&self.seq.to_be_bytes());
+        parts.add(self.link.as_bytes());
+        parts.add(&signed_at.as_millis().to_be_bytes());
+        parts.into_bytes()
+    }
+}
+
+/// What no longer agrees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flaw {
+    /// The content and its hash.
+    PayloadHash,
+    /// The envelope and its hash.
+    HashChain,
+}
+
+impl Flaw {
+    /// The flaw's name in metrics and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PayloadHash => "payload_hash",
+            Self::HashChain => "hash_chain",
+        }
+    }
+}
+
+impl Message {
+    /// Checks the message against its hashes. What is gone has no content left to check.
+    pub fn flaw(&self) -> Option<Flaw> {
+        if payload_hash(&self.payload) != self.payload_hash {
+            return Some(Flaw::PayloadHash);
+        }
+        let now = hash_chain(
+            &self.topic,
+            self.sent_at,
+            &self.idem_key,
+            &self.payload_hash,
+            &self.attrs,
+        );
+        (now != self.hash_chain).then_some(Flaw::HashChain)
+    }
+
+    /// The shard's chain after this message.
+    pub fn chain_head(&self) -> ChainHead {
+        let before = ChainHead {
+            seq: self.chain_seq.saturating_sub(1),
+            link: self.prev,
+        };
+        before.then(&self.hash_chain)
+    }
+}
+
+/// The shard of a topic, or of a partition key. Stable over restarts and versions: the first eight
+/// bytes of BLAKE3 as a big-endian number, modulo the number of shards.
+pub fn shard_of(topic: &str, partition_key: Option<&str>, shards: u16) -> u16 {
+    let mut parts = Preimage::new("asyncgate.shard.v1");
+    parts.add(topic.as_bytes());
+    if let Some(key) = partition_key {
+        parts.add(key.as_bytes());
+    }
+    let hash = parts.hash();
+    let mut head = [0; 8];
+    head.copy_from_slice(&hash.as_bytes()[..8]);
+    (u64::from_be_bytes(head) % u64::from(shards.max(1))) as u16
+}

@@ -1,0 +1,184 @@
+//! Sending: a new message, or the one that the key already stands for.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+
+use super::{
+    ChainHead, Changes, Decision, Full, Message, MessageWrite, Rejection, State, hash_chain,
+    payload_hash, shard_of,
+};
+use crate::{Env, MessageId, Timestamp};
+
+/// A message as its sender wants it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outgoing {
+    /// Where to.
+    pub topic: String,
+    /// The sender's name for the message.
+    pub idem_key: String,
+    /// The content.
+    pub payload: Bytes,
+    /// What the sender says about it.
+    pub attrs: BTreeMap<String, String>,
+    /// Messages with one key keep their order.
+    pub partition_key: Option<String>,
+    /// How long it waits before it can be delivered.
+    pub delay_ms: i64,
+    /// After how long it is too old.
+    pub ttl_ms: Option<i64>,
+    /// Higher goes first.
+    pub priority: i32,
+    /// Follows the message through logs; a new one is made when absent.
+    pub corr_id: Option<[u8; 16]>,
+}
+
+/// What a send needs to know of what is stored.
+#[derive(Debug, Clone, Default)]
+pub struct Shelf {
+    /// The place of the tenant's last message.
+    pub head: u64,
+    /// The shards that the sends go to: their chains, and how many messages wait in them.
+    pub shards: BTreeMap<u16, (ChainHead, u64)>,
+    /// For each send the message that its key stands for, if any.
+    pub keyed: Vec<Option<Message>>,
+    /// How many sends are remembered.
+    pub remembered: u64,
+    /// When the oldest remembered send was made.
+    pub oldest_remembered: Option<Timestamp>,
+}
+
+/// The answer to a send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// The message's id.
+    pub id: MessageId,
+    /// True when it was sent before.
+    pub duplicate: bool,
+    /// The shard it is in.
+    pub shard: u16,
+}
+
+/// Sends messages, each for itself: one that is refused does not stop the others.
+pub fn send(
+    mut env: Env,
+    mut shelf: Shelf,
+    outgoing: Vec<Outgoing>,
+) -> Decision<Vec<Result<Sent, Rejection>>> {
+    let mut changes = Changes::default();
+    let mut output = Vec::with_capacity(outgoing.len());
+    let mut keyed = std::mem::take(&mut shelf.keyed).into_iter();
+    // What this very call has sent, by place in the changes: a batch may repeat itself.
+    let mut fresh: HashMap<(String, String), usize> = HashMap::new();
+    let several = outgoing.len() > 1;
+    for message in outgoing {
+        let stored = keyed.next().flatten();
+        let name = several.then(|| (message.topic.clone(), message.idem_key.clone()));
+        let known = name.as_ref().and_then(|name| fresh.get(name));
+        let known = known.map(|at: &usize| &changes.messages[*at].message);
+        let known = known.or(stored.as_ref());
+        let sent = match known.and_then(|known| repeated(&env, known, &message)) {
+            Some(repeated) => repeated,
+            None => place(&mut env, &mut shelf, &mut changes, message),
+        };
+        if let (
+            Ok(Sent {
+                duplicate: false, ..
+            }),
+            Some(name),
+        ) = (&sent, name)
+        {
+            fresh.insert(name, changes.messages.len() - 1);
+        }
+        output.push(sent);
+    }
+    Decision { changes, output }
+}
+
+/// The answer if the key is still remembered.
+fn repeated(env: &Env, known: &Message, sent: &Outgoing) -> Option<Result<Sent, Rejection>> {
+    let window = known.sent_at.plus_millis(env.policy.mailbox.t_replay_ms);
+    if window <= env.now {
+        return None;
+    }
+    if known.payload_hash != payload_hash(&sent.payload) {
+        return Some(Err(Rejection::IdemConflict { msg_id: known.id }));
+    }
+    Some(Ok(Sent {
+        id: known.id,
+        duplicate: true,
+        shard: known.shard,
+    }))
+}
+
+fn place(
+    env: &mut Env,
+    shelf: &mut Shelf,
+    changes: &mut Changes,
+    sent: Outgoing,
+) -> Result<Sent, Rejection> {
+    let now = env.now;
+    let policy = &env.policy.mailbox;
+    if sent.payload.len() > policy.max_payload_bytes {
+        let limit = policy.max_payload_bytes;
+        return Err(Rejection::TooLarge { limit });
+    }
+    let shard = shard_of(&sent.topic, sent.partition_key.as_deref(), policy.shards);
+    let (chain, depth) = shelf.shards.entry(shard).or_default();
+    if *depth >= u64::from(policy.shard_capacity) {
+        return Err(Rejection::Saturated(Full::Shard { shard }));
+    }
+    if shelf.remembered >= u64::from(policy.dedup_capacity) {
+        let oldest = shelf.oldest_remembered.unwrap_or(now);
+        let until = oldest.plus_millis(policy.t_replay_ms);
+        // Those whose window is over only wait to be forgotten, and stand in nobody's way.
+        if until > now {
+            return Err(Rejection::Saturated(Full::Dedup { until }));
+        }
+    }
+    shelf.head += 1;
+    shelf.remembered += 1;
+    *depth += 1;
+    let payload_hash = payload_hash(&sent.payload);
+    let hash_chain = hash_chain(&sent.topic, now, &sent.idem_key, &payload_hash, &sent.attrs);
+    let prev = chain.link;
+    *chain = chain.then(&hash_chain);
+    let state = if sent.delay_ms > 0 {
+        let until = now.plus_millis(sent.delay_ms);
+        State::Delayed { until }
+    } else {
+        State::Ready
+    };
+    let message = Message {
+        id: env.ids.message(shelf.head),
+        partition_key: sent.partition_key,
+        shard,
+        sent_at: now,
+        attrs: sent.attrs,
+        payload: sent.payload,
+        payload_hash,
+        hash_chain,
+        prev,
+        chain_seq: chain.seq,
+        corr_id: sent.corr_id.unwrap_or_else(|| env.ids.correlation()),
+        priority: sent.priority,
+        expires_at: sent.ttl_ms.map(|ttl| now.plus_millis(ttl)),
+        since: now,
+        state,
+        attempt: 0,
+        delivery: None,
+        reason: None,
+        last_error: None,
+        topic: sent.topic,
+        idem_key: sent.idem_key,
+    };
+    changes.chains.insert(shard, *chain);
+    let sent = Sent {
+        id: message.id,
+        duplicate: false,
+        shard,
+    };
+    let before = None;
+    changes.messages.push(MessageWrite { message, before });
+    Ok(sent)
+}

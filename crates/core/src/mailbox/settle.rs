@@ -1,0 +1,161 @@
+//! What a receiver says of a message: done, not done, or not yet.
+
+use super::{Cause, Changes, Decision, Message, Rejection, State};
+use crate::{Env, LeaseId, Timestamp};
+
+/// The answer to an acknowledgement or a refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    /// True when it was said before and nothing changed.
+    pub repeated: bool,
+    /// The topic of the message.
+    pub topic: String,
+    /// How often it was delivered.
+    pub attempt: u32,
+    /// The dead letter that the message became.
+    pub died: Option<Cause>,
+}
+
+impl Settlement {
+    fn of(message: &Message) -> Self {
+        Self {
+            repeated: false,
+            topic: message.topic.clone(),
+            attempt: message.attempt,
+            died: None,
+        }
+    }
+}
+
+/// A refusal.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Nack {
+    /// Why, in a word.
+    pub reason: Option<String>,
+    /// What went wrong, in more words.
+    pub error: Option<String>,
+    /// When to try again, instead of the backoff.
+    pub delay_ms: Option<i64>,
+}
+
+/// Whether `lease` may speak for the message.
+fn check(env: &Env, message: &Message, lease: Option<LeaseId>) -> Result<(), Rejection> {
+    let Some(lease) = lease else {
+        return if env.policy.mailbox.require_lease {
+            Err(Rejection::LeaseMissing)
+        } else if message.delivery.is_none() {
+            Err(Rejection::NotLeased)
+        } else {
+            Ok(())
+        };
+    };
+    match message.delivery {
+        Some(delivery) if delivery.lease == lease => Ok(()),
+        _ => Err(Rejection::StaleLease),
+    }
+}
+
+/// Ends a message. A lease that has ended still ends it, if nobody else got the message since.
+pub fn ack(
+    env: &Env,
+    message: Option<Message>,
+    lease: Option<LeaseId>,
+) -> Result<Decision<Settlement>, Rejection> {
+    let mut message = message.ok_or(Rejection::NotFound)?;
+    check(env, &message, lease)?;
+    let mut changes = Changes::default();
+    let mut output = Settlement::of(&message);
+    match message.state {
+        State::Gone { until } if until <= env.now => return Err(Rejection::NotFound),
+        State::Gone { .. } => output.repeated = true,
+        // A dead letter is in the hands of its operator. Who names the lease did the work after all.
+        State::Dead { .. } if lease.is_none() => return Err(Rejection::NotLeased),
+        State::Ready | State::Delayed { .. } | State::Leased { .. } | State::Dead { .. } => {
+            let before = message.standing();
+            message.go(env.now.plus_millis(env.policy.mailbox.t_replay_ms));
+            changes.update(before, message);
+        }
+    }
+    Ok(Decision { changes, output })
+}
+
+/// Gives a message back. It is delivered again after a while, or dies if this was its last delivery.
+pub fn nack(
+    mut env: Env,
+    message: Option<Message>,
+    lease: Option<LeaseId>,
+    nack: Nack,
+) -> Result<Decision<Settlement>, Rejection> {
+    let mut message = message.ok_or(Rejection::NotFound)?;
+    check(&env, &message, lease)?;
+    let mut changes = Changes::default();
+    let mut output = Settlement::of(&message);
+    match message.state {
+        // The deadline was quicker: what the refusal asks for has happened.
+        State::Ready | State::Delayed { .. } | State::Dead { .. } if lease.is_some() => {
+            output.repeated = true;
+        }
+        State::Ready | State::Delayed { .. } | State::Dead { .. } | State::Gone { .. } => {
+            return Err(Rejection::NotLeased);
+        }
+        State::Leased { .. } => {
+            let before = message.standing();
+            message.reason = Some(nack.reason.unwrap_or_else(|| "nack".to_owned()));
+            message.last_error = nack.error;
+            if message.attempt >= env.policy.mailbox.max_attempts {
+                message.die(Cause::MaxAttempts, env.now, &env.policy.mailbox);
+                output.died = Some(Cause::MaxAttempts);
+            } else {
+                let random = env.ids.random();
+                let backoff = env.policy.mailbox.backoff_ms(message.attempt, random);
+                message.wait(env.now, nack.delay_ms.unwrap_or(backoff));
+            }
+            changes.update(before, message);
+        }
+    }
+    Ok(Decision { changes, output })
+}
+
+/// Keeps a message longer. The end never comes nearer, and not beyond what the settings allow in all.
+pub fn extend(
+    env: &Env,
+    message: Option<Message>,
+    lease: Option<LeaseId>,
+    visibility_ms: i64,
+) -> Result<Decision<Timestamp>, Rejection> {
+    let mut message = message.ok_or(Rejection::NotFound)?;
+    check(env, &message, lease)?;
+    let (State::Leased { until }, Some(delivery)) = (message.state, message.delivery) else {
+        return Err(if lease.is_some() {
+            Rejection::StaleLease
+        } else {
+            Rejection::NotLeased
+        });
+    };
+    let before = message.standing();
+    let factor = i64::from(env.policy.mailbox.inflight_factor);
+    let last = delivery
+        .at
+        .plus_millis(delivery.visibility_ms.saturating_mul(factor));
+    let wished = env.now.plus_millis(visibility_ms);
+    let until = until.max(wished.min(last));
+    message.state = State::Leased { until };
+    let mut changes = Changes::default();
+    changes.update(before, message);
+    Ok(Decision {
+        changes,
+        output: until,
+    })
+}
+
+impl Message {
+    /// Waits for `delay_ms`, or not at all.
+    fn wait(&mut self, now: Timestamp, delay_ms: i64) {
+        self.state = if delay_ms > 0 {
+            let until = now.plus_millis(delay_ms);
+            State::Delayed { until }
+        } else {
+            State::Ready
+        };
+    }
+}

@@ -1,0 +1,70 @@
+//! What happens when a message's time has come.
+
+use super::{Cause, Changes, Decision, Message, MessageWrite, State};
+use crate::Env;
+
+/// What a sweep did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Topics of messages whose receivers let the deadline pass.
+    pub timed_out: Vec<String>,
+    /// Topics and causes of new dead letters.
+    pub died: Vec<(String, Cause)>,
+    /// How many messages became ready.
+    pub readied: usize,
+    /// How many messages were forgotten.
+    pub forgotten: usize,
+}
+
+impl Swept {
+    /// Whether anything moved.
+    pub fn moved(&self) -> usize {
+        self.died.len() + self.readied + self.forgotten
+    }
+}
+
+/// Moves those of `messages` whose time has come.
+pub fn sweep(env: &Env, messages: Vec<Message>) -> Decision<Swept> {
+    let (mut changes, mut swept) = (Changes::default(), Swept::default());
+    for message in messages {
+        move_on(env, message, &mut changes, &mut swept);
+    }
+    Decision {
+        changes,
+        output: swept,
+    }
+}
+
+fn move_on(env: &Env, mut message: Message, changes: &mut Changes, swept: &mut Swept) {
+    let (now, policy) = (env.now, &env.policy.mailbox);
+    let before = message.standing();
+    let cause = match message.state {
+        State::Leased { until } if until > now => return,
+        State::Leased { .. } => {
+            swept.timed_out.push(message.topic.clone());
+            (message.attempt >= policy.max_attempts).then_some(Cause::MaxAttempts)
+        }
+        State::Delayed { until } if until > now && !message.is_expired(now, policy) => return,
+        State::Ready if !message.is_expired(now, policy) => return,
+        State::Ready | State::Delayed { .. } => None,
+        State::Dead { until, .. } | State::Gone { until } if until > now => return,
+        State::Dead { .. } | State::Gone { .. } => {
+            swept.forgotten += 1;
+            let before = Some(before);
+            changes.forgotten.push(MessageWrite { message, before });
+            return;
+        }
+    };
+    let expired = message.is_expired(now, policy).then_some(Cause::Expired);
+    match cause.or(expired) {
+        Some(cause) => {
+            message.die(cause, now, policy);
+            swept.died.push((message.topic.clone(), cause));
+        }
+        None => {
+            message.state = State::Ready;
+            swept.readied += 1;
+        }
+    }
+    changes.update(before, message);
+}

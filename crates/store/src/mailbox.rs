@@ -1,0 +1,299 @@
+//! The mailbox's side of storage: the same load, decide, save, over messages.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use asyncgate_core::{
+    MessageId, TenantId, Timestamp,
+    mailbox::{ChainHead, Changes, Decision, Kind, Message, Rejection, Shelf, shard_of},
+};
+
+use crate::{Answer, Error};
+
+/// The rows that a decision needs. What is not declared is not loaded.
+#[derive(Debug, Clone, Default)]
+pub struct Reads {
+    /// Sends whose keys are looked up, in order.
+    pub sends: Vec<SendKey>,
+    /// Messages by id. Those that do not exist are missing from the snapshot.
+    pub messages: Vec<MessageId>,
+    /// The next ready messages of a topic.
+    pub ready: Option<Take>,
+    /// Dead letters.
+    pub dead: Option<DeadFilter>,
+    /// Messages of a topic that wait, ready or delayed, and how many at most.
+    pub waiting: Option<(String, usize)>,
+}
+
+/// What a sender calls a message, and the shard that it goes to if it is new.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SendKey {
+    /// Where to.
+    pub topic: String,
+    /// The sender's name for it.
+    pub idem_key: String,
+    /// The shard.
+    pub shard: u16,
+}
+
+impl SendKey {
+    /// The key of a send into one of `shards` shards.
+    pub fn new(topic: &str, idem_key: &str, partition_key: Option<&str>, shards: u16) -> Self {
+        Self {
+            topic: topic.to_owned(),
+            idem_key: idem_key.to_owned(),
+            shard: shard_of(topic, partition_key, shards),
+        }
+    }
+}
+
+/// How many ready messages to load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Take {
+    /// Of which topic.
+    pub topic: String,
+    /// The most messages.
+    pub max_messages: usize,
+    /// The most bytes of content, unless the first message alone has more.
+    pub max_bytes: usize,
+}
+
+impl Take {
+    /// Takes messages while they fit.
+    pub fn fits(&self, taken: &mut usize, message: &Message) -> bool {
+        let first = *taken == 0;
+        *taken = taken.saturating_add(message.payload.len().max(1));
+        first || *taken <= self.max_bytes
+    }
+}
+
+/// Which dead letters to list, in the order in which they were sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeadFilter {
+    /// Only of this topic.
+    pub topic: Option<String>,
+    /// Only with this reason.
+    pub reason: Option<String>,
+    /// Only those that died at or before this time.
+    pub died_by: Option<Timestamp>,
+    /// Only those after this one.
+    pub after: Option<MessageId>,
+    /// The most to return.
+    pub limit: usize,
+}
+
+impl DeadFilter {
+    /// Whether a message is to be listed.
+    pub fn matches(&self, message: &Message) -> bool {
+        let asyncgate_core::mailbox::State::Dead { at, .. } = message.state else {
+            return false;
+        };
+        self.topic
+            .as_ref()
+            .is_none_or(|topic| *topic == message.topic)
+            && (self.reason.is_none() || self.reason == message.reason)
+            && self.died_by.is_none_or(|by| at <= by)
+            && self
+                .after
+                .is_none_or(|after| message.id.seq() > after.seq())
+    }
+}
+
+/// The rows that were declared, as they stand.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    /// The latest time that anything was written with.
+    pub last_time: Timestamp,
+    /// What the declared sends meet.
+    pub shelf: Shelf,
+    /// The declared messages that exist, in the order declared.
+    pub messages: Vec<Message>,
+    /// The ready messages, in the order of delivery.
+    pub ready: Vec<Message>,
+    /// The dead letters, in the order in which they were sent.
+    pub dead: Vec<Message>,
+    /// How many messages wait in each shard that dead letters would return to.
+    pub depths: BTreeMap<u16, u64>,
+    /// The waiting messages, in the order in which they were sent.
+    pub waiting: Vec<Message>,
+    /// How many messages receivers hold, over all tenants.
+    pub inflight: u64,
+}
+
+/// A pure decision: what to write, or `None` to write nothing. It may be called more than once;
+/// the last call counts.
+pub type Decide = Box<dyn FnMut(Snapshot) -> Option<Changes> + Send>;
+
+/// One transaction to run.
+pub struct Job {
+    /// The tenant whose rows it may touch.
+    pub tenant: TenantId,
+    /// What to load.
+    pub reads: Reads,
+    /// The time it is decided at.
+    pub now: Timestamp,
+    /// Roughly how much memory it holds while it waits.
+    pub weight: usize,
+    /// The decision.
+    pub decide: Decide,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job")
+            .field("tenant", &self.tenant)
+            .field("reads", &self.reads)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Durable messages. The contract of [`Store`](crate::Store) holds here too; beyond it:
+/// - Repeated sends are recognised by rows, not by memory alone: a restart forgets none whose
+///   window is open.
+/// - Messages are found by the place in their id, ready ones by topic, priority and age, and what
+///   is due by time, so that no call costs more because more is stored.
+pub trait Mailbox: Send + Sync {
+    /// Runs one decision in one transaction.
+    fn transact_mailbox(&self, job: Job) -> Answer<'_, ()>;
+
+    /// Tells how long repeated sends must be recognised, so that older ones can be forgotten.
+    fn set_replay_window(&self, millis: i64);
+
+    /// One message.
+    fn message(&self, tenant: TenantId, id: MessageId) -> Answer<'_, Option<Message>>;
+
+    /// All messages that are stored, gone ones included, in the order in which they were sent.
+    fn messages(
+        &self,
+        tenant: TenantId,
+        after: Option<MessageId>,
+        limit: usize,
+    ) -> Answer<'_, Vec<Message>>;
+
+    /// The next ready messages of a topic, which stay where they are.
+    fn peek(&self, tenant: TenantId, take: Take) -> Answer<'_, Vec<Message>>;
+
+    /// Dead letters.
+    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, Vec<Message>>;
+
+    /// Topics by name, after `after`.
+    fn topics(
+        &self,
+        tenant: TenantId,
+        after: Option<String>,
+        limit: usize,
+    ) -> Answer<'_, Vec<Topic>>;
+
+    /// Where the tenant's chains end, by shard.
+    fn chains(&self, tenant: TenantId) -> Answer<'_, BTreeMap<u16, ChainHead>>;
+
+    /// Messages whose time is at or before `now`, earliest first.
+    fn messages_due(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<(TenantId, MessageId)>>;
+
+    /// The earliest deadline of a message.
+    fn next_message_due(&self) -> Answer<'_, Option<Timestamp>>;
+
+    /// Messages that have waited since `since` or longer, after `after` in the order of tenants and
+    /// places: what nobody came for.
+    fn waiting_since(
+        &self,
+        since: Timestamp,
+        after: Option<(TenantId, MessageId)>,
+        limit: usize,
+    ) -> Answer<'_, Vec<(TenantId, MessageId)>>;
+
+    /// How full the mailbox is, over all tenants.
+    fn load(&self) -> Answer<'_, Load>;
+}
+
+/// What a topic holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Topic {
+    /// Its name.
+    pub name: String,
+    /// How many messages it holds of each kind.
+    pub counts: Counts,
+    /// Since when its oldest waiting message waits.
+    pub oldest: Option<Timestamp>,
+}
+
+/// How many messages there are of each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts([u64; Kind::ALL.len()]);
+
+impl Counts {
+    /// The number of messages of a kind.
+    pub const fn of(&self, kind: Kind) -> u64 {
+        self.0[kind as usize]
+    }
+
+    /// Sets the number of messages of a kind.
+    pub const fn set(&mut self, kind: Kind, count: u64) {
+        self.0[kind as usize] = count;
+    }
+
+    /// Ready and delayed ones.
+    pub const fn waiting(&self) -> u64 {
+        self.of(Kind::Ready) + self.of(Kind::Delayed)
+    }
+
+    /// Counts a change of one message: from one kind to another.
+    pub const fn count(&mut self, before: Option<Kind>, after: Option<Kind>) {
+        if let Some(before) = before {
+            self.0[before as usize] = self.0[before as usize].saturating_sub(1);
+        }
+        if let Some(after) = after {
+            self.0[after as usize] += 1;
+        }
+    }
+}
+
+/// How full the mailbox is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Load {
+    /// How many messages there are of each kind, by shard.
+    pub shards: BTreeMap<u16, Counts>,
+    /// How many sends are remembered.
+    pub remembered: u64,
+}
+
+impl Load {
+    /// How many messages receivers hold.
+    pub fn inflight(&self) -> u64 {
+        let shards = self.shards.values();
+        shards.map(|counts| counts.of(Kind::Leased)).sum()
+    }
+}
+
+/// Runs a typed decision: the outer error is the store's, the inner the rule's.
+pub async fn transact<T: Send + 'static>(
+    store: &(impl Mailbox + ?Sized),
+    tenant: TenantId,
+    now: Timestamp,
+    weight: usize,
+    reads: Reads,
+    mut decide: impl FnMut(Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
+) -> Result<Result<T, Rejection>, Error> {
+    let answer = Arc::new(Mutex::new(None));
+    let slot = Arc::clone(&answer);
+    let decide: Decide = Box::new(move |snapshot| {
+        let (changes, decided) = match decide(snapshot) {
+            Ok(Decision { changes, output }) => (Some(changes), Ok(output)),
+            Err(rejection) => (None, Err(rejection)),
+        };
+        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(decided);
+        changes
+    });
+    let job = Job {
+        tenant,
+        reads,
+        now,
+        weight,
+        decide,
+    };
+    store.transact_mailbox(job).await?;
+    let decided = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+    decided.ok_or_else(|| Error::Unavailable("the transaction was not decided".to_owned()))
+}

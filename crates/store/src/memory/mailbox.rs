@@ -1,0 +1,332 @@
+//! Messages in memory.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    ops::Bound,
+};
+
+use asyncgate_core::{
+    MessageId, TenantId, Timestamp,
+    mailbox::{ChainHead, Changes, Kind, Message, Shelf, Standing},
+};
+
+use crate::mailbox::{Counts, DeadFilter, Load, Reads, SendKey, Snapshot, Take, Topic};
+
+/// The messages of all tenants.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    tenants: BTreeMap<TenantId, Tenant>,
+    due: BTreeSet<(Timestamp, TenantId, MessageId)>,
+    shards: BTreeMap<u16, Counts>,
+    inflight: u64,
+    /// Sends in the order in which they were made, as far as they are remembered.
+    remembered: VecDeque<(Timestamp, TenantId, MessageId)>,
+    replay_window_ms: i64,
+}
+
+#[derive(Debug, Default)]
+struct Tenant {
+    head: u64,
+    messages: BTreeMap<u64, Message>,
+    keys: HashMap<(String, String), MessageId>,
+    ready: HashMap<String, BTreeSet<(Reverse<i32>, u64)>>,
+    dead: BTreeSet<u64>,
+    topics: BTreeMap<String, Counts>,
+    chains: BTreeMap<u16, ChainHead>,
+}
+
+impl Messages {
+    pub(super) fn set_replay_window(&mut self, millis: i64) {
+        self.replay_window_ms = millis;
+    }
+
+    pub(super) fn load(&mut self, id: TenantId, reads: &Reads, now: Timestamp) -> Snapshot {
+        self.forget_sends(now);
+        let tenant = self.tenants.entry(id).or_default();
+        let dead = reads
+            .dead
+            .as_ref()
+            .map(|filter| tenant.dead_letters(filter));
+        let dead = dead.unwrap_or_default();
+        let waiting = |shard: &u16| self.shards.get(shard).map_or(0, Counts::waiting);
+        Snapshot {
+            last_time: Timestamp::default(),
+            shelf: Shelf {
+                head: tenant.head,
+                shards: reads
+                    .sends
+                    .iter()
+                    .map(|send| send.shard)
+                    .collect::<HashSet<_>>()
+                    .into_iter()
+                    .map(|shard| (shard, (tenant.chain(shard), waiting(&shard))))
+                    .collect(),
+                keyed: reads.sends.iter().map(|send| tenant.keyed(send)).collect(),
+                remembered: self.remembered.len() as u64,
+                oldest_remembered: self.remembered.front().map(|(at, ..)| *at),
+            },
+            messages: reads
+                .messages
+                .iter()
+                .filter_map(|id| tenant.message(*id))
+                .collect(),
+            ready: reads
+                .ready
+                .as_ref()
+                .map(|take| tenant.next(take))
+                .unwrap_or_default(),
+            depths: dead
+                .iter()
+                .map(|message| (message.shard, waiting(&message.shard)))
+                .collect(),
+            dead,
+            waiting: reads
+                .waiting
+                .as_ref()
+                .map(|(topic, limit)| tenant.waiting(topic, *limit))
+                .unwrap_or_default(),
+            inflight: self.inflight,
+        }
+    }
+
+    /// Forgets sends whose window is over.
+    fn forget_sends(&mut self, now: Timestamp) {
+        while let Some((at, tenant, id)) = self.remembered.front().copied() {
+            if at.plus_millis(self.replay_window_ms) > now {
+                return;
+            }
+            self.remembered.pop_front();
+            if let Some(tenant) = self.tenants.get_mut(&tenant) {
+                let message = tenant.messages.get(&id.seq());
+                if let Some(name) = message.map(name) {
+                    // A newer message may have the name by now.
+                    if tenant.keys.get(&name) == Some(&id) {
+                        tenant.keys.remove(&name);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn apply(&mut self, id: TenantId, changes: &Changes) {
+        let tenant = self.tenants.entry(id).or_default();
+        tenant.chains.extend(&changes.chains);
+        for write in &changes.messages {
+            let message = &write.message;
+            let after = message.standing();
+            if write.before.is_none() {
+                tenant.head = tenant.head.max(message.id.seq());
+                tenant.keys.insert(name(message), message.id);
+                self.remembered.push_back((message.sent_at, id, message.id));
+            }
+            self.inflight = self.inflight + u64::from(after.kind == Kind::Leased)
+                - u64::from(write.before.is_some_and(|was| was.kind == Kind::Leased));
+            move_due(&mut self.due, id, message.id, write.before, Some(after));
+            let shard = self.shards.entry(message.shard).or_default();
+            shard.count(write.before.map(|was| was.kind), Some(after.kind));
+            tenant.place(message, write.before, Some(after));
+            tenant.messages.insert(message.id.seq(), message.clone());
+        }
+        for write in &changes.forgotten {
+            let message = &write.message;
+            move_due(&mut self.due, id, message.id, write.before, None);
+            let shard = self.shards.entry(message.shard).or_default();
+            shard.count(write.before.map(|was| was.kind), None);
+            tenant.place(message, write.before, None);
+            tenant.messages.remove(&message.id.seq());
+        }
+    }
+
+    pub(super) fn message(&self, tenant: TenantId, id: MessageId) -> Option<Message> {
+        self.tenants.get(&tenant)?.message(id)
+    }
+
+    pub(super) fn messages(
+        &self,
+        tenant: TenantId,
+        after: Option<MessageId>,
+        limit: usize,
+    ) -> Vec<Message> {
+        let after = after.map_or(0, |id| id.seq());
+        self.tenants.get(&tenant).map_or_else(Vec::new, |tenant| {
+            let later = (Bound::Excluded(after), Bound::Unbounded);
+            let messages = tenant.messages.range(later).take(limit);
+            messages.map(|(_, message)| message.clone()).collect()
+        })
+    }
+
+    pub(super) fn peek(&self, tenant: TenantId, take: &Take) -> Vec<Message> {
+        let tenant = self.tenants.get(&tenant);
+        tenant.map(|tenant| tenant.next(take)).unwrap_or_default()
+    }
+
+    pub(super) fn dead_letters(&self, tenant: TenantId, filter: &DeadFilter) -> Vec<Message> {
+        let tenant = self.tenants.get(&tenant);
+        tenant
+            .map(|tenant| tenant.dead_letters(filter))
+            .unwrap_or_default()
+    }
+
+    pub(super) fn topics(&self, tenant: TenantId, after: Option<&str>, limit: usize) -> Vec<Topic> {
+        let Some(tenant) = self.tenants.get(&tenant) else {
+            return Vec::new();
+        };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let topics = tenant.topics.range::<str, _>((from, Bound::Unbounded));
+        topics
+            .take(limit)
+            .map(|(name, counts)| Topic {
+                name: name.clone(),
+                counts: *counts,
+                oldest: tenant.oldest(name),
+            })
+            .collect()
+    }
+
+    pub(super) fn chains(&self, tenant: TenantId) -> BTreeMap<u16, ChainHead> {
+        let tenant = self.tenants.get(&tenant);
+        tenant
+            .map(|tenant| tenant.chains.clone())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn due(&self, now: Timestamp, limit: usize) -> Vec<(TenantId, MessageId)> {
+        let due = self.due.iter().take_while(|(at, ..)| *at <= now);
+        due.take(limit)
+            .map(|(_, tenant, id)| (*tenant, *id))
+            .collect()
+    }
+
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, ..)| *at)
+    }
+
+    pub(super) fn waiting_since(
+        &self,
+        since: Timestamp,
+        after: Option<(TenantId, MessageId)>,
+        limit: usize,
+    ) -> Vec<(TenantId, MessageId)> {
+        let all = self.tenants.iter().flat_map(|(tenant, rows)| {
+            let messages = rows.messages.values();
+            messages.map(move |message| (*tenant, message))
+        });
+        all.filter(|(tenant, message)| {
+            is_waiting(message)
+                && message.since <= since
+                && after.is_none_or(|(last, id)| (*tenant, message.id.seq()) > (last, id.seq()))
+        })
+        .take(limit)
+        .map(|(tenant, message)| (tenant, message.id))
+        .collect()
+    }
+
+    pub(super) fn total(&self) -> Load {
+        Load {
+            shards: self.shards.clone(),
+            remembered: self.remembered.len() as u64,
+        }
+    }
+}
+
+impl Tenant {
+    fn message(&self, id: MessageId) -> Option<Message> {
+        let found = self.messages.get(&id.seq())?;
+        (found.id == id).then(|| found.clone())
+    }
+
+    fn chain(&self, shard: u16) -> ChainHead {
+        self.chains.get(&shard).copied().unwrap_or_default()
+    }
+
+    fn keyed(&self, send: &SendKey) -> Option<Message> {
+        let name = (send.topic.clone(), send.idem_key.clone());
+        self.message(*self.keys.get(&name)?)
+    }
+
+    fn next(&self, take: &Take) -> Vec<Message> {
+        let Some(ready) = self.ready.get(&take.topic) else {
+            return Vec::new();
+        };
+        let messages = ready
+            .iter()
+            .take(take.max_messages)
+            .filter_map(|(_, seq)| self.messages.get(seq));
+        let mut taken = 0;
+        messages
+            .take_while(|message| take.fits(&mut taken, message))
+            .cloned()
+            .collect()
+    }
+
+    fn dead_letters(&self, filter: &DeadFilter) -> Vec<Message> {
+        let dead = self.dead.iter().filter_map(|seq| self.messages.get(seq));
+        dead.filter(|message| filter.matches(message))
+            .take(filter.limit)
+            .cloned()
+            .collect()
+    }
+
+    fn waiting(&self, topic: &str, limit: usize) -> Vec<Message> {
+        let messages = self.messages.values();
+        messages
+            .filter(|message| message.topic == topic && is_waiting(message))
+            .take(limit)
+            .cloned()
+            .collect()
+    }
+
+    fn oldest(&self, topic: &str) -> Option<Timestamp> {
+        let waiting = self.waiting(topic, usize::MAX);
+        waiting.iter().map(|message| message.since).min()
+    }
+
+    fn place(&mut self, message: &Message, before: Option<Standing>, after: Option<Standing>) {
+        let (before, after) = (before.map(|was| was.kind), after.map(|is| is.kind));
+        let counts = self.topics.entry(message.topic.clone()).or_default();
+        counts.count(before, after);
+        if *counts == Counts::default() {
+            self.topics.remove(&message.topic);
+        }
+        let seq = message.id.seq();
+        let ready = self.ready.entry(message.topic.clone()).or_default();
+        let place = (Reverse(message.priority), seq);
+        if after == Some(Kind::Ready) {
+            ready.insert(place);
+        } else {
+            ready.remove(&place);
+        }
+        if ready.is_empty() {
+            self.ready.remove(&message.topic);
+        }
+        if after == Some(Kind::Dead) {
+            self.dead.insert(seq);
+        } else {
+            self.dead.remove(&seq);
+        }
+    }
+}
+
+fn name(message: &Message) -> (String, String) {
+    (message.topic.clone(), message.idem_key.clone())
+}
+
+fn is_waiting(message: &Message) -> bool {
+    matches!(message.standing().kind, Kind::Ready | Kind::Delayed)
+}
+
+fn move_due(
+    due: &mut BTreeSet<(Timestamp, TenantId, MessageId)>,
+    tenant: TenantId,
+    id: MessageId,
+    before: Option<Standing>,
+    after: Option<Standing>,
+) {
+    if let Some(at) = before.and_then(|was| was.due) {
+        due.remove(&(at, tenant, id));
+    }
+    if let Some(at) = after.and_then(|is| is.due) {
+        due.insert((at, tenant, id));
+    }
+}
