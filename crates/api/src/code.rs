@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Plane;
+
 /// Why a request was not done. Stable: programs match on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -37,11 +39,35 @@ pub enum Code {
     Unavailable,
     /// A defect of the server. The correlation id finds it in the log.
     Internal,
+    /// A mailbox request cannot be understood.
+    ESchema,
+    /// No credential for the mailbox, or one that does not hold.
+    ECapAuth,
+    /// The credential holds, but does not allow this in the mailbox.
+    ECapScope,
+    /// The message was sent before, and the sender asked to be told so.
+    EDuplicate,
+    /// A message or a request of the mailbox is larger than allowed.
+    EFrameTooLarge,
+    /// The mailbox is full; try again after `Retry-After`.
+    ESaturated,
+    /// The mailbox cannot do this now; nothing was changed.
+    EUnavailable,
+    /// Stored bytes do not agree with their hash.
+    EIntegrity,
+    /// No such message, or no longer.
+    ENotFound,
+    /// The lease has ended and somebody else got the message.
+    EStaleLease,
+    /// The message is not with a receiver.
+    ENotLeased,
+    /// The idem_key was used before, for other content.
+    EIdemConflict,
 }
 
 impl Code {
     /// Every code, for documents and tests.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 27] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::Forbidden,
@@ -57,6 +83,18 @@ impl Code {
         Self::RateLimit,
         Self::Unavailable,
         Self::Internal,
+        Self::ESchema,
+        Self::ECapAuth,
+        Self::ECapScope,
+        Self::EDuplicate,
+        Self::EFrameTooLarge,
+        Self::ESaturated,
+        Self::EUnavailable,
+        Self::EIntegrity,
+        Self::ENotFound,
+        Self::EStaleLease,
+        Self::ENotLeased,
+        Self::EIdemConflict,
     ];
 
     /// The code as it stands on the wire.
@@ -77,6 +115,56 @@ impl Code {
             Self::RateLimit => "RATE_LIMIT",
             Self::Unavailable => "UNAVAILABLE",
             Self::Internal => "INTERNAL",
+            Self::ESchema => "E_SCHEMA",
+            Self::ECapAuth => "E_CAP_AUTH",
+            Self::ECapScope => "E_CAP_SCOPE",
+            Self::EDuplicate => "E_DUPLICATE",
+            Self::EFrameTooLarge => "E_FRAME_TOO_LARGE",
+            Self::ESaturated => "E_SATURATED",
+            Self::EUnavailable => "E_UNAVAILABLE",
+            Self::EIntegrity => "E_INTEGRITY",
+            Self::ENotFound => "E_NOT_FOUND",
+            Self::EStaleLease => "E_STALE_LEASE",
+            Self::ENotLeased => "E_NOT_LEASED",
+            Self::EIdemConflict => "E_IDEM_CONFLICT",
+        }
+    }
+}
+
+impl Code {
+    /// The HTTP status that the code is answered with.
+    pub const fn http_status(self) -> u16 {
+        match self {
+            Self::BadRequest | Self::LimitExceeded | Self::ESchema => 400,
+            Self::Unauthorized | Self::ECapAuth => 401,
+            Self::Forbidden | Self::ECapScope => 403,
+            Self::TaskNotFound | Self::ReceiptNotFound | Self::NotFound | Self::ENotFound => 404,
+            Self::InvalidStateTransition
+            | Self::LeaseInvalidOrExpired
+            | Self::EDuplicate
+            | Self::EStaleLease
+            | Self::ENotLeased => 409,
+            Self::TooLarge | Self::EFrameTooLarge => 413,
+            Self::IdempotencyConflict | Self::EIntegrity | Self::EIdemConflict => 422,
+            Self::QuotaExceeded | Self::RateLimit | Self::ESaturated => 429,
+            Self::Internal => 500,
+            Self::Unavailable | Self::EUnavailable => 503,
+        }
+    }
+}
+
+impl Plane {
+    /// What this plane calls an error.
+    pub const fn code(self, code: Code) -> Code {
+        match (self, code) {
+            (Self::Mailbox, Code::BadRequest | Code::LimitExceeded) => Code::ESchema,
+            (Self::Mailbox, Code::Unauthorized) => Code::ECapAuth,
+            (Self::Mailbox, Code::Forbidden) => Code::ECapScope,
+            (Self::Mailbox, Code::NotFound) => Code::ENotFound,
+            (Self::Mailbox, Code::TooLarge) => Code::EFrameTooLarge,
+            (Self::Mailbox, Code::RateLimit | Code::QuotaExceeded) => Code::ESaturated,
+            (Self::Mailbox, Code::Unavailable) => Code::EUnavailable,
+            (_, code) => code,
         }
     }
 }

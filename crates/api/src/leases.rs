@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Access, Effect, Method, Operation, Principal, PrincipalKind, Requirements, Spec};
+use crate::{
+    Access, Effect, Method, Operation, Plane, Principal, PrincipalKind, Requirements, Spec,
+};
 
 /// Takes tasks to work on.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ impl Operation for LeaseNext {
               otherwise the task goes to another worker and your lease is void. With wait_seconds \
               (up to 60) the call waits for a task and answers as soon as there is one; an empty \
               list means there was none.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -120,6 +124,8 @@ impl Operation for RenewLease {
         doc: "Moves the end of your lease to now plus extend_by_seconds (default 300, at most \
               1800); it never gets shorter. LEASE_INVALID_OR_EXPIRED means that the task is no \
               longer yours: stop working on it.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -172,6 +178,8 @@ impl Operation for ReleaseLease {
         summary: "Give a task back undone.",
         doc: "The task can be leased by others at once and no failure is counted. Use it when you \
               shut down or cannot do the task after all.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -219,6 +227,8 @@ impl Operation for StartTask {
         summary: "Say that work on a leased task has begun.",
         doc: "Optional: a task can go from leased straight to its end. It makes the owner see \
               status running.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -258,6 +268,8 @@ impl Operation for ReportProgress {
         effect: Effect::Add,
         summary: "Say how far the work is.",
         doc: "The owner sees the latest progress in get_task. It does not renew the lease.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -302,6 +314,8 @@ impl Operation for Complete {
               or that you delivered them, in delivery_proof. Without either the task succeeds but \
               the owner's obligation stays open, until you send complete again for the same lease \
               with the missing proof. Repeating the call after a lost answer is safe.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -363,6 +377,8 @@ impl Operation for Fail {
         doc: "With retryable = true the task is queued again after a growing delay, while \
               attempts are left (requeued = true); otherwise it ends as failed. Repeating the call \
               that ended the task is safe.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }

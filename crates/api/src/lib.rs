@@ -5,6 +5,7 @@
 
 mod code;
 mod leases;
+mod mailbox;
 mod operation;
 mod principal;
 mod receipts;
@@ -13,7 +14,8 @@ mod tasks;
 
 pub use code::{Code, ErrorBody};
 pub use leases::*;
-pub use operation::{Access, Effect, Method, Operation, Spec};
+pub use mailbox::*;
+pub use operation::{Access, Effect, Method, Operation, Plane, Spec};
 pub use principal::{Principal, PrincipalKind};
 pub use receipts::*;
 pub use server::*;

@@ -36,6 +36,10 @@ pub struct Spec {
     pub summary: &'static str,
     /// A paragraph for a model or a person who has never seen the product.
     pub doc: &'static str,
+    /// The plane it belongs to, which says how its errors are called.
+    pub plane: Plane,
+    /// HTTP headers that stand for input fields, and the fields.
+    pub headers: &'static [(&'static str, &'static str)],
     /// The path that replaces this operation, if it is deprecated.
     pub successor: Option<&'static str>,
 }
@@ -47,6 +51,15 @@ impl Spec {
             .split('/')
             .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
     }
+}
+
+/// The parts of the product. Each calls its errors by names of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plane {
+    /// Tasks, receipts and obligations.
+    Tasks,
+    /// Messages.
+    Mailbox,
 }
 
 /// The HTTP methods that operations use.

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    Access, Done, Effect, Method, NoInput, Operation, Principal, PrincipalKind, ServerInfo, Spec,
+    Access, Done, Effect, Method, NoInput, Operation, Plane, Principal, PrincipalKind, ServerInfo,
+    Spec,
 };
 
 /// An immutable record of who asked for, did or proved what.
@@ -67,6 +68,8 @@ impl Operation for ListOpenObligations {
               task.assigned receipt addressed to you that no completed, failed or canceled receipt \
               has discharged yet. An obligation closes only by proof, so nothing you asked for can \
               be forgotten. Follow cursor with since_receipt_id for more.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -143,6 +146,8 @@ impl Operation for Bootstrap {
         summary: "Deprecated: use list_open_obligations.",
         doc: "Returns your inbox receipts and marks them delivered. The other attention lists are \
               always empty.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: Some("/v1/obligations/open"),
     };
 }
@@ -223,6 +228,8 @@ impl Operation for ListReceipts {
         summary: "List the receipts addressed to you.",
         doc: "In ledger order. Keep cursor and give it as since_receipt_id next time: you will get \
               every later receipt exactly once.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -273,6 +280,8 @@ impl Operation for ListLedger {
         summary: "List the receipts of a task, a lease or a type.",
         doc: "Give exactly one of task_id, lease_id and receipt_type. The receipts of a task tell \
               its whole story in order.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -322,6 +331,8 @@ impl Operation for ReadLedger {
         doc: "For copies and audits. Follow next_cursor until it is null; each receipt's link can \
               be computed from the one before, so a copy can be verified without trusting the \
               server.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -355,6 +366,8 @@ impl Operation for GetLedgerHead {
         summary: "Read where the ledger ends, signed.",
         doc: "Keep the answer: its link is a hash over every receipt so far, so that nobody, the \
               server's operator included, can later change the ledger without your noticing.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -397,6 +410,8 @@ impl Operation for GetReceipt {
         effect: Effect::Read,
         summary: "Read one receipt.",
         doc: "Receipts never change.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -432,6 +447,8 @@ impl Operation for AckReceipt {
         summary: "Record that you have taken note of a receipt.",
         doc: "Appends a receipt.acknowledged for the record. It closes nothing: obligations are \
               discharged only by the outcome of the work.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }

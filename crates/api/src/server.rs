@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, Effect, Method, Operation, Spec};
+use crate::{Access, Effect, Method, Operation, Plane, Spec};
 
 /// Who the server is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +36,8 @@ impl Operation for GetConfig {
         effect: Effect::Read,
         summary: "Read the server's settings that matter to callers.",
         doc: "Defaults and limits of leases, retries and lists, and whether answers are durable.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -94,6 +96,8 @@ impl Operation for GetHealth {
         effect: Effect::Read,
         summary: "Say that the server is alive.",
         doc: "Needs no credential. Whether it accepts writes is told by /readyz.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }

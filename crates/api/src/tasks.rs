@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Access, Effect, Method, Operation, Principal, PrincipalKind, Spec};
+use crate::{Access, Effect, Method, Operation, Plane, Principal, PrincipalKind, Spec};
 
 /// A task's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -57,6 +57,8 @@ impl Operation for CreateTask {
               proves it done. Give an idempotency_key of your own choice when you may send the \
               same request twice: the second call returns the first task with duplicate = true. \
               Use get_task with wait_seconds to wait for the outcome.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -139,6 +141,8 @@ impl Operation for GetTask {
         doc: "With wait_seconds (up to 60) the call waits until the task has ended and answers at \
               once when it does; if it has not ended by then, it answers with the current state, \
               so call again. `result` is present only when status is succeeded, failed or canceled.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -273,6 +277,8 @@ impl Operation for ListTasks {
         doc: "Without a principal an agent sees its own tasks and an admin all of the tenant. \
               Follow next_cursor until it is null; with a rare filter a page can be short or \
               empty and still have a next_cursor.",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }
@@ -328,6 +334,8 @@ impl Operation for CancelTask {
         doc: "The task ends at once, also when a worker holds it; the worker learns so from its \
               next call. Cancelling again is fine. A task that has succeeded or failed cannot be \
               cancelled (INVALID_STATE_TRANSITION).",
+        plane: Plane::Tasks,
+        headers: &[],
         successor: None,
     };
 }

@@ -53,22 +53,10 @@ impl Error {
 
     pub(crate) fn refused(body: ErrorBody) -> Self {
         let mut message = format!("{} ({})", body.message, body.code.as_str());
-        let advice = match body.code {
-            Code::Unauthorized => "; check the key",
-            Code::Forbidden => "; this key may not do that",
-            Code::BadRequest
-            | Code::TaskNotFound
-            | Code::ReceiptNotFound
-            | Code::NotFound
-            | Code::InvalidStateTransition
-            | Code::LeaseInvalidOrExpired
-            | Code::IdempotencyConflict
-            | Code::TooLarge
-            | Code::LimitExceeded
-            | Code::QuotaExceeded
-            | Code::RateLimit
-            | Code::Unavailable
-            | Code::Internal => "",
+        let advice = match body.code.http_status() {
+            401 => "; check the key",
+            403 => "; this key may not do that",
+            _ => "",
         };
         message.push_str(advice);
         Self::new(Kind::Refused(body), message)

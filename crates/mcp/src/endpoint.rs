@@ -283,18 +283,7 @@ fn media_type(value: &str) -> String {
 
 /// The status of a credential that was not accepted.
 fn status(code: Code) -> StatusCode {
-    match code {
-        Code::Unauthorized => StatusCode::UNAUTHORIZED,
-        Code::Forbidden => StatusCode::FORBIDDEN,
-        Code::BadRequest | Code::LimitExceeded => StatusCode::BAD_REQUEST,
-        Code::TaskNotFound | Code::ReceiptNotFound | Code::NotFound => StatusCode::NOT_FOUND,
-        Code::InvalidStateTransition | Code::LeaseInvalidOrExpired => StatusCode::CONFLICT,
-        Code::IdempotencyConflict => StatusCode::UNPROCESSABLE_ENTITY,
-        Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        Code::QuotaExceeded | Code::RateLimit => StatusCode::TOO_MANY_REQUESTS,
-        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-    }
+    StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 impl Refusal {

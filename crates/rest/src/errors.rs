@@ -1,4 +1,4 @@
-//! The one error body, and the one place where codes become HTTP statuses.
+//! The one error body.
 
 use asyncgate_api::Code;
 use asyncgate_engine::Fault;
@@ -11,19 +11,8 @@ use serde_json::{Map, Value};
 use crate::routes::stamp;
 
 /// The status that a code is answered with.
-pub(crate) const fn status(code: Code) -> StatusCode {
-    match code {
-        Code::BadRequest | Code::LimitExceeded => StatusCode::BAD_REQUEST,
-        Code::Unauthorized => StatusCode::UNAUTHORIZED,
-        Code::Forbidden => StatusCode::FORBIDDEN,
-        Code::TaskNotFound | Code::ReceiptNotFound | Code::NotFound => StatusCode::NOT_FOUND,
-        Code::InvalidStateTransition | Code::LeaseInvalidOrExpired => StatusCode::CONFLICT,
-        Code::IdempotencyConflict => StatusCode::UNPROCESSABLE_ENTITY,
-        Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        Code::QuotaExceeded | Code::RateLimit => StatusCode::TOO_MANY_REQUESTS,
-        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-    }
+pub(crate) fn status(code: Code) -> StatusCode {
+    StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// Answers with a fault. What only the log may know goes to the log.

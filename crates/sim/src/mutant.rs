@@ -296,6 +296,10 @@ impl Store for Mutated {
         self.store.transact(job)
     }
 
+    fn mailbox(&self) -> &dyn asyncgate_store::mailbox::Mailbox {
+        self.store.mailbox()
+    }
+
     fn task(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Task>> {
         let own = at_once(self.store.task(tenant, id));
         let found: Result<Option<Task>, Error> = match (self.mutant, own) {

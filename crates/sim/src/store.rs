@@ -301,6 +301,10 @@ impl Store for SimStore {
         })
     }
 
+    fn mailbox(&self) -> &dyn asyncgate_store::mailbox::Mailbox {
+        self.below.mailbox()
+    }
+
     fn task(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Task>> {
         self.read(|below| below.task(tenant, id))
     }

@@ -57,6 +57,9 @@ pub trait Store: Send + Sync {
     /// Runs one decision in one transaction.
     fn transact(&self, job: Job) -> Answer<'_, ()>;
 
+    /// The messages that are stored beside the tasks.
+    fn mailbox(&self) -> &dyn mailbox::Mailbox;
+
     /// One task.
     fn task(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Task>>;
 

@@ -121,6 +121,10 @@ impl Store for MemoryStore {
         ready(())
     }
 
+    fn mailbox(&self) -> &dyn Mailbox {
+        self
+    }
+
     fn task(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Task>> {
         self.read(tenant, |rows| rows.task(id))
     }

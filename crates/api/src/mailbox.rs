@@ -1,0 +1,666 @@
+//! Operations of the mailbox: messages by topic, delivered at least once.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Access, Code, Effect, Method, Operation, Plane, Spec};
+
+macro_rules! operation {
+    ($(#[$doc:meta])* $name:ident, $input:ty => $output:ty, $($field:ident: $value:expr),+ $(,)?) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name;
+
+        impl Operation for $name {
+            type Input = $input;
+            type Output = $output;
+            const SPEC: Spec = Spec {
+                $($field: $value,)+
+                access: Access::Any,
+                plane: Plane::Mailbox,
+                successor: None,
+            };
+        }
+    };
+}
+
+operation!(
+    /// Sends a message.
+    SendMessage, SendInput => SendOutput,
+    name: "mailbox_send",
+    method: Method::Post,
+    path: "/v1/send",
+    tool: Some("mailbox.send"),
+    effect: Effect::Advance,
+    headers: &[("x-idempotency-mode", "idempotency_mode"), ("x-corr-id", "corr_id")],
+    summary: "Send a message to a topic.",
+    doc: "Puts a message into a topic, where a receiver finds it with mailbox.recv. Give it an \
+          idem_key of your own: sending the same again within the replay window (300 seconds by \
+          default) does nothing and answers with the first message's id and duplicate: true; the \
+          same key with another payload is refused with E_IDEM_CONFLICT. The payload is any bytes \
+          in base64, at most 1 MiB decoded. A success means that the message is on disk. \
+          E_SATURATED means that the topic's shard is full: try again after retry_after seconds.",
+);
+
+/// A message to send.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SendInput {
+    /// Where to, 1 to 256 bytes, such as `user:42:inbox`.
+    pub topic: String,
+    /// Your name for this message, 1 to 256 bytes. Repeating it is safe.
+    pub idem_key: String,
+    /// The content in base64.
+    pub payload_b64: String,
+    /// What you want to say about it, such as `content-type`. At most 64 entries and 16 KiB in all.
+    #[serde(default)]
+    pub attrs: Option<BTreeMap<String, String>>,
+    /// Messages of one topic with one key keep their order.
+    #[serde(default)]
+    pub partition_key: Option<String>,
+    /// Milliseconds before it can be delivered, up to 7 days. Default 0.
+    #[serde(default)]
+    pub delay_ms: Option<i64>,
+    /// Milliseconds after which it is too old and becomes a dead letter.
+    #[serde(default)]
+    pub ttl_ms: Option<i64>,
+    /// Higher goes first. Default 0.
+    #[serde(default)]
+    pub priority: Option<i32>,
+    /// How a repetition is answered. Default `200-flag`.
+    #[serde(default)]
+    pub idempotency_mode: Option<IdempotencyMode>,
+    /// A UUID that follows the message. Default: a new one.
+    #[serde(default)]
+    pub corr_id: Option<String>,
+}
+
+/// How a repeated send is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum IdempotencyMode {
+    /// As a success with `duplicate: true`.
+    #[default]
+    #[serde(rename = "200-flag")]
+    Flag,
+    /// As the error `E_DUPLICATE` that names the first message.
+    #[serde(rename = "409-conflict")]
+    Conflict,
+}
+
+/// Where the message is.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct SendOutput {
+    /// The message's id, a ULID.
+    pub msg_id: String,
+    /// True when the same was sent before.
+    pub duplicate: bool,
+}
+
+operation!(
+    /// Sends many messages.
+    SendMessages, SendBatchInput => SendBatchOutput,
+    name: "mailbox_send_batch",
+    method: Method::Post,
+    path: "/v1/send/batch",
+    tool: Some("mailbox.send_batch"),
+    effect: Effect::Advance,
+    headers: &[],
+    summary: "Send up to 1,000 messages in one call.",
+    doc: "Sends messages as mailbox.send does, in one commit. Each has an answer of its own, in \
+          order: msg_id and duplicate, or code and message of what was wrong with it; one that is \
+          refused does not stop the others.",
+);
+
+/// Messages to send.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SendBatchInput {
+    /// 1 to 1,000 messages.
+    pub messages: Vec<SendInput>,
+}
+
+/// The answers in order.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct SendBatchOutput {
+    /// One for each message.
+    pub results: Vec<SendResult>,
+}
+
+/// The answer to one of many sends.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum SendResult {
+    /// It was sent, now or before.
+    Sent(SendOutput),
+    /// It was not sent.
+    Refused(Refusal),
+}
+
+/// Why one item of a batch was not done.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Refusal {
+    /// The error code.
+    pub code: Code,
+    /// One sentence that says what to do.
+    pub message: String,
+}
+
+operation!(
+    /// Receives messages.
+    ReceiveMessages, RecvInput => RecvOutput,
+    name: "mailbox_recv",
+    method: Method::Post,
+    path: "/v1/recv",
+    tool: Some("mailbox.recv"),
+    effect: Effect::Add,
+    headers: &[],
+    summary: "Receive messages of a topic.",
+    doc: "Hands you messages of a topic, highest priority first, then oldest. They are yours for \
+          visibility_ms: finish each with mailbox.ack, or give it back with mailbox.nack, or keep \
+          it longer with mailbox.extend. What you do not settle in time is delivered again, so do \
+          work that can be repeated. Send the lease with your answer: it tells you if somebody \
+          else got the message meanwhile. With wait_seconds (up to 60) the call waits for a \
+          message and answers as soon as there is one; an empty list means there was none.",
+);
+
+/// What you want to receive.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecvInput {
+    /// Of which topic.
+    pub topic: String,
+    /// Milliseconds that the messages are yours, 250 to 12 hours. Default 5000.
+    #[serde(default)]
+    pub visibility_ms: Option<i64>,
+    /// The most messages, at least 1; more than the server allows (32) is taken as that.
+    #[serde(default)]
+    pub max_messages: Option<u32>,
+    /// The most bytes of decoded content; at least one message is always given.
+    #[serde(default)]
+    pub max_bytes: Option<u64>,
+    /// Seconds to wait for a message, 0 to 60. Default 0.
+    #[serde(default)]
+    pub wait_seconds: Option<u32>,
+}
+
+/// The messages that are yours for now.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RecvOutput {
+    /// The messages in the order of delivery.
+    pub messages: Vec<Envelope>,
+}
+
+/// A message as a receiver sees it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Envelope {
+    /// The message's id.
+    pub msg_id: String,
+    /// Where it was sent to.
+    pub topic: String,
+    /// When it was sent.
+    pub ts: String,
+    /// The sender's name for it.
+    pub idem_key: String,
+    /// `b3:` and the BLAKE3 hash of the content.
+    pub payload_hash: String,
+    /// The content in base64.
+    pub payload_b64: String,
+    /// What the sender says about it.
+    pub attrs: BTreeMap<String, String>,
+    /// Follows the message through logs.
+    pub corr_id: String,
+    /// The shard it is in.
+    pub shard: u16,
+    /// How often it was delivered, this time included.
+    pub attempt: u32,
+    /// `b3:` and the hash of the envelope.
+    pub hash_chain: String,
+    /// A detached signature; none for now.
+    pub sig: Option<String>,
+    /// Its place in the shard's chain.
+    pub seq: u64,
+    /// The link of the shard's chain at this message.
+    pub link: String,
+    /// The sender's partition key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition_key: Option<String>,
+    /// Its priority.
+    pub priority: i32,
+    /// Your proof of this delivery: send it with ack, nack and extend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<String>,
+    /// Until when it is yours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visible_at: Option<String>,
+    /// When it is too old to be delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+}
+
+operation!(
+    /// Acknowledges a message.
+    AckMessage, AckInput => AckOutput,
+    name: "mailbox_ack",
+    method: Method::Post,
+    path: "/v1/ack/{msg_id}",
+    tool: Some("mailbox.ack"),
+    effect: Effect::End,
+    headers: &[],
+    summary: "Say that a message is done.",
+    doc: "Ends a message: it is never delivered again. Repeating it is safe for as long as the \
+          replay window. With the lease from mailbox.recv, E_STALE_LEASE tells you that your time \
+          was over and somebody else got the message; without it, the message is ended whoever \
+          has it.",
+);
+
+/// Which message is done.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AckInput {
+    /// The message's id.
+    pub msg_id: String,
+    /// The lease of your delivery.
+    #[serde(default)]
+    pub lease: Option<String>,
+}
+
+/// It was done.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AckOutput {
+    /// Always true.
+    pub ok: bool,
+}
+
+operation!(
+    /// Acknowledges many messages.
+    AckMessages, AckBatchInput => AckBatchOutput,
+    name: "mailbox_ack_batch",
+    method: Method::Post,
+    path: "/v1/ack/batch",
+    tool: Some("mailbox.ack_batch"),
+    effect: Effect::End,
+    headers: &[],
+    summary: "Say that up to 1,000 messages are done.",
+    doc: "Ends messages as mailbox.ack does, in one commit. Each has an answer of its own, in \
+          order: ok, or code and message of what was wrong with it.",
+);
+
+/// Which messages are done.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AckBatchInput {
+    /// 1 to 1,000 messages.
+    pub acks: Vec<AckInput>,
+}
+
+/// The answers in order.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AckBatchOutput {
+    /// One for each message.
+    pub results: Vec<AckResult>,
+}
+
+/// The answer to one of many acknowledgements.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum AckResult {
+    /// It is done.
+    Done(AckOutput),
+    /// It was not done.
+    Refused(Refusal),
+}
+
+operation!(
+    /// Gives a message back.
+    NackMessage, NackInput => AckOutput,
+    name: "mailbox_nack",
+    method: Method::Post,
+    path: "/v1/nack/{msg_id}",
+    tool: Some("mailbox.nack"),
+    effect: Effect::Advance,
+    headers: &[],
+    summary: "Give a message back, to be delivered again.",
+    doc: "Says that you could not do the work. The message is delivered again after a random \
+          backoff that grows with each attempt, or after delay_ms if you give it. After its last \
+          allowed attempt it becomes a dead letter with your reason and error.",
+);
+
+/// Which message to give back, and why.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NackInput {
+    /// The message's id.
+    pub msg_id: String,
+    /// Why, in a word, such as `parse_error`; dead letters are found by it.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// What went wrong, in more words.
+    #[serde(default)]
+    pub error: Option<String>,
+    /// Milliseconds until it can be delivered again, instead of the backoff.
+    #[serde(default)]
+    pub delay_ms: Option<i64>,
+    /// The lease of your delivery.
+    #[serde(default)]
+    pub lease: Option<String>,
+}
+
+operation!(
+    /// Keeps a message longer.
+    ExtendMessage, ExtendInput => ExtendOutput,
+    name: "mailbox_extend",
+    method: Method::Post,
+    path: "/v1/extend/{msg_id}",
+    tool: Some("mailbox.extend"),
+    effect: Effect::Advance,
+    headers: &[],
+    summary: "Keep a message longer.",
+    doc: "Moves the end of your delivery to now plus visibility_ms; it never comes nearer, and in \
+          all you may keep a message ten times as long as you first asked for.",
+);
+
+/// Which message to keep.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExtendInput {
+    /// The message's id.
+    pub msg_id: String,
+    /// Milliseconds from now. Default: the server's default visibility.
+    #[serde(default)]
+    pub visibility_ms: Option<i64>,
+    /// The lease of your delivery.
+    #[serde(default)]
+    pub lease: Option<String>,
+}
+
+/// How long the message is yours.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ExtendOutput {
+    /// Always true.
+    pub ok: bool,
+    /// Until when it is yours.
+    pub visible_at: String,
+}
+
+operation!(
+    /// Looks at messages.
+    PeekMessages, PeekInput => RecvOutput,
+    name: "mailbox_peek",
+    method: Method::Post,
+    path: "/v1/peek",
+    tool: Some("mailbox.peek"),
+    effect: Effect::Read,
+    headers: &[],
+    summary: "Look at the next messages of a topic without receiving them.",
+    doc: "Shows the messages that would be delivered next. They stay where they are and have no \
+          lease; nothing is counted.",
+);
+
+/// What to look at.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PeekInput {
+    /// Of which topic.
+    pub topic: String,
+    /// The most messages. Default 32.
+    #[serde(default)]
+    pub max_messages: Option<u32>,
+    /// The most bytes of decoded content; at least one message is always given.
+    #[serde(default)]
+    pub max_bytes: Option<u64>,
+}
+
+operation!(
+    /// Throws messages away.
+    PurgeTopic, PurgeInput => PurgeOutput,
+    name: "mailbox_purge",
+    method: Method::Post,
+    path: "/v1/purge",
+    tool: Some("mailbox.purge"),
+    effect: Effect::End,
+    headers: &[],
+    summary: "Throw away a topic's messages (admin).",
+    doc: "Throws away the waiting messages of a topic (ready), its dead letters (dlq) or both \
+          (all). Messages that receivers have are left alone. This cannot be undone.",
+);
+
+/// What to throw away.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PurgeInput {
+    /// Of which topic.
+    pub topic: String,
+    /// Which messages.
+    pub state: PurgeState,
+}
+
+/// Which messages to throw away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PurgeState {
+    /// Those that wait, delayed ones included.
+    Ready,
+    /// Dead letters.
+    Dlq,
+    /// Both.
+    All,
+}
+
+/// What was thrown away.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PurgeOutput {
+    /// How many messages.
+    pub purged: u64,
+}
+
+operation!(
+    /// Lists topics.
+    ListTopics, ListTopicsInput => ListTopicsOutput,
+    name: "mailbox_topics",
+    method: Method::Get,
+    path: "/v1/topics",
+    tool: Some("mailbox.topics"),
+    effect: Effect::Read,
+    headers: &[],
+    summary: "List topics and what they hold.",
+    doc: "Lists the topics that hold messages, by name, with how many wait, are with receivers \
+          and are dead letters, and how old the oldest waiting message is.",
+);
+
+/// Which topics to list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListTopicsInput {
+    /// The most topics. Default 50, at most 200.
+    #[serde(default)]
+    pub limit: Option<u32>,
+    /// What the page before gave as next_cursor.
+    #[serde(default)]
+    pub cursor: Option<String>,
+}
+
+/// Topics.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ListTopicsOutput {
+    /// The topics by name.
+    pub topics: Vec<TopicState>,
+    /// What to give as cursor for more; null when there are none.
+    pub next_cursor: Option<String>,
+}
+
+/// What a topic holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TopicState {
+    /// Its name.
+    pub topic: String,
+    /// Messages that can be delivered now.
+    pub ready: u64,
+    /// Messages that can be delivered later.
+    pub delayed: u64,
+    /// Ready and delayed.
+    pub depth: u64,
+    /// Messages that receivers have.
+    pub inflight: u64,
+    /// Dead letters.
+    pub dlq_depth: u64,
+    /// Milliseconds that the oldest waiting message has waited; null when none waits.
+    pub oldest_age_ms: Option<i64>,
+}
+
+operation!(
+    /// Lists dead letters.
+    ListDeadLetters, ListDeadLettersInput => ListDeadLettersOutput,
+    name: "mailbox_dlq",
+    method: Method::Get,
+    path: "/v1/dlq",
+    tool: Some("mailbox.dlq"),
+    effect: Effect::Read,
+    headers: &[],
+    summary: "List dead letters.",
+    doc: "Lists messages that were not done: their last allowed delivery failed (max_attempts), \
+          they grew too old (expired), or their stored bytes were damaged (integrity). Bring them \
+          back with mailbox.dlq_reprocess once the cause is mended.",
+);
+
+/// Which dead letters to list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListDeadLettersInput {
+    /// Only of this topic.
+    #[serde(default)]
+    pub topic: Option<String>,
+    /// Only with this reason.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Only those that died at least so many seconds ago.
+    #[serde(default)]
+    pub older_than_secs: Option<u64>,
+    /// The most messages. Default 50, at most 200.
+    #[serde(default)]
+    pub limit: Option<u32>,
+    /// What the page before gave as next_cursor.
+    #[serde(default)]
+    pub cursor: Option<String>,
+}
+
+/// Dead letters.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ListDeadLettersOutput {
+    /// The messages in the order in which they were sent.
+    pub messages: Vec<DeadLetter>,
+    /// What to give as cursor for more; null when there are none.
+    pub next_cursor: Option<String>,
+}
+
+/// A message that was not done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DeadLetter {
+    /// The message.
+    #[serde(flatten)]
+    pub envelope: Envelope,
+    /// Why it is here: `max_attempts`, `expired` or `integrity`.
+    pub cause: String,
+    /// The last receiver's reason, or `visibility_timeout`, `expired` or `integrity`.
+    pub reason: String,
+    /// What the last receiver said of its error.
+    pub last_error: Option<String>,
+    /// Since when it is dead.
+    pub died_at: String,
+}
+
+operation!(
+    /// Brings dead letters back.
+    ReprocessDeadLetters, ReprocessInput => ReprocessOutput,
+    name: "mailbox_dlq_reprocess",
+    method: Method::Post,
+    path: "/v1/dlq/reprocess",
+    tool: Some("mailbox.dlq_reprocess"),
+    effect: Effect::Advance,
+    headers: &[],
+    summary: "Bring dead letters back into their topic (admin).",
+    doc: "Moves dead letters of a topic back, in the order in which they were sent: same msg_id, \
+          attempts counted anew. They move all together or not at all; with per_second they move \
+          in steps of that many. With dry_run it only says how many would move.",
+);
+
+/// Which dead letters to bring back.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReprocessInput {
+    /// Of which topic.
+    pub topic: String,
+    /// The most messages, 1 to 10,000. Default 100.
+    #[serde(default)]
+    pub limit: Option<u32>,
+    /// Only with this reason.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Only those that died at least so many seconds ago.
+    #[serde(default)]
+    pub older_than_secs: Option<u64>,
+    /// Only say how many would move.
+    #[serde(default)]
+    pub dry_run: Option<bool>,
+    /// Move at most so many each second, so that receivers are not flooded.
+    #[serde(default)]
+    pub per_second: Option<u32>,
+}
+
+/// What came back.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ReprocessOutput {
+    /// How many messages moved, or would.
+    pub moved: u64,
+}
+
+operation!(
+    /// Tells where the chains end.
+    GetMailboxHeads, GetMailboxHeadsInput => GetMailboxHeadsOutput,
+    name: "mailbox_heads",
+    method: Method::Get,
+    path: "/v1/mailbox/heads",
+    tool: Some("mailbox.heads"),
+    effect: Effect::Read,
+    headers: &[],
+    summary: "Get the signed heads of the message chains.",
+    doc: "Each shard chains the hashes of its messages. A signed head proves what had been sent \
+          when it was made: keep it, and asyncgate verify can tell later whether messages were \
+          changed or left out.",
+);
+
+/// Nothing to say.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GetMailboxHeadsInput {}
+
+/// Where the chains end.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct GetMailboxHeadsOutput {
+    /// One for each shard that has had messages.
+    pub heads: Vec<MailboxHead>,
+}
+
+/// Where a shard's chain ends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MailboxHead {
+    /// The shard.
+    pub shard: u16,
+    /// How many messages it has had.
+    pub seq: u64,
+    /// The link of the last one.
+    pub link: String,
+    /// The tenant whose messages these are.
+    pub tenant_id: String,
+    /// When the head was signed.
+    pub signed_at: String,
+    /// The same in milliseconds since 1970.
+    pub signed_at_millis: i64,
+    /// The public key, in base64; absent when the server has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public_key: Option<String>,
+    /// The Ed25519 signature, in base64; absent when the server has no key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+}
