@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, Code, Effect, Method, Operation, Plane, Spec};
+use crate::{Access, Code, Effect, Method, Operation, Payload, Plane, Spec};
 
 macro_rules! operation {
     ($(#[$doc:meta])* $name:ident, $input:ty => $output:ty, $($field:ident: $value:expr),+ $(,)?) => {
@@ -53,7 +53,7 @@ pub struct SendInput {
     /// Your name for this message, 1 to 256 bytes. Repeating it is safe.
     pub idem_key: String,
     /// The content in base64.
-    pub payload_b64: String,
+    pub payload_b64: Payload,
     /// What you want to say about it, such as `content-type`. At most 64 entries and 16 KiB in all.
     #[serde(default)]
     pub attrs: Option<BTreeMap<String, String>>,
@@ -206,7 +206,7 @@ pub struct Envelope {
     /// `b3:` and the BLAKE3 hash of the content.
     pub payload_hash: String,
     /// The content in base64.
-    pub payload_b64: String,
+    pub payload_b64: Payload,
     /// What the sender says about it.
     pub attrs: BTreeMap<String, String>,
     /// Follows the message through logs.

@@ -22,6 +22,7 @@ pub use caller::{Authenticator, Caller, Role};
 pub use clock::{Clock, Entropy};
 pub use engine::Engine;
 pub use fault::Fault;
-pub use registry::{Answer, Answered, Call, Entry, Source, registry};
+pub use operations::Execute;
+pub use registry::{Answer, Answered, Call, Entry, Source, execute, registry};
 pub use settings::{Durability, Settings};
 pub use sign::Signer;

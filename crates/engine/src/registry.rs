@@ -86,31 +86,51 @@ async fn call<O: Execute>(
     caller: &Caller,
     source: Source<'_>,
 ) -> Result<Answer, Fault> {
+    observed::<O, _>(engine, async {
+        caller.authorise(O::SPEC.access)?;
+        let input = input::decode::<O::Input>(source)?;
+        let output = O::execute(engine, caller, input).await?;
+        let json = serde_json::to_vec(&output).map_err(|error| {
+            Fault::new(api::Code::Internal, "the answer could not be encoded")
+                .because(error.to_string())
+        })?;
+        Ok(Answer {
+            created: O::created(&output),
+            json,
+        })
+    })
+    .await
+}
+
+/// Runs an operation as [`Entry::call`] does, for a facade whose protocol has types of its own:
+/// nothing is decoded or encoded.
+pub async fn execute<O: Execute>(
+    engine: &Engine,
+    caller: &Caller,
+    input: O::Input,
+) -> Result<O::Output, Fault> {
+    observed::<O, _>(engine, async {
+        caller.authorise(O::SPEC.access)?;
+        O::execute(engine, caller, input).await
+    })
+    .await
+}
+
+/// Counts how an operation ends, and calls its error what its plane calls it.
+async fn observed<O: Execute, T>(
+    engine: &Engine,
+    running: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
     let watch = Stopwatch::start();
-    let answer = run::<O>(engine, caller, source).await;
+    let answer = running.await.map_err(|mut fault| {
+        fault.code = O::SPEC.plane.code(fault.code);
+        fault
+    });
     let code = answer
         .as_ref()
         .map_or_else(|fault| fault.code.as_str(), |_| "OK");
     engine.metrics.observe(O::SPEC.name, code, watch);
     answer
-}
-
-async fn run<O: Execute>(
-    engine: &Engine,
-    caller: &Caller,
-    source: Source<'_>,
-) -> Result<Answer, Fault> {
-    caller.authorise(O::SPEC.access)?;
-    let input = input::decode::<O::Input>(source)?;
-    let output = O::execute(engine, caller, input).await?;
-    let json = serde_json::to_vec(&output).map_err(|error| {
-        Fault::new(api::Code::Internal, "the answer could not be encoded")
-            .because(error.to_string())
-    })?;
-    Ok(Answer {
-        created: O::created(&output),
-        json,
-    })
 }
 
 fn schema<T: JsonSchema>() -> Schema {

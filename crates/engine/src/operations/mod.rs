@@ -30,7 +30,7 @@ use asyncgate_store::{ReadSet, Snapshot};
 use crate::{Caller, Engine, Fault, authorise::Named, input};
 
 /// How an operation is done.
-pub(crate) trait Execute: Operation {
+pub trait Execute: Operation {
     /// Does it. The caller's role has been checked, ownership has not.
     fn execute(
         engine: &Engine,

@@ -1,0 +1,152 @@
+//! Bytes that JSON carries as base64.
+
+use std::{borrow::Cow, fmt};
+
+use base64::{
+    alphabet,
+    display::Base64Display,
+    engine::{DecodePaddingMode, Engine as _, GeneralPurpose, GeneralPurposeConfig},
+};
+use bytes::Bytes;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// The standard alphabet. Padding is written, but not insisted upon.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The content of a message: any bytes. In JSON it is base64; a protocol that carries bytes takes
+/// them as they are.
+///
+/// Its `Debug` shows the size only, so that no content reaches a log.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Payload(pub Bytes);
+
+impl Payload {
+    /// The bytes.
+    pub fn into_bytes(self) -> Bytes {
+        self.0
+    }
+
+    /// How many bytes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// From base64, or what is wrong with it.
+    pub fn from_base64(text: &str) -> Result<Self, String> {
+        match BASE64.decode(text) {
+            Ok(bytes) => Ok(Self(bytes.into())),
+            Err(error) => Err(format!("not base64: {error}")),
+        }
+    }
+
+    /// As base64.
+    pub fn to_base64(&self) -> String {
+        BASE64.encode(&self.0)
+    }
+}
+
+impl From<Bytes> for Payload {
+    fn from(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Payload {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Payload({} bytes)", self.0.len())
+    }
+}
+
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&Base64Display::new(&self.0, &BASE64))
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Visitor)
+    }
+}
+
+struct Visitor;
+
+impl de::Visitor<'_> for Visitor {
+    type Value = Payload;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text in base64")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Payload, E> {
+        Payload::from_base64(text).map_err(E::custom)
+    }
+}
+
+impl JsonSchema for Payload {
+    fn schema_name() -> Cow<'static, str> {
+        "Payload".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "contentEncoding": "base64" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_survive_json_and_never_show_in_debug() {
+        for (bytes, text) in [
+            (&b""[..], "\"\""),
+            (b"a", "\"YQ==\""),
+            (&[0, 255, 62, 63], "\"AP8+Pw==\""),
+        ] {
+            let payload = Payload::from(bytes.to_vec());
+            assert_eq!(serde_json::to_string(&payload).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Payload>(text).unwrap(), payload);
+            assert_eq!(
+                format!("{payload:?}"),
+                format!("Payload({} bytes)", bytes.len())
+            );
+        }
+    }
+
+    #[test]
+    fn padding_may_be_left_out_and_escapes_are_read() {
+        for text in [r#""YQ""#, r#""Y\u0051==""#] {
+            assert_eq!(serde_json::from_str::<Payload>(text).unwrap().0, "a");
+        }
+    }
+
+    #[test]
+    fn what_is_not_base64_is_named() {
+        for text in [r#""@@""#, r#""Y""#, r#""YQ= ""#, r#""_-8=""#, r#""YR==""#] {
+            let error = serde_json::from_str::<Payload>(text).unwrap_err();
+            assert!(error.to_string().starts_with("not base64"), "{error}");
+        }
+        let error = serde_json::from_str::<Payload>("7").unwrap_err();
+        assert!(error.to_string().contains("a text in base64"), "{error}");
+    }
+}
