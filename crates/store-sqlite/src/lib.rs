@@ -13,6 +13,7 @@ mod reader;
 mod rows;
 mod schema;
 mod transaction;
+mod wal;
 mod writer;
 
 use std::{path::Path, sync::atomic::Ordering};
@@ -26,6 +27,7 @@ use asyncgate_store::{
 };
 
 pub use file::SqliteFile;
+pub use wal::LogError;
 
 use crate::{db::Db, reader::Readers, writer::Writer};
 
@@ -56,6 +58,9 @@ pub enum OpenError {
     /// The file belongs to a newer program.
     #[error("{0}")]
     Schema(String),
+    /// Its log is damaged.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// SQLite refused.
     #[error("cannot open the database")]
     Sqlite(#[from] rusqlite::Error),
@@ -83,6 +88,7 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the file, which is made if it does not exist.
     pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
+        wal::settle(path)?;
         let writer = Writer::start(path, options)?;
         let readers = Readers::start(path, options.readers.max(1))?;
         Ok(Self { writer, readers })
