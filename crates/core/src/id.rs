@@ -90,6 +90,14 @@ impl MessageId {
     pub const fn seq(&self) -> u64 {
         ((self.0 >> Self::RANDOM_BITS) as u64) & SEQ_MASK
     }
+
+    /// The id with another place.
+    #[must_use]
+    pub const fn moved_to(self, seq: u64) -> Self {
+        let mask = (SEQ_MASK as u128) << Self::RANDOM_BITS;
+        let seq = ((seq & SEQ_MASK) as u128) << Self::RANDOM_BITS;
+        Self((self.0 & !mask) | seq)
+    }
 }
 
 /// The digits of a ULID: no I, L, O or U.

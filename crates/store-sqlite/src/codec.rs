@@ -21,6 +21,11 @@ impl Key {
         Self((tenant << SEQ_BITS) | (seq & ((1 << SEQ_BITS) - 1)) as i64)
     }
 
+    /// The place in the tenant's ledger.
+    pub(crate) const fn seq(self) -> Seq {
+        (self.0 & ((1 << SEQ_BITS) - 1)) as Seq
+    }
+
     /// Before every key of the tenant that follows.
     pub(crate) const fn end(tenant: i64) -> Self {
         Self((tenant + 1) << SEQ_BITS)

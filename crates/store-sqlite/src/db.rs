@@ -11,7 +11,11 @@ pub(crate) struct Db {
     pub(crate) conn: Connection,
     tenants: HashMap<TenantId, i64>,
     instances: HashMap<i64, Arc<str>>,
+    topics: HashMap<i64, Arc<str>>,
 }
+
+/// How many names of topics a connection keeps.
+const MAX_TOPICS: usize = 10_000;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +52,7 @@ impl Db {
             conn,
             tenants: HashMap::new(),
             instances: HashMap::new(),
+            topics: HashMap::new(),
         })
     }
 
@@ -100,6 +105,23 @@ impl Db {
         Ok(instance)
     }
 
+    /// The name of a topic. Numbers are never given out twice, so a known name stays true.
+    pub(crate) fn topic(&mut self, topic: i64) -> Result<Arc<str>> {
+        if let Some(name) = self.topics.get(&topic) {
+            return Ok(Arc::clone(name));
+        }
+        let name: String = self
+            .conn
+            .prepare_cached("SELECT name FROM topic WHERE topic = ?1")?
+            .query_row([topic], |row| row.get(0))?;
+        if self.topics.len() >= MAX_TOPICS {
+            self.topics.clear();
+        }
+        let name: Arc<str> = name.into();
+        self.topics.insert(topic, Arc::clone(&name));
+        Ok(name)
+    }
+
     /// Runs a query that sees one committed state, however many statements it has.
     pub(crate) fn snapshot<T>(&mut self, query: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if !self.conn.is_autocommit() {
@@ -116,5 +138,6 @@ impl Db {
     pub(crate) fn forget(&mut self) {
         self.tenants.clear();
         self.instances.clear();
+        self.topics.clear();
     }
 }

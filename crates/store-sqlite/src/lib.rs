@@ -8,6 +8,7 @@ mod codec;
 mod db;
 mod file;
 mod ledgers;
+mod mailbox;
 mod query;
 mod reader;
 mod rows;
@@ -29,7 +30,11 @@ use asyncgate_store::{
 pub use file::SqliteFile;
 pub use wal::LogError;
 
-use crate::{db::Db, reader::Readers, writer::Writer};
+use crate::{
+    db::Db,
+    reader::Readers,
+    writer::{Work, Writer},
+};
 
 /// How a store is set up.
 #[derive(Debug, Clone)]
@@ -94,6 +99,14 @@ impl SqliteStore {
         Ok(Self { writer, readers })
     }
 
+    fn submit(&self, work: Work) -> Answer<'_, ()> {
+        let submitted = self.writer.submit(work);
+        Box::pin(async move {
+            let stopped = |_| Error::Unavailable("the writer has stopped".to_owned());
+            submitted?.await.map_err(stopped)?
+        })
+    }
+
     fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&mut Db) -> rusqlite::Result<T> + Send + 'static,
@@ -116,11 +129,11 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn transact(&self, job: Job) -> Answer<'_, ()> {
-        let submitted = self.writer.submit(job);
-        Box::pin(async move {
-            let stopped = |_| Error::Unavailable("the writer has stopped".to_owned());
-            submitted?.await.map_err(stopped)?
-        })
+        self.submit(Work::Tasks(job))
+    }
+
+    fn mailbox(&self) -> &dyn asyncgate_store::mailbox::Mailbox {
+        self
     }
 
     fn task(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Task>> {

@@ -111,6 +111,65 @@ const V1: &str = "
         first_seen_at INTEGER NOT NULL, last_seen_at INTEGER NOT NULL, sessions INTEGER NOT NULL,
         PRIMARY KEY (tenant, principal)
     ) WITHOUT ROWID;
+
+    -- Numbers of topics are never given out twice: readers keep names by them.
+    CREATE TABLE topic (
+        topic   INTEGER PRIMARY KEY AUTOINCREMENT,
+        tenant  INTEGER NOT NULL,
+        name    TEXT NOT NULL,
+        ready   INTEGER NOT NULL DEFAULT 0,
+        delayed INTEGER NOT NULL DEFAULT 0,
+        leased  INTEGER NOT NULL DEFAULT 0,
+        dead    INTEGER NOT NULL DEFAULT 0,
+        gone    INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (tenant, name)
+    );
+    CREATE TABLE shard (
+        tenant INTEGER NOT NULL, shard INTEGER NOT NULL, seq INTEGER NOT NULL, link BLOB NOT NULL,
+        ready INTEGER NOT NULL, delayed INTEGER NOT NULL, leased INTEGER NOT NULL,
+        dead INTEGER NOT NULL, gone INTEGER NOT NULL,
+        PRIMARY KEY (tenant, shard)
+    ) WITHOUT ROWID;
+    -- What changes about a message. States: 0 ready, 1 delayed, 2 leased, 3 dead, 4 gone.
+    CREATE TABLE message (
+        message    INTEGER PRIMARY KEY,
+        topic      INTEGER NOT NULL,
+        rank       INTEGER NOT NULL,
+        state      INTEGER NOT NULL,
+        due        INTEGER,
+        until      INTEGER,
+        attempt    INTEGER NOT NULL,
+        lease      BLOB,
+        leased_at  INTEGER,
+        visibility INTEGER,
+        since      INTEGER NOT NULL,
+        expires_at INTEGER,
+        died_at    INTEGER,
+        cause      INTEGER,
+        reason     TEXT,
+        last_error TEXT
+    );
+    CREATE INDEX message_ready ON message (topic, rank) WHERE state = 0;
+    CREATE INDEX message_delayed ON message (topic, rank) WHERE state = 1;
+    CREATE INDEX message_due ON message (due) WHERE due IS NOT NULL;
+    CREATE INDEX message_dead ON message (state) WHERE state = 3;
+    CREATE INDEX message_dead_topic ON message (topic) WHERE state = 3;
+    -- What does not.
+    CREATE TABLE content (
+        message       INTEGER PRIMARY KEY,
+        msg_id        BLOB NOT NULL,
+        shard         INTEGER NOT NULL,
+        chain_seq     INTEGER NOT NULL,
+        sent_at       INTEGER NOT NULL,
+        idem_key      TEXT NOT NULL,
+        partition_key TEXT,
+        attrs         TEXT,
+        corr_id       BLOB NOT NULL,
+        payload_hash  BLOB NOT NULL,
+        hash_chain    BLOB NOT NULL,
+        prev          BLOB NOT NULL,
+        payload       BLOB NOT NULL
+    );
 ";
 
 /// Why a file cannot be used.

@@ -11,8 +11,10 @@ use crate::{
     codec::{self, Key},
     db::Db,
     ledgers::Ledgers,
+    mailbox::Post,
     query,
     rows::{receipt, task},
+    writer::{Work, Written},
 };
 
 /// The writer's side of the file: one connection, and what is kept in memory beside it.
@@ -20,6 +22,7 @@ use crate::{
 pub(crate) struct Writable {
     pub(crate) db: Db,
     pub(crate) ledgers: Ledgers,
+    pub(crate) post: Post,
     /// Absent after a rollback, until the next transaction reads them again.
     classes: Option<Classes>,
     last_time: Timestamp,
@@ -30,6 +33,7 @@ impl Writable {
         Self {
             db,
             ledgers: Ledgers::default(),
+            post: Post::new(0),
             classes: None,
             last_time,
         }
@@ -39,6 +43,7 @@ impl Writable {
     pub(crate) fn forget(&mut self) {
         self.db.forget();
         self.ledgers = Ledgers::default();
+        self.post.roll_back();
         self.classes = None;
     }
 
@@ -52,7 +57,32 @@ impl Writable {
 
     /// Runs one job. Answers what it wrote, if anything. A decision that panics is a defect of that
     /// job alone, not a reason for the writer to die.
-    pub(crate) fn run(&mut self, job: &mut Job) -> Result<Option<Changes>> {
+    pub(crate) fn run(&mut self, work: &mut Work) -> Result<Option<Written>> {
+        match work {
+            Work::Tasks(job) => Ok(self.run_task(job)?.map(Written::Tasks)),
+            Work::Mailbox(job) => Ok(self.run_mailbox(job)?.map(Written::Mailbox)),
+        }
+    }
+
+    fn run_mailbox(
+        &mut self,
+        job: &mut asyncgate_store::mailbox::Job,
+    ) -> Result<Option<asyncgate_core::mailbox::Changes>> {
+        let tenant = self.ledgers.of(&self.db, job.tenant)?.tenant;
+        let now = job.now.max(self.last_time);
+        let mut snapshot = self.post.load(&mut self.db, tenant, &job.reads, now)?;
+        snapshot.last_time = self.last_time;
+        let decided = catch_unwind(AssertUnwindSafe(|| (job.decide)(snapshot)));
+        let changes = decided.map_err(|_| rusqlite::Error::UnwindingPanic)?;
+        let Some(changes) = changes.filter(|changes| !changes.is_empty()) else {
+            return Ok(None);
+        };
+        self.last_time = self.last_time.max(job.now);
+        self.post.write(&mut self.db, tenant, &changes)?;
+        Ok(Some(changes))
+    }
+
+    fn run_task(&mut self, job: &mut Job) -> Result<Option<Changes>> {
         let ledger = self.ledgers.of(&self.db, job.tenant)?;
         let (tenant, head) = (ledger.tenant, ledger.head);
         let mut snapshot = self.load(tenant, &job.reads)?;

@@ -7,12 +7,12 @@
 
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering},
+    atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
 };
 use std::{path::Path, thread, time::Duration};
 
-use asyncgate_core::{Changes, TenantId, Timestamp};
+use asyncgate_core::{Changes, TenantId, Timestamp, mailbox};
 use asyncgate_store::{Error, Health, Job, Signals, Stopwatch, StoreMetrics};
 use rusqlite::ErrorCode;
 use tokio::sync::oneshot;
@@ -39,6 +39,10 @@ pub(crate) struct Shared {
     pub(crate) signals: Signals,
     pub(crate) metrics: StoreMetrics,
     pub(crate) last_time: AtomicI64,
+    /// For how long repeated sends must be recognised.
+    pub(crate) replay_window_ms: AtomicI64,
+    /// How many sends are remembered.
+    pub(crate) remembered: AtomicU64,
     health: Mutex<Health>,
     queued_bytes: AtomicUsize,
     max_queued_bytes: usize,
@@ -57,8 +61,61 @@ impl Shared {
     }
 }
 
+/// A job of either plane: both share the commits.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Tasks(Job),
+    Mailbox(asyncgate_store::mailbox::Job),
+}
+
+impl Work {
+    pub(crate) const fn tenant(&self) -> TenantId {
+        match self {
+            Self::Tasks(job) => job.tenant,
+            Self::Mailbox(job) => job.tenant,
+        }
+    }
+
+    const fn now(&self) -> Timestamp {
+        match self {
+            Self::Tasks(job) => job.now,
+            Self::Mailbox(job) => job.now,
+        }
+    }
+
+    const fn weight(&self) -> usize {
+        match self {
+            Self::Tasks(job) => job.weight,
+            Self::Mailbox(job) => job.weight,
+        }
+    }
+}
+
+/// What a job wrote.
+#[derive(Debug)]
+pub(crate) enum Written {
+    Tasks(Changes),
+    Mailbox(mailbox::Changes),
+}
+
+impl Written {
+    /// Roughly how many bytes.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Tasks(changes) => {
+                let tasks = changes.tasks.iter();
+                tasks.map(|write| write.task.weight()).sum()
+            }
+            Self::Mailbox(changes) => {
+                let messages = changes.messages.iter();
+                messages.map(|write| write.message.weight()).sum()
+            }
+        }
+    }
+}
+
 struct Waiting {
-    job: Job,
+    job: Work,
     answer: oneshot::Sender<Result<(), Error>>,
 }
 
@@ -82,6 +139,8 @@ impl Writer {
             signals: Signals::default(),
             metrics: StoreMetrics::default(),
             last_time: AtomicI64::new(last_time),
+            replay_window_ms: AtomicI64::new(mailbox::Policy::default().t_replay_ms),
+            remembered: AtomicU64::new(0),
             health: Mutex::new(Health::Ready),
             queued_bytes: AtomicUsize::new(0),
             max_queued_bytes: options.max_queued_bytes,
@@ -110,9 +169,9 @@ impl Writer {
     }
 
     /// Hands a job to the thread. Refused when too much is waiting.
-    pub(crate) fn submit(&self, job: Job) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
+    pub(crate) fn submit(&self, job: Work) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
         let shared = &self.shared;
-        let weight = job.weight;
+        let weight = job.weight();
         let queued = shared.queued_bytes.fetch_add(weight, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         // What is alone in the queue is always taken, however large it is.
@@ -174,7 +233,7 @@ struct Worker {
 }
 
 /// Jobs that ran in the open transaction, with what they wrote.
-type Ran = Vec<(Waiting, Option<(TenantId, Changes)>)>;
+type Ran = Vec<(Waiting, Option<Written>)>;
 
 impl Worker {
     fn run(&mut self, waiting: &Receiver<Waiting>) {
@@ -219,22 +278,20 @@ impl Worker {
         jobs: impl Iterator<Item = Waiting>,
     ) -> rusqlite::Result<()> {
         let mut outcome = self.writable.db.conn.execute_batch("BEGIN IMMEDIATE");
+        let window = self.shared.replay_window_ms.load(Ordering::Relaxed);
+        self.writable.post.set_window(window);
         let (mut last_time, mut bytes) = (None, 0);
         for mut waiting in jobs {
             let mut wrote = None;
             if outcome.is_ok() {
                 match self.writable.run(&mut waiting.job) {
-                    Ok(changes) => wrote = changes.map(|changes| (waiting.job.tenant, changes)),
+                    Ok(written) => wrote = written,
                     Err(error) => outcome = Err(error),
                 }
             }
-            if let Some((_, changes)) = &wrote {
-                last_time = last_time.max(Some(waiting.job.now));
-                bytes += changes
-                    .tasks
-                    .iter()
-                    .map(|write| write.task.weight())
-                    .sum::<usize>();
+            if let Some(written) = &wrote {
+                last_time = last_time.max(Some(waiting.job.now()));
+                bytes += written.weight();
             }
             let full = outcome.is_err() || bytes > MAX_BATCH_BYTES;
             ran.push((waiting, wrote));
@@ -260,6 +317,7 @@ impl Worker {
             .as_millis()
             .max(self.shared.last_time.load(Ordering::Relaxed));
         self.writable.ledgers.save(&self.writable.db)?;
+        self.writable.post.save(&self.writable.db)?;
         let conn = &self.writable.db.conn;
         conn.prepare_cached("UPDATE clock SET last_time = ?1")?
             .execute([last_time])?;
@@ -270,6 +328,9 @@ impl Worker {
             .commit_seconds
             .observe(watch.elapsed().as_secs_f64());
         self.shared.metrics.commits.inc();
+        self.writable.post.keep();
+        let remembered = self.writable.post.remembered() as u64;
+        self.shared.remembered.store(remembered, Ordering::Relaxed);
         self.shared.last_time.store(last_time, Ordering::Relaxed);
         Ok(())
     }
@@ -289,9 +350,13 @@ impl Worker {
             self.recovered();
         }
         for (waiting, wrote) in ran {
+            let tenant = waiting.job.tenant();
             self.answer(waiting, Ok(()));
-            if let Some((tenant, changes)) = wrote {
-                self.shared.signals.publish(tenant, &changes);
+            let signals = &self.shared.signals;
+            match wrote {
+                Some(Written::Tasks(changes)) => signals.publish(tenant, &changes),
+                Some(Written::Mailbox(changes)) => signals.publish_messages(tenant, &changes),
+                None => {}
             }
         }
         let pages = self.log_pages.load(Ordering::Relaxed);
@@ -327,7 +392,7 @@ impl Worker {
     fn answer(&self, waiting: Waiting, answer: Result<(), Error>) {
         self.shared
             .queued_bytes
-            .fetch_sub(waiting.job.weight, Ordering::Relaxed);
+            .fetch_sub(waiting.job.weight(), Ordering::Relaxed);
         self.shared.metrics.waiting.dec();
         // Whoever asked may have gone; what was decided stands all the same.
         let _ = waiting.answer.send(answer);

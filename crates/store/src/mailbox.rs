@@ -17,7 +17,8 @@ use crate::{Answer, Error};
 pub struct Reads {
     /// Sends whose keys are looked up, in order.
     pub sends: Vec<SendKey>,
-    /// Messages by id. Those that do not exist are missing from the snapshot.
+    /// Messages by id, with or without their payload, which settling does not need. Those that do
+    /// not exist are missing from the snapshot.
     pub messages: Vec<MessageId>,
     /// The next ready messages of a topic.
     pub ready: Option<Take>,
@@ -215,7 +216,7 @@ pub struct Topic {
     pub name: String,
     /// How many messages it holds of each kind.
     pub counts: Counts,
-    /// Since when its oldest waiting message waits.
+    /// Since when the first in line waits, a delayed one only if none is ready.
     pub oldest: Option<Timestamp>,
 }
 

@@ -126,7 +126,7 @@ impl Messages {
             let shard = self.shards.entry(message.shard).or_default();
             shard.count(write.before.map(|was| was.kind), Some(after.kind));
             tenant.place(message, write.before, Some(after));
-            tenant.messages.insert(message.id.seq(), message.clone());
+            tenant.put(message);
         }
         for write in &changes.forgotten {
             let message = &write.message;
@@ -179,7 +179,7 @@ impl Messages {
             .map(|(name, counts)| Topic {
                 name: name.clone(),
                 counts: *counts,
-                oldest: tenant.oldest(name),
+                oldest: tenant.first_in_line(name),
             })
             .collect()
     }
@@ -236,6 +236,16 @@ impl Tenant {
         (found.id == id).then(|| found.clone())
     }
 
+    /// What was sent stays as it was; what a decision had no need to load is not lost.
+    fn put(&mut self, message: &Message) {
+        let mut message = message.clone();
+        let gone = message.standing().kind == Kind::Gone;
+        if let Some(stored) = self.messages.get(&message.id.seq()).filter(|_| !gone) {
+            message.payload.clone_from(&stored.payload);
+        }
+        self.messages.insert(message.id.seq(), message);
+    }
+
     fn chain(&self, shard: u16) -> ChainHead {
         self.chains.get(&shard).copied().unwrap_or_default()
     }
@@ -277,9 +287,14 @@ impl Tenant {
             .collect()
     }
 
-    fn oldest(&self, topic: &str) -> Option<Timestamp> {
-        let waiting = self.waiting(topic, usize::MAX);
-        waiting.iter().map(|message| message.since).min()
+    fn first_in_line(&self, topic: &str) -> Option<Timestamp> {
+        let waiting = self.waiting(topic, usize::MAX).into_iter();
+        let place = |message: &Message| {
+            let delayed = message.standing().kind == Kind::Delayed;
+            (delayed, Reverse(message.priority), message.id.seq())
+        };
+        let first = waiting.min_by_key(place)?;
+        Some(first.since)
     }
 
     fn place(&mut self, message: &Message, before: Option<Standing>, after: Option<Standing>) {

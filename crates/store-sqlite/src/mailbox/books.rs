@@ -1,0 +1,228 @@
+//! What the writer keeps of topics and shards between commits: numbers, counts and chains.
+
+use std::collections::{BTreeMap, HashMap};
+
+use asyncgate_core::{
+    Link,
+    mailbox::{ChainHead, Kind},
+};
+use asyncgate_store::mailbox::Counts;
+use rusqlite::{OptionalExtension, Result, Row, params};
+
+use crate::db::Db;
+
+/// How many topics are kept in memory between commits.
+const MAX_TOPICS: usize = 50_000;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Topic {
+    pub(super) number: i64,
+    counts: Counts,
+    changed: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Shard {
+    chain: ChainHead,
+    counts: Counts,
+    changed: bool,
+}
+
+/// Topics as they are needed, and every shard.
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    topics: HashMap<(i64, String), Topic>,
+    shards: BTreeMap<(i64, u16), Shard>,
+    /// Over all tenants.
+    totals: BTreeMap<u16, Counts>,
+}
+
+impl Books {
+    pub(super) fn load(db: &Db) -> Result<Self> {
+        let mut books = Self::default();
+        let mut query = db.conn.prepare(
+            "SELECT ready, delayed, leased, dead, gone, tenant, shard, seq, link FROM shard",
+        )?;
+        let mut rows = query.query([])?;
+        while let Some(row) = rows.next()? {
+            let number: u16 = row.get(6)?;
+            let shard = Shard {
+                counts: read_counts(row)?,
+                chain: ChainHead {
+                    seq: row.get::<_, i64>(7)?.unsigned_abs(),
+                    link: Link::from_bytes(row.get(8)?),
+                },
+                changed: false,
+            };
+            let total = books.totals.entry(number).or_default();
+            for kind in Kind::ALL {
+                total.set(kind, total.of(kind) + shard.counts.of(kind));
+            }
+            books.shards.insert((row.get(5)?, number), shard);
+        }
+        Ok(books)
+    }
+
+    /// The number of a topic, if it has messages.
+    pub(super) fn topic(&mut self, db: &Db, tenant: i64, name: &str) -> Result<Option<i64>> {
+        let key = (tenant, name.to_owned());
+        if let Some(topic) = self.topics.get(&key) {
+            return Ok(Some(topic.number));
+        }
+        let found = db
+            .conn
+            .prepare_cached(
+                "SELECT ready, delayed, leased, dead, gone, topic FROM topic
+                 WHERE tenant = ?1 AND name = ?2",
+            )?
+            .query_row(params![tenant, name], |row| {
+                Ok(Topic {
+                    counts: read_counts(row)?,
+                    number: row.get(5)?,
+                    changed: false,
+                })
+            })
+            .optional()?;
+        let number = found.map(|topic| topic.number);
+        self.topics.extend(found.map(|topic| (key, topic)));
+        Ok(number)
+    }
+
+    /// The number of a topic, which is made if it is new.
+    pub(super) fn intern(&mut self, db: &Db, tenant: i64, name: &str) -> Result<i64> {
+        if let Some(number) = self.topic(db, tenant, name)? {
+            return Ok(number);
+        }
+        db.conn
+            .prepare_cached("INSERT INTO topic (tenant, name) VALUES (?1, ?2)")?
+            .execute(params![tenant, name])?;
+        let number = db.conn.last_insert_rowid();
+        let topic = Topic {
+            number,
+            counts: Counts::default(),
+            changed: false,
+        };
+        self.topics.insert((tenant, name.to_owned()), topic);
+        Ok(number)
+    }
+
+    /// Counts a change of one message. The topic must be known.
+    pub(super) fn count(
+        &mut self,
+        tenant: i64,
+        (topic, shard): (&str, u16),
+        before: Option<Kind>,
+        after: Option<Kind>,
+    ) {
+        if let Some(topic) = self.topics.get_mut(&(tenant, topic.to_owned())) {
+            topic.counts.count(before, after);
+            topic.changed = true;
+        }
+        self.totals.entry(shard).or_default().count(before, after);
+        let shard = self.shards.entry((tenant, shard)).or_default();
+        shard.counts.count(before, after);
+        shard.changed = true;
+    }
+
+    pub(super) fn chain(&self, tenant: i64, shard: u16) -> ChainHead {
+        let shard = self.shards.get(&(tenant, shard));
+        shard.map(|shard| shard.chain).unwrap_or_default()
+    }
+
+    pub(super) fn set_chain(&mut self, tenant: i64, shard: u16, chain: ChainHead) {
+        let shard = self.shards.entry((tenant, shard)).or_default();
+        shard.chain = chain;
+        shard.changed = true;
+    }
+
+    /// The place of the tenant's last message: every message is part of one chain.
+    pub(super) fn head(&self, tenant: i64) -> u64 {
+        let shards = self.shards.range((tenant, 0)..=(tenant, u16::MAX));
+        shards.map(|(_, shard)| shard.chain.seq).sum()
+    }
+
+    /// How many messages wait in a shard, over all tenants.
+    pub(super) fn waiting(&self, shard: u16) -> u64 {
+        self.totals.get(&shard).map_or(0, Counts::waiting)
+    }
+
+    /// How many messages receivers hold, over all tenants.
+    pub(super) fn inflight(&self) -> u64 {
+        let totals = self.totals.values();
+        totals.map(|counts| counts.of(Kind::Leased)).sum()
+    }
+
+    /// Writes what changed, for the commit that is about to be made.
+    pub(super) fn save(&mut self, db: &Db) -> Result<()> {
+        for topic in self.topics.values_mut().filter(|topic| topic.changed) {
+            let count = |kind| topic.counts.of(kind) as i64;
+            db.conn
+                .prepare_cached(
+                    "UPDATE topic SET ready = ?2, delayed = ?3, leased = ?4, dead = ?5, gone = ?6
+                     WHERE topic = ?1",
+                )?
+                .execute(params![
+                    topic.number,
+                    count(Kind::Ready),
+                    count(Kind::Delayed),
+                    count(Kind::Leased),
+                    count(Kind::Dead),
+                    count(Kind::Gone),
+                ])?;
+            topic.changed = false;
+        }
+        self.drop_topics(db)?;
+        for ((tenant, number), shard) in &mut self.shards {
+            if !std::mem::take(&mut shard.changed) {
+                continue;
+            }
+            let count = |kind| shard.counts.of(kind) as i64;
+            db.conn
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO shard VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                )?
+                .execute(params![
+                    tenant,
+                    number,
+                    shard.chain.seq as i64,
+                    shard.chain.link.as_bytes(),
+                    count(Kind::Ready),
+                    count(Kind::Delayed),
+                    count(Kind::Leased),
+                    count(Kind::Dead),
+                    count(Kind::Gone),
+                ])?;
+        }
+        Ok(())
+    }
+
+    /// A topic lives as long as it has messages. Others are only dropped from memory.
+    fn drop_topics(&mut self, db: &Db) -> Result<()> {
+        let mut empty = Vec::new();
+        self.topics.retain(|_, topic| {
+            let is_empty = topic.counts == Counts::default();
+            if is_empty {
+                empty.push(topic.number);
+            }
+            !is_empty
+        });
+        for number in empty {
+            db.conn
+                .prepare_cached("DELETE FROM topic WHERE topic = ?1")?
+                .execute([number])?;
+        }
+        if self.topics.len() > MAX_TOPICS {
+            self.topics.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Counts from the first five columns, in the order of [`Kind::ALL`].
+pub(super) fn read_counts(row: &Row<'_>) -> Result<Counts> {
+    let mut counts = Counts::default();
+    for (column, kind) in Kind::ALL.into_iter().enumerate() {
+        counts.set(kind, row.get::<_, i64>(column)?.unsigned_abs());
+    }
+    Ok(counts)
+}

@@ -1,0 +1,100 @@
+//! Messages in the file.
+
+mod books;
+mod query;
+mod row;
+mod sends;
+mod transaction;
+
+use std::{collections::BTreeMap, sync::atomic::Ordering};
+
+use asyncgate_core::{
+    MessageId, TenantId, Timestamp,
+    mailbox::{ChainHead, Message},
+};
+use asyncgate_store::{
+    Answer,
+    mailbox::{DeadFilter, Job, Load, Mailbox, Take, Topic},
+};
+
+use self::row::Read;
+pub(crate) use self::transaction::Post;
+use crate::{SqliteStore, writer::Work};
+
+impl Mailbox for SqliteStore {
+    fn transact_mailbox(&self, job: Job) -> Answer<'_, ()> {
+        self.submit(Work::Mailbox(job))
+    }
+
+    fn set_replay_window(&self, millis: i64) {
+        let shared = &self.writer.shared;
+        shared.replay_window_ms.store(millis, Ordering::Relaxed);
+    }
+
+    fn message(&self, tenant: TenantId, id: MessageId) -> Answer<'_, Option<Message>> {
+        self.read_of(tenant, move |db, tenant| {
+            query::find(db, tenant, id, Read::Whole)
+        })
+    }
+
+    fn messages(
+        &self,
+        tenant: TenantId,
+        after: Option<MessageId>,
+        limit: usize,
+    ) -> Answer<'_, Vec<Message>> {
+        self.read_of(tenant, move |db, tenant| {
+            query::all(db, tenant, after, limit)
+        })
+    }
+
+    fn peek(&self, tenant: TenantId, take: Take) -> Answer<'_, Vec<Message>> {
+        self.read_of(tenant, move |db, tenant| query::peek(db, tenant, &take))
+    }
+
+    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, Vec<Message>> {
+        self.read_of(tenant, move |db, tenant| {
+            query::dead(db, tenant, &filter, Read::Whole)
+        })
+    }
+
+    fn topics(
+        &self,
+        tenant: TenantId,
+        after: Option<String>,
+        limit: usize,
+    ) -> Answer<'_, Vec<Topic>> {
+        self.read_of(tenant, move |db, tenant| {
+            query::topics(db, tenant, after.as_deref(), limit)
+        })
+    }
+
+    fn chains(&self, tenant: TenantId) -> Answer<'_, BTreeMap<u16, ChainHead>> {
+        self.read_of(tenant, query::chains)
+    }
+
+    fn messages_due(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<(TenantId, MessageId)>> {
+        self.read(move |db| query::due(db, now, limit))
+    }
+
+    fn next_message_due(&self) -> Answer<'_, Option<Timestamp>> {
+        self.read(query::next_due)
+    }
+
+    fn waiting_since(
+        &self,
+        since: Timestamp,
+        after: Option<(TenantId, MessageId)>,
+        limit: usize,
+    ) -> Answer<'_, Vec<(TenantId, MessageId)>> {
+        self.read(move |db| query::waiting_since(db, since, after, limit))
+    }
+
+    fn load(&self) -> Answer<'_, Load> {
+        let remembered = self.writer.shared.remembered.load(Ordering::Relaxed);
+        self.read(move |db| {
+            let load = query::load(db)?;
+            Ok(Load { remembered, ..load })
+        })
+    }
+}

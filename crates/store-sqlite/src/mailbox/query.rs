@@ -1,0 +1,252 @@
+//! Reads of messages: each costs what it returns.
+
+use std::collections::BTreeMap;
+
+use asyncgate_core::{
+    Link, MessageId, TenantId, Timestamp,
+    mailbox::{ChainHead, Kind, Message},
+};
+use asyncgate_store::mailbox::{DeadFilter, Load, Take, Topic};
+use rusqlite::{OptionalExtension, Params, Result, params};
+
+use super::{
+    books::read_counts,
+    row::{self, Read, select},
+};
+use crate::{
+    codec::{Key, SEQ_BITS},
+    db::Db,
+};
+
+/// The message at `key`, if there is one.
+pub(super) fn at(db: &mut Db, key: Key, read: Read) -> Result<Option<Message>> {
+    let found = db
+        .conn
+        .prepare_cached(&select(read, "WHERE m.message = ?1"))?
+        .query_row([key.0], row::read)
+        .optional()?;
+    found.map(|found| name(db, found)).transpose()
+}
+
+/// The message with this id, if there is one.
+pub(super) fn find(db: &mut Db, tenant: i64, id: MessageId, read: Read) -> Result<Option<Message>> {
+    let at_place = at(db, Key::new(tenant, id.seq()), read)?;
+    Ok(at_place.filter(|message| message.id == id))
+}
+
+/// Gives a message the name of its topic.
+fn name(db: &mut Db, (message, topic): (Message, i64)) -> Result<Message> {
+    let topic = db.topic(topic)?;
+    Ok(Message {
+        topic: topic.as_ref().to_owned(),
+        ..message
+    })
+}
+
+fn list(db: &mut Db, sql: &str, params: impl Params) -> Result<Vec<Message>> {
+    let found: Vec<_> = db
+        .conn
+        .prepare_cached(sql)?
+        .query_map(params, row::read)?
+        .collect::<Result<_>>()?;
+    found.into_iter().map(|found| name(db, found)).collect()
+}
+
+/// The next ready messages of a topic.
+pub(super) fn ready(db: &mut Db, topic: i64, take: &Take) -> Result<Vec<Message>> {
+    let sql = select(
+        Read::Whole,
+        "WHERE m.topic = ?1 AND m.state = 0 ORDER BY m.rank, m.message LIMIT ?2",
+    );
+    let mut query = db.conn.prepare_cached(&sql)?;
+    let mut rows = query.query(params![topic, take.max_messages as i64])?;
+    let (mut found, mut taken) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        let message = row::read(row)?;
+        if !take.fits(&mut taken, &message.0) {
+            break;
+        }
+        found.push(message);
+    }
+    drop(rows);
+    drop(query);
+    found.into_iter().map(|found| name(db, found)).collect()
+}
+
+/// Waiting messages of a topic, in the order in which they were sent.
+pub(super) fn waiting(db: &mut Db, topic: i64, limit: usize) -> Result<Vec<Message>> {
+    let mut all = Vec::new();
+    for state in ["0", "1"] {
+        let rest =
+            format!("WHERE m.topic = ?1 AND m.state = {state} ORDER BY m.rank, m.message LIMIT ?2");
+        let sql = select(Read::WithoutPayload, &rest);
+        all.extend(list(db, &sql, params![topic, limit as i64])?);
+    }
+    all.sort_by_key(|message| message.id.seq());
+    all.truncate(limit);
+    Ok(all)
+}
+
+pub(super) fn peek(db: &mut Db, tenant: i64, take: &Take) -> Result<Vec<Message>> {
+    match topic_number(db, tenant, &take.topic)? {
+        Some(topic) => ready(db, topic, take),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn topic_number(db: &Db, tenant: i64, name: &str) -> Result<Option<i64>> {
+    db.conn
+        .prepare_cached("SELECT topic FROM topic WHERE tenant = ?1 AND name = ?2")?
+        .query_row(params![tenant, name], |row| row.get(0))
+        .optional()
+}
+
+pub(super) fn dead(
+    db: &mut Db,
+    tenant: i64,
+    filter: &DeadFilter,
+    read: Read,
+) -> Result<Vec<Message>> {
+    let after = Key::new(tenant, filter.after.map_or(0, |id| id.seq())).0;
+    let end = Key::end(tenant).0;
+    let by = filter.died_by.map_or(i64::MAX, Timestamp::as_millis);
+    let rest = "AND m.state = 3 AND m.message > ?1 AND m.message < ?2 AND m.died_at <= ?3
+                AND (?4 IS NULL OR m.reason = ?4) ORDER BY m.message LIMIT ?5";
+    let (reason, limit) = (filter.reason.as_deref(), filter.limit as i64);
+    match &filter.topic {
+        None => {
+            let sql = select(read, &format!("WHERE TRUE {rest}"));
+            list(db, &sql, params![after, end, by, reason, limit])
+        }
+        Some(topic) => match topic_number(db, tenant, topic)? {
+            None => Ok(Vec::new()),
+            Some(topic) => {
+                let sql = select(read, &format!("WHERE m.topic = ?6 {rest}"));
+                list(db, &sql, params![after, end, by, reason, limit, topic])
+            }
+        },
+    }
+}
+
+pub(super) fn all(
+    db: &mut Db,
+    tenant: i64,
+    after: Option<MessageId>,
+    limit: usize,
+) -> Result<Vec<Message>> {
+    let after = Key::new(tenant, after.map_or(0, |id| id.seq())).0;
+    let sql = select(
+        Read::Whole,
+        "WHERE m.message > ?1 AND m.message < ?2 ORDER BY m.message LIMIT ?3",
+    );
+    list(db, &sql, params![after, Key::end(tenant).0, limit as i64])
+}
+
+pub(super) fn topics(
+    db: &mut Db,
+    tenant: i64,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Topic>> {
+    let mut query = db.conn.prepare_cached(
+        "SELECT t.ready, t.delayed, t.leased, t.dead, t.gone, t.name, coalesce(
+                    (SELECT since FROM message WHERE topic = t.topic AND state = 0
+                     ORDER BY rank, message LIMIT 1),
+                    (SELECT since FROM message WHERE topic = t.topic AND state = 1
+                     ORDER BY rank, message LIMIT 1))
+         FROM topic t WHERE t.tenant = ?1 AND t.name > ?2 ORDER BY t.name LIMIT ?3",
+    )?;
+    let rows = query.query_map(
+        params![tenant, after.unwrap_or_default(), limit as i64],
+        |row| {
+            let oldest: Option<i64> = row.get(6)?;
+            Ok(Topic {
+                counts: read_counts(row)?,
+                name: row.get(5)?,
+                oldest: oldest.map(Timestamp::from_millis),
+            })
+        },
+    )?;
+    rows.collect()
+}
+
+pub(super) fn chains(db: &mut Db, tenant: i64) -> Result<BTreeMap<u16, ChainHead>> {
+    let mut query = db
+        .conn
+        .prepare_cached("SELECT shard, seq, link FROM shard WHERE tenant = ?1")?;
+    let rows = query.query_map([tenant], |row| {
+        let head = ChainHead {
+            seq: row.get::<_, i64>(1)?.unsigned_abs(),
+            link: Link::from_bytes(row.get(2)?),
+        };
+        Ok((row.get(0)?, head))
+    })?;
+    rows.filter(|row| !matches!(row, Ok((_, head)) if head.seq == 0))
+        .collect()
+}
+
+pub(super) fn due(db: &mut Db, now: Timestamp, limit: usize) -> Result<Vec<(TenantId, MessageId)>> {
+    ids(
+        db,
+        "SELECT t.tenant_id, c.msg_id FROM message m JOIN content c USING (message)
+         JOIN tenant t ON t.tenant = m.message >> ?3
+         WHERE m.due <= ?1 ORDER BY m.due, m.message LIMIT ?2",
+        params![now.as_millis(), limit as i64, SEQ_BITS],
+    )
+}
+
+pub(super) fn next_due(db: &mut Db) -> Result<Option<Timestamp>> {
+    let earliest: Option<i64> = db
+        .conn
+        .prepare_cached("SELECT min(due) FROM message WHERE due IS NOT NULL")?
+        .query_row([], |row| row.get(0))?;
+    Ok(earliest.map(Timestamp::from_millis))
+}
+
+pub(super) fn waiting_since(
+    db: &mut Db,
+    since: Timestamp,
+    after: Option<(TenantId, MessageId)>,
+    limit: usize,
+) -> Result<Vec<(TenantId, MessageId)>> {
+    let after = match after {
+        None => 0,
+        Some((tenant, id)) => match db.tenant(tenant)? {
+            Some(tenant) => Key::new(tenant, id.seq()).0,
+            None => 0,
+        },
+    };
+    ids(
+        db,
+        "SELECT t.tenant_id, c.msg_id FROM message m JOIN content c USING (message)
+         JOIN tenant t ON t.tenant = m.message >> ?4
+         WHERE m.message > ?1 AND m.since <= ?2 AND m.state IN (0, 1) ORDER BY m.message LIMIT ?3",
+        params![after, since.as_millis(), limit as i64, SEQ_BITS],
+    )
+}
+
+fn ids(db: &Db, sql: &str, params: impl Params) -> Result<Vec<(TenantId, MessageId)>> {
+    let mut query = db.conn.prepare_cached(sql)?;
+    let rows = query.query_map(params, |row| {
+        let tenant = TenantId::from_bytes(row.get(0)?);
+        Ok((tenant, MessageId::from_bytes(row.get(1)?)))
+    })?;
+    rows.collect()
+}
+
+/// How many messages there are of each kind, by shard.
+pub(super) fn load(db: &mut Db) -> Result<Load> {
+    let mut load = Load::default();
+    let mut query = db
+        .conn
+        .prepare_cached("SELECT ready, delayed, leased, dead, gone, shard FROM shard")?;
+    let mut rows = query.query([])?;
+    while let Some(row) = rows.next()? {
+        let counts = read_counts(row)?;
+        let total = load.shards.entry(row.get(5)?).or_default();
+        for kind in Kind::ALL {
+            total.set(kind, total.of(kind) + counts.of(kind));
+        }
+    }
+    Ok(load)
+}

@@ -1,0 +1,257 @@
+//! Message rows: what never changes in `content`, what does in `message`.
+//!
+//! A message is handed over, extended and acknowledged by rewriting a small row; its content is
+//! written once and left alone until the message is forgotten.
+//!
+//! Content is read leniently: whatever the bytes became, they are given to the rules, whose hashes
+//! tell. A message that could not be read at all would block the ones behind it.
+
+use std::collections::BTreeMap;
+
+use asyncgate_core::{
+    LeaseId, Link, MessageId, Timestamp,
+    mailbox::{Cause, Delivery, Digest, Kind, Message, State},
+};
+use rusqlite::{Result, Row, params, types::ValueRef};
+
+use crate::{codec::Key, db::Db};
+
+/// Columns of both tables without the payload, in the order that [`read`] wants.
+const COLUMNS: &str = "
+    m.message, m.state, m.until, m.attempt, m.lease, m.leased_at, m.visibility, m.since,
+    m.expires_at, m.died_at, m.cause, m.reason, m.last_error, m.rank,
+    c.msg_id, c.shard, c.chain_seq, c.sent_at, c.idem_key, c.partition_key, c.attrs, c.corr_id,
+    c.payload_hash, c.hash_chain, c.prev, m.topic";
+
+/// Whether to read the payload too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Read {
+    Whole,
+    WithoutPayload,
+}
+
+/// A query for messages. `rest` says which, over `m` (message) and `c` (content).
+pub(super) fn select(read: Read, rest: &str) -> String {
+    let payload = match read {
+        Read::Whole => ", c.payload",
+        Read::WithoutPayload => "",
+    };
+    format!("SELECT {COLUMNS}{payload} FROM message m JOIN content c USING (message) {rest}")
+}
+
+/// A message from a row of [`select`], still without the name of its topic, and the topic's number.
+pub(super) fn read(row: &Row<'_>) -> Result<(Message, i64)> {
+    let key: i64 = row.get(0)?;
+    let time = |column| -> Result<Option<Timestamp>> {
+        Ok(row
+            .get::<_, Option<i64>>(column)?
+            .map(Timestamp::from_millis))
+    };
+    let some = |time: Option<Timestamp>| time.unwrap_or_default();
+    let until = some(time(2)?);
+    let kind: u8 = row.get(1)?;
+    let state = match Kind::ALL.get(usize::from(kind)) {
+        Some(Kind::Ready) => State::Ready,
+        Some(Kind::Delayed) => State::Delayed { until },
+        Some(Kind::Leased) => State::Leased { until },
+        Some(Kind::Dead) => State::Dead {
+            cause: read_cause(row.get(10)?),
+            at: some(time(9)?),
+            until,
+        },
+        Some(Kind::Gone) => State::Gone { until },
+        None => return Err(rusqlite::Error::IntegralValueOutOfRange(1, kind.into())),
+    };
+    let lease: Option<[u8; 16]> = row.get(4)?;
+    let gone = matches!(state, State::Gone { .. });
+    let message = Message {
+        id: id_at(Key(key), bytes(row, 14)?),
+        topic: String::new(),
+        partition_key: some_text(row, 19)?,
+        shard: row.get::<_, i64>(15)? as u16,
+        sent_at: Timestamp::from_millis(row.get(17)?),
+        idem_key: some_text(row, 18)?.unwrap_or_default(),
+        attrs: if gone {
+            BTreeMap::new()
+        } else {
+            attrs(row, 20)?
+        },
+        payload: if gone { Vec::new() } else { payload(row)? }.into(),
+        payload_hash: Digest::from_bytes(bytes(row, 22)?),
+        hash_chain: Digest::from_bytes(bytes(row, 23)?),
+        prev: Link::from_bytes(bytes(row, 24)?),
+        chain_seq: row.get::<_, i64>(16)?.unsigned_abs(),
+        corr_id: bytes(row, 21)?,
+        priority: i32::try_from(-row.get::<_, i64>(13)?).unwrap_or_default(),
+        expires_at: time(8)?,
+        since: some(time(7)?),
+        state,
+        attempt: row.get(3)?,
+        delivery: match lease {
+            Some(lease) => Some(Delivery {
+                lease: LeaseId::from_bytes(lease),
+                at: some(time(5)?),
+                visibility_ms: row.get::<_, Option<i64>>(6)?.unwrap_or_default(),
+            }),
+            None => None,
+        },
+        reason: row.get(11)?,
+        last_error: row.get(12)?,
+    };
+    Ok((message, row.get(25)?))
+}
+
+/// The id in the row, as long as it names the row. A damaged one must not lead a write elsewhere.
+fn id_at(key: Key, stored: [u8; 16]) -> MessageId {
+    let id = MessageId::from_bytes(stored);
+    if id.seq() == key.seq() {
+        return id;
+    }
+    id.moved_to(key.seq())
+}
+
+fn bytes<const N: usize>(row: &Row<'_>, column: usize) -> Result<[u8; N]> {
+    let found = match row.get_ref(column)? {
+        ValueRef::Blob(bytes) | ValueRef::Text(bytes) => <[u8; N]>::try_from(bytes).ok(),
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => None,
+    };
+    Ok(found.unwrap_or([0; N]))
+}
+
+fn some_text(row: &Row<'_>, column: usize) -> Result<Option<String>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        }
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => None,
+    })
+}
+
+fn attrs(row: &Row<'_>, column: usize) -> Result<BTreeMap<String, String>> {
+    let Some(text) = some_text(row, column)? else {
+        return Ok(BTreeMap::new());
+    };
+    let damaged = || BTreeMap::from([("damaged".to_owned(), text.clone())]);
+    Ok(serde_json::from_str(&text).unwrap_or_else(|_| damaged()))
+}
+
+/// The payload, if it was asked for.
+fn payload(row: &Row<'_>) -> Result<Vec<u8>> {
+    let column = 26;
+    if row.as_ref().column_count() <= column {
+        return Ok(Vec::new());
+    }
+    Ok(match row.get_ref(column)? {
+        ValueRef::Blob(bytes) | ValueRef::Text(bytes) => bytes.to_vec(),
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => Vec::new(),
+    })
+}
+
+pub(super) fn insert(db: &Db, key: Key, topic: i64, message: &Message) -> Result<()> {
+    let attrs = (!message.attrs.is_empty())
+        .then(|| serde_json::to_string(&message.attrs))
+        .transpose()
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+    db.conn
+        .prepare_cached(
+            "INSERT INTO content (message, msg_id, shard, chain_seq, sent_at, idem_key,
+                                  partition_key, attrs, corr_id, payload_hash, hash_chain, prev,
+                                  payload)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+        )?
+        .execute(params![
+            key.0,
+            message.id.to_bytes(),
+            message.shard,
+            message.chain_seq as i64,
+            message.sent_at.as_millis(),
+            message.idem_key,
+            message.partition_key,
+            attrs,
+            message.corr_id,
+            message.payload_hash.as_bytes(),
+            message.hash_chain.as_bytes(),
+            message.prev.as_bytes(),
+            message.payload.as_ref(),
+        ])?;
+    let standing = message.standing();
+    db.conn
+        .prepare_cached(
+            "INSERT INTO message (message, topic, rank, state, due, until, attempt, since,
+                                  expires_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )?
+        .execute(params![
+            key.0,
+            topic,
+            -i64::from(message.priority),
+            standing.kind as u8,
+            standing.due.map(Timestamp::as_millis),
+            until(message),
+            message.attempt,
+            message.since.as_millis(),
+            message.expires_at.map(Timestamp::as_millis),
+        ])?;
+    Ok(())
+}
+
+/// Writes what can change about a message.
+pub(super) fn update(db: &Db, key: Key, message: &Message) -> Result<()> {
+    let standing = message.standing();
+    let delivery = message.delivery.as_ref();
+    let (cause, died_at) = match message.state {
+        State::Dead { cause, at, .. } => (Some(cause as u8), Some(at.as_millis())),
+        State::Ready | State::Delayed { .. } | State::Leased { .. } | State::Gone { .. } => {
+            (None, None)
+        }
+    };
+    db.conn
+        .prepare_cached(
+            "UPDATE message SET state = ?2, due = ?3, until = ?4, attempt = ?5, lease = ?6,
+                                leased_at = ?7, visibility = ?8, since = ?9, expires_at = ?10,
+                                died_at = ?11, cause = ?12, reason = ?13, last_error = ?14
+             WHERE message = ?1",
+        )?
+        .execute(params![
+            key.0,
+            standing.kind as u8,
+            standing.due.map(Timestamp::as_millis),
+            until(message),
+            message.attempt,
+            delivery.map(|delivery| delivery.lease.as_bytes()),
+            delivery.map(|delivery| delivery.at.as_millis()),
+            delivery.map(|delivery| delivery.visibility_ms),
+            message.since.as_millis(),
+            message.expires_at.map(Timestamp::as_millis),
+            died_at,
+            cause,
+            message.reason,
+            message.last_error,
+        ])?;
+    Ok(())
+}
+
+pub(super) fn delete(db: &Db, key: Key) -> Result<()> {
+    for sql in [
+        "DELETE FROM message WHERE message = ?1",
+        "DELETE FROM content WHERE message = ?1",
+    ] {
+        db.conn.prepare_cached(sql)?.execute([key.0])?;
+    }
+    Ok(())
+}
+
+fn until(message: &Message) -> Option<i64> {
+    match message.state {
+        State::Ready => None,
+        State::Delayed { until }
+        | State::Leased { until }
+        | State::Dead { until, .. }
+        | State::Gone { until } => Some(until.as_millis()),
+    }
+}
+
+fn read_cause(number: Option<u8>) -> Cause {
+    let cause = number.and_then(|number| Cause::ALL.get(usize::from(number)));
+    cause.copied().unwrap_or(Cause::MaxAttempts)
+}
