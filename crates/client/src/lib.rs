@@ -35,6 +35,7 @@ mod pages;
 mod random;
 mod request;
 mod retry;
+mod runtime;
 mod worker;
 
 /// The wire contract.
@@ -44,6 +45,5 @@ pub use client::{Builder, Client};
 pub use error::{Error, Kind};
 pub use pages::{Items, has_ended};
 pub use retry::Retry;
-pub use worker::{
-    Cause, Context, End, Event, Failure, Outcome, Payload, Summary, Worker, WorkerBuilder,
-};
+pub use runtime::{Cause, End, Summary};
+pub use worker::{Context, Event, Failure, Outcome, Payload, Worker, WorkerBuilder};

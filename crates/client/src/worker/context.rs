@@ -1,17 +1,16 @@
 //! What a handler knows of its task, and how it learns that it should stop.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
-use asyncgate_api::{Code, LeasedTask, ReportProgressInput, StartTaskInput};
+use asyncgate_api::{LeasedTask, ReportProgressInput, StartTaskInput};
 use serde::Serialize;
 use serde_json::value::to_raw_value;
-use tokio::{sync::watch, time::Instant};
 
 use super::Shared;
-use crate::{Client, Error};
+use crate::{
+    Client, Error,
+    runtime::{Cause, Hold, is_lost},
+};
 
 /// A handler's view of its task. Clones are cheap and see the same.
 #[derive(Clone)]
@@ -21,34 +20,13 @@ struct Inner {
     shared: Arc<Shared>,
     /// Without its payload, which the handler has.
     task: LeasedTask,
-    cancel: watch::Sender<Option<Cause>>,
-    /// When the lease runs out, by this machine's clock.
-    deadline: Mutex<Instant>,
-}
-
-/// Why a handler is asked to stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Cause {
-    /// The task is no longer this worker's: it was cancelled, or the lease ran out. Whatever the
-    /// handler answers is ignored.
-    LeaseLost,
-    /// The time for a task is over. The task fails, retryably, unless the handler still succeeds.
-    Timeout,
-    /// The worker shuts down and the grace is over. The task is given back, unless the handler still
-    /// succeeds.
-    Shutdown,
+    hold: Hold,
 }
 
 impl Context {
     pub(super) fn new(shared: Arc<Shared>, task: LeasedTask) -> Self {
-        let deadline = Mutex::new(Instant::now() + shared.lease_ttl);
-        Self(Arc::new(Inner {
-            shared,
-            task,
-            cancel: watch::Sender::new(None),
-            deadline,
-        }))
+        let hold = Hold::new(shared.pace.lease, None);
+        Self(Arc::new(Inner { shared, task, hold }))
     }
 
     /// The task, its lease and its owner. The payload is null here: the handler has it.
@@ -64,15 +42,12 @@ impl Context {
     /// Waits until the handler should stop and says why. A handler that does not stop within the
     /// worker's cancel grace is dropped.
     pub async fn cancelled(&self) -> Cause {
-        let mut cancel = self.0.cancel.subscribe();
-        let cause = cancel.wait_for(Option::is_some).await.ok();
-        // The sender lives in this context, so that there is a cause.
-        cause.and_then(|cause| *cause).unwrap_or(Cause::LeaseLost)
+        self.0.hold.cancelled().await
     }
 
     /// Why the handler should stop, if it should.
     pub fn cause(&self) -> Option<Cause> {
-        *self.0.cancel.borrow()
+        self.0.hold.cause()
     }
 
     /// Says how far the work is; the owner sees the latest in `get_task`. If it turns out that the
@@ -111,49 +86,18 @@ impl Context {
     fn notice(&self, told: Result<(), Error>) -> Result<(), Error> {
         told.inspect_err(|error| {
             if is_lost(error) {
-                self.cancel(Cause::LeaseLost);
+                self.0.hold.cancel(Cause::LeaseLost);
             }
         })
     }
 
-    /// Asks the handler to stop. The first cause stands.
-    pub(super) fn cancel(&self, cause: Cause) {
-        self.0.cancel.send_if_modified(|cancel| {
-            let first = cancel.is_none();
-            if first {
-                *cancel = Some(cause);
-            }
-            first
-        });
-    }
-
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Shared {
         &self.0.shared
     }
 
-    pub(super) fn deadline(&self) -> Instant {
-        *self
-            .0
-            .deadline
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn hold(&self) -> &Hold {
+        &self.0.hold
     }
-
-    pub(super) fn set_deadline(&self, deadline: Instant) {
-        *self
-            .0
-            .deadline
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = deadline;
-    }
-}
-
-/// Whether a refusal says that the task is no longer this worker's.
-pub(super) fn is_lost(error: &Error) -> bool {
-    matches!(
-        error.code(),
-        Some(Code::LeaseInvalidOrExpired | Code::InvalidStateTransition | Code::TaskNotFound)
-    )
 }
 
 impl fmt::Debug for Context {

@@ -14,23 +14,23 @@
 //!   worker's key or claim ends it.
 
 mod context;
-mod drive;
 mod lease;
 mod outcome;
-mod run;
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use asyncgate_api::{LeaseNextInput, LeasedTask};
 use futures_util::future::BoxFuture;
 
-pub use context::{Cause, Context};
+pub use context::Context;
 pub use outcome::{Failure, Outcome, Payload};
 
-use crate::{Client, Error, Retry};
+use crate::{
+    Client, Error, Retry,
+    runtime::{self, End, MAX_WAIT, Pace, Summary, whole_seconds},
+};
 
 const MAX_LEASE_TTL: Duration = Duration::from_secs(1_800);
-const MAX_WAIT: Duration = Duration::from_secs(60);
 /// How many names the server takes in a claim.
 const MAX_TYPES: usize = 64;
 
@@ -44,23 +44,14 @@ pub struct Worker(Arc<Shared>);
 /// How a worker is set up.
 pub struct WorkerBuilder(Shared);
 
-#[derive(Clone)]
-struct Shared {
+pub(crate) struct Shared {
     /// Sends each call once: the worker knows better when to try again.
     client: Client,
     who: Identity,
     handlers: HashMap<String, Handler>,
     /// The claim, but for the number of tasks.
     claim: LeaseNextInput,
-    concurrency: usize,
-    lease_ttl: Duration,
-    wait: Duration,
-    task_timeout: Option<Duration>,
-    grace: Duration,
-    cancel_grace: Duration,
-    retry_panics: bool,
-    /// How long to wait between attempts; only the waits count.
-    pause: Retry,
+    pace: Pace,
     observer: Option<Observer>,
 }
 
@@ -102,55 +93,6 @@ pub enum Event<'a> {
     },
 }
 
-/// What became of a task in a worker's hands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// It succeeded.
-    Completed {
-        /// Whether an earlier attempt at the report had reached the server.
-        duplicate: bool,
-    },
-    /// It failed.
-    Failed {
-        /// Whether it will be tried again.
-        requeued: bool,
-    },
-    /// It was given back undone.
-    Released,
-    /// It was cancelled, or the lease ran out.
-    Lost,
-    /// The server could not be told; the lease runs out by itself.
-    Unreported,
-}
-
-/// How many tasks came to which end.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// Succeeded.
-    pub completed: u64,
-    /// Failed, also those that will be tried again.
-    pub failed: u64,
-    /// Given back undone.
-    pub released: u64,
-    /// Cancelled, or lost because the lease ran out.
-    pub lost: u64,
-    /// Ended here, but the server could not be told.
-    pub unreported: u64,
-}
-
-impl Summary {
-    fn count(&mut self, end: End) {
-        let counter = match end {
-            End::Completed { .. } => &mut self.completed,
-            End::Failed { .. } => &mut self.failed,
-            End::Released => &mut self.released,
-            End::Lost => &mut self.lost,
-            End::Unreported => &mut self.unreported,
-        };
-        *counter += 1;
-    }
-}
-
 impl Worker {
     /// Begins to set up a worker that takes its tasks through `client`.
     pub fn builder(client: Client) -> WorkerBuilder {
@@ -159,14 +101,7 @@ impl Worker {
             who: Identity::default(),
             handlers: HashMap::new(),
             claim: LeaseNextInput::default(),
-            concurrency: 1,
-            lease_ttl: Duration::from_secs(60),
-            wait: Duration::from_secs(20),
-            task_timeout: None,
-            grace: Duration::from_secs(30),
-            cancel_grace: Duration::from_secs(1),
-            retry_panics: false,
-            pause: Retry::default(),
+            pace: Pace::default(),
             observer: None,
         })
     }
@@ -174,7 +109,12 @@ impl Worker {
     /// Works until `shutdown` comes, then drains. Ends with an error only when the server refuses
     /// the worker for good: a wrong key, or a claim that makes no sense.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<Summary, Error> {
-        run::run(self.0, shutdown).await
+        runtime::run(self.0, shutdown).await
+    }
+
+    #[cfg(test)]
+    pub(crate) fn work(self) -> Arc<Shared> {
+        self.0
     }
 }
 
@@ -203,7 +143,7 @@ impl WorkerBuilder {
     /// How many handlers run at once. Default 1.
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
-        self.0.concurrency = concurrency;
+        self.0.pace.concurrency = concurrency;
         self
     }
 
@@ -211,14 +151,14 @@ impl WorkerBuilder {
     /// task stays away when this worker dies. Default 60 s.
     #[must_use]
     pub fn lease_ttl(mut self, ttl: Duration) -> Self {
-        self.0.lease_ttl = ttl;
+        self.0.pace.lease = ttl;
         self
     }
 
     /// How long a claim waits for a task, in whole seconds, up to a minute. Default 20 s.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.0.wait = wait;
+        self.0.pace.wait = wait;
         self
     }
 
@@ -226,28 +166,28 @@ impl WorkerBuilder {
     /// retried. Default: as long as it likes.
     #[must_use]
     pub fn task_timeout(mut self, timeout: Duration) -> Self {
-        self.0.task_timeout = Some(timeout);
+        self.0.pace.timeout = Some(timeout);
         self
     }
 
     /// How long handlers may go on after a shutdown began. Default 30 s.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
-        self.0.grace = grace;
+        self.0.pace.grace = grace;
         self
     }
 
     /// How long a handler may go on after it was asked to stop. Default 1 s.
     #[must_use]
     pub fn cancel_grace(mut self, grace: Duration) -> Self {
-        self.0.cancel_grace = grace;
+        self.0.pace.cancel_grace = grace;
         self
     }
 
     /// Whether a task whose handler panicked is retried while attempts are left. Default false.
     #[must_use]
     pub fn retry_panics(mut self, retry: bool) -> Self {
-        self.0.retry_panics = retry;
+        self.0.pace.retry_panics = retry;
         self
     }
 
@@ -255,7 +195,7 @@ impl WorkerBuilder {
     /// of attempts and the total do not count here.
     #[must_use]
     pub fn pause(mut self, pause: Retry) -> Self {
-        self.0.pause = pause;
+        self.0.pace.pause = pause;
         self
     }
 
@@ -287,34 +227,20 @@ impl WorkerBuilder {
             let message = format!("a worker needs handlers for 1 to {MAX_TYPES} task types");
             return Err(Error::invalid(message));
         }
-        if shared.concurrency == 0 {
+        let pace = &mut shared.pace;
+        if pace.concurrency == 0 {
             return Err(Error::invalid("a worker's concurrency must be at least 1"));
         }
         types.sort_unstable();
-        shared.lease_ttl =
-            whole_seconds(shared.lease_ttl).clamp(Duration::from_secs(1), MAX_LEASE_TTL);
-        shared.wait = whole_seconds(shared.wait).min(MAX_WAIT);
+        pace.lease = whole_seconds(pace.lease).clamp(Duration::from_secs(1), MAX_LEASE_TTL);
+        pace.wait = whole_seconds(pace.wait).min(MAX_WAIT);
         let claim = &mut shared.claim;
         claim.accept_types = Some(types);
         claim.worker_id.clone_from(&shared.who.id);
         claim.worker_instance_id.clone_from(&shared.who.instance_id);
-        claim.lease_ttl_seconds = i64::try_from(shared.lease_ttl.as_secs()).ok();
-        claim.wait_seconds = u32::try_from(shared.wait.as_secs()).ok();
+        claim.lease_ttl_seconds = i64::try_from(pace.lease.as_secs()).ok();
+        claim.wait_seconds = u32::try_from(pace.wait.as_secs()).ok();
         Ok(Worker(Arc::new(shared)))
-    }
-}
-
-/// Rounded up.
-fn whole_seconds(duration: Duration) -> Duration {
-    let more = u64::from(duration.subsec_nanos() > 0);
-    Duration::from_secs(duration.as_secs().saturating_add(more))
-}
-
-impl Shared {
-    fn tell(&self, event: &Event<'_>) {
-        if let Some(observer) = &self.observer {
-            observer(event);
-        }
     }
 }
 

@@ -1,12 +1,12 @@
-//! The worker's loop: claim for the free places, start handlers, and drain at the end.
+//! The loop of a worker or a consumer: claim for the free places, start handlers, and drain at the
+//! end.
 //!
 //! A claim asks for all places that are free. While it is under way more become free, so that under
 //! load claims come in batches by themselves; a second one is sent only when many places would stand
-//! empty. A place is claimed for once, so that no task is ever taken without a place.
+//! empty. A place is claimed for once, so that nothing is ever taken without a place.
 
 use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
-use asyncgate_api::{Code, LeasedTask};
 use futures_util::{
     future::BoxFuture,
     stream::{FuturesUnordered, StreamExt},
@@ -18,17 +18,15 @@ use tokio::{
 };
 
 use super::{
-    End, Event, Shared, Summary,
+    End, Moment, Pace, Summary, Work,
     drive::{drive, give_back},
 };
 use crate::{Error, Kind};
 
-/// The most tasks that a claim may ask for.
-const MAX_CLAIM: usize = 100;
 /// An empty answer that comes faster is followed by a pause, so that no server is asked in a loop.
 const LEAST_WAIT: Duration = Duration::from_millis(500);
-/// How long a claim under way may still take when the worker stops. Dropped later, it may leave
-/// leases that nobody knows of; they run out by themselves.
+/// How long a claim under way may still take at a shutdown. Dropped later, it may leave leases that
+/// nobody knows of; they run out by themselves.
 const LAST_CLAIM: Duration = Duration::from_millis(250);
 /// How long reports may take once every handler was stopped.
 const LAST_REPORTS: Duration = Duration::from_secs(10);
@@ -37,54 +35,55 @@ const LAST_REPORTS: Duration = Duration::from_secs(10);
 const WORTH_A_CLAIM: usize = 8;
 
 /// What a claim came to.
-struct Claimed {
+struct Claimed<T> {
     /// How many places it was for.
     places: usize,
-    result: Result<Found, Error>,
+    result: Result<Found<T>, Error>,
 }
 
-struct Found {
-    tasks: Vec<LeasedTask>,
-    /// An empty answer that came before the wait was over: the server is about to stop, or the
-    /// worker does not wish to wait.
+struct Found<T> {
+    items: Vec<T>,
+    /// An empty answer that came before the wait was over: the server is about to stop, or nobody
+    /// wishes to wait.
     early: bool,
 }
 
-type Claim = BoxFuture<'static, Claimed>;
+type Claim<T> = BoxFuture<'static, Claimed<T>>;
 
-/// The tasks in hand.
-struct Hands {
-    shared: Arc<Shared>,
+/// What is in hand.
+struct Hands<W: Work> {
+    work: Arc<W>,
     drivers: JoinSet<(String, End)>,
     leases: HashSet<String>,
     stop: watch::Sender<bool>,
     summary: Summary,
 }
 
-/// Works until `shutdown` comes or the server refuses the worker for good.
-pub(super) async fn run(
-    shared: Arc<Shared>,
+/// Works until `shutdown` comes or the server refuses for good.
+pub(crate) async fn run<W: Work>(
+    work: Arc<W>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<Summary, Error> {
+    let pace = work.pace();
     let mut shutdown = pin!(shutdown);
     let mut hands = Hands {
         drivers: JoinSet::new(),
         leases: HashSet::new(),
         stop: watch::Sender::new(false),
         summary: Summary::default(),
-        shared: Arc::clone(&shared),
+        work: Arc::clone(&work),
     };
     let mut claims = FuturesUnordered::new();
     let mut claimed_for = 0;
     let mut failures = 0;
     let mut retry_after = None;
     let fatal = loop {
-        let free = shared
+        let free = pace
             .concurrency
             .saturating_sub(hands.drivers.len() + claimed_for);
-        if is_worth_a_claim(&shared, free, claims.len()) {
-            let pause = pause(&shared, failures, retry_after.take());
-            claims.push(claim(Arc::clone(&shared), free, pause));
+        if is_worth_a_claim(pace, free, claims.len()) {
+            let pause = pause(pace, failures, retry_after.take());
+            claims.push(claim(Arc::clone(&work), free, pause));
             claimed_for += free;
         }
         tokio::select! {
@@ -101,14 +100,14 @@ pub(super) async fn run(
                 match claimed.result {
                     Ok(found) => {
                         failures = if found.early { failures + 1 } else { 0 };
-                        hands.take(found.tasks);
+                        hands.take(found.items);
                     }
                     Err(error) if is_fatal(&error) => break Some(error),
                     Err(error) => {
                         failures += 1;
                         retry_after = error.retry_after();
                         tracing::warn!(%error, failures, "cannot claim; trying again");
-                        shared.tell(&Event::ClaimFailed { error: &error, failures });
+                        work.tell(&Moment::ClaimFailed(&error, failures));
                     }
                 }
             }
@@ -119,69 +118,56 @@ pub(super) async fn run(
 }
 
 /// Whether to send a claim for `free` places while `under_way` others wait for their answers.
-fn is_worth_a_claim(shared: &Shared, free: usize, under_way: usize) -> bool {
+fn is_worth_a_claim(pace: &Pace, free: usize, under_way: usize) -> bool {
     match under_way {
         0 => free > 0,
-        1 => free >= (shared.concurrency / 4).max(WORTH_A_CLAIM),
+        1 => free >= (pace.concurrency / 4).max(WORTH_A_CLAIM),
         _ => false,
     }
 }
 
-fn pause(shared: &Shared, failures: u32, retry_after: Option<Duration>) -> Option<Duration> {
-    (failures > 0).then(|| shared.pause.wait(failures, retry_after))
+fn pause(pace: &Pace, failures: u32, retry_after: Option<Duration>) -> Option<Duration> {
+    (failures > 0).then(|| pace.pause.wait(failures, retry_after))
 }
 
-fn claim(shared: Arc<Shared>, places: usize, pause: Option<Duration>) -> Claim {
+fn claim<W: Work>(work: Arc<W>, places: usize, pause: Option<Duration>) -> Claim<W::Item> {
     Box::pin(async move {
         if let Some(pause) = pause {
             sleep(pause).await;
         }
-        let result = ask(&shared, places).await;
+        let result = ask(&*work, places).await;
         Claimed { places, result }
     })
 }
 
-async fn ask(shared: &Shared, places: usize) -> Result<Found, Error> {
-    let mut input = shared.claim.clone();
-    input.max_tasks = u32::try_from(places.min(MAX_CLAIM)).ok();
+async fn ask<W: Work>(work: &W, places: usize) -> Result<Found<W::Item>, Error> {
     let asked = Instant::now();
-    let tasks = shared.client.lease_next(&input).await?.tasks;
-    let early = tasks.is_empty() && asked.elapsed() < (shared.wait / 2).max(LEAST_WAIT);
-    Ok(Found { tasks, early })
+    let items = work.claim(places).await?;
+    let early = items.is_empty() && asked.elapsed() < (work.pace().wait / 2).max(LEAST_WAIT);
+    Ok(Found { items, early })
 }
 
 /// Whether no later claim can succeed unless a person acts.
 fn is_fatal(error: &Error) -> bool {
     match error.kind() {
-        Kind::Refused(body) => matches!(
-            body.code,
-            Code::Unauthorized | Code::Forbidden | Code::BadRequest | Code::LimitExceeded
-        ),
+        Kind::Refused(body) => matches!(body.code.http_status(), 400 | 401 | 403),
         Kind::Invalid => true,
         Kind::Unreachable | Kind::Timeout | Kind::Protocol => false,
     }
 }
 
-impl Hands {
-    fn take(&mut self, tasks: Vec<LeasedTask>) {
-        for task in tasks {
+impl<W: Work> Hands<W> {
+    fn take(&mut self, items: Vec<W::Item>) {
+        for item in items {
             // A lease has one handler, whatever a broken proxy repeats.
-            if !self.leases.insert(task.lease_id.clone()) {
+            let lease = W::lease(&item).to_owned();
+            if !self.leases.insert(lease.clone()) {
                 continue;
             }
-            self.shared.tell(&Event::Leased { task: &task });
-            let lease = task.lease_id.clone();
-            let ids = (task.task_id.clone(), task.task_type.clone());
-            let (shared, stop) = (Arc::clone(&self.shared), self.stop.subscribe());
-            self.drivers.spawn(async move {
-                let end = drive(Arc::clone(&shared), task, stop).await;
-                shared.tell(&Event::Ended {
-                    task_id: &ids.0,
-                    task_type: &ids.1,
-                    end,
-                });
-                (lease, end)
-            });
+            self.work.tell(&Moment::Taken(&item));
+            let (work, stop) = (Arc::clone(&self.work), self.stop.subscribe());
+            self.drivers
+                .spawn(async move { (lease, drive(work, item, stop).await) });
         }
     }
 
@@ -193,37 +179,38 @@ impl Hands {
             }
             Err(error) => {
                 // A driver has nothing that panics; an observer may.
-                tracing::error!(%error, "a task was dropped; its lease will run out");
+                tracing::error!(%error, "something was dropped; its lease will run out");
                 self.summary.count(End::Unreported);
             }
         }
     }
 
     /// Lets what runs finish, then stops it and gives it back.
-    async fn drain(mut self, mut claims: FuturesUnordered<Claim>) -> Summary {
-        self.shared.tell(&Event::Draining {
-            running: self.drivers.len(),
-        });
-        let grace = Instant::now() + self.shared.grace;
+    async fn drain(mut self, mut claims: FuturesUnordered<Claim<W::Item>>) -> Summary {
+        self.work.tell(&Moment::Draining(self.drivers.len()));
+        let pace = self.work.pace();
+        let (grace, cancel_grace) = (Instant::now() + pace.grace, pace.cancel_grace);
         let last = Instant::now() + LAST_CLAIM;
         while let Ok(Some(claimed)) = timeout_at(last, claims.next()).await {
-            for task in claimed.result.into_iter().flat_map(|found| found.tasks) {
-                let shared = Arc::clone(&self.shared);
-                let lease = task.lease_id.clone();
+            for item in claimed.result.into_iter().flat_map(|found| found.items) {
+                let work = Arc::clone(&self.work);
+                let lease = W::lease(&item).to_owned();
                 self.drivers
-                    .spawn(async move { (lease, give_back(shared, task).await) });
+                    .spawn(async move { (lease, give_back(work, item).await) });
             }
         }
         drop(claims);
         let left = grace.saturating_duration_since(Instant::now());
         if timeout(left, self.join_all()).await.is_err() {
             self.stop.send_replace(true);
-            let last = self.shared.cancel_grace + LAST_REPORTS;
-            if timeout(last, self.join_all()).await.is_err() {
+            if timeout(cancel_grace + LAST_REPORTS, self.join_all())
+                .await
+                .is_err()
+            {
                 let left = self.drivers.len();
                 tracing::warn!(
                     left,
-                    "tasks could not be given back; their leases will run out"
+                    "not all could be given back; their leases will run out"
                 );
                 self.summary.unreported += left as u64;
             }
@@ -240,9 +227,10 @@ impl Hands {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Outcome, Worker};
+    use asyncgate_api::LeasedTask;
+
     use super::*;
-    use crate::Client;
+    use crate::{Client, Outcome, Worker};
 
     /// A task's future is moved when it is spawned, so that its size is paid for by every task.
     #[tokio::test]
@@ -255,7 +243,7 @@ mod tests {
         });
         let task: LeasedTask = serde_json::from_value(task).unwrap();
         let stop = watch::Sender::new(false);
-        let future = drive(worker.build().unwrap().0, task, stop.subscribe());
+        let future = drive(worker.build().unwrap().work(), task, stop.subscribe());
         let bytes = size_of_val(&future);
         assert!(bytes <= 4 << 10, "{bytes} bytes");
     }
