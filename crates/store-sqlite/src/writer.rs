@@ -8,12 +8,14 @@
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
-    mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
 };
 use std::{path::Path, thread, time::Duration};
 
 use asyncgate_core::{Changes, TenantId, Timestamp, mailbox};
-use asyncgate_store::{Error, Health, Job, Signals, Stopwatch, StoreMetrics};
+use asyncgate_store::{
+    Error, Health, Job, Signals, Stopwatch, StoreMetrics,
+    fair::{FairQueue, Flow, Lane, Refused},
+};
 use rusqlite::ErrorCode;
 use tokio::sync::oneshot;
 
@@ -76,6 +78,27 @@ impl Work {
         }
     }
 
+    /// Whose turn the job takes, and how much of it.
+    fn flow(&self) -> Flow {
+        let (lane, rows) = match self {
+            Self::Tasks(job) => {
+                let claimed = job.reads.claimable.as_ref().map_or(0, |(_, limit)| *limit);
+                (Lane::Tasks, job.reads.tasks.len() + claimed)
+            }
+            Self::Mailbox(job) => {
+                let topic = job.reads.topic().map(str::to_owned);
+                (topic.map_or(Lane::Messages, Lane::Topic), job.reads.rows())
+            }
+        };
+        // A row costs about as much as a kilobyte.
+        let cost = rows.max(1).saturating_add(self.weight() / 1_024);
+        Flow {
+            tenant: self.tenant(),
+            lane,
+            cost: u32::try_from(cost).unwrap_or(u32::MAX),
+        }
+    }
+
     const fn now(&self) -> Timestamp {
         match self {
             Self::Tasks(job) => job.now,
@@ -114,6 +137,7 @@ impl Written {
     }
 }
 
+#[derive(Debug)]
 struct Waiting {
     job: Work,
     answer: oneshot::Sender<Result<(), Error>>,
@@ -122,7 +146,7 @@ struct Waiting {
 /// The way to the writer thread. Dropping it lets the thread finish what is waiting and end.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    jobs: Option<SyncSender<Waiting>>,
+    jobs: Arc<FairQueue<Waiting>>,
     thread: Option<thread::JoinHandle<()>>,
     pub(crate) shared: Arc<Shared>,
 }
@@ -151,7 +175,8 @@ impl Writer {
             seen.store(pages.unsigned_abs(), Ordering::Relaxed);
             Ok(())
         }))?;
-        let (jobs, waiting) = sync_channel(options.max_queued_jobs);
+        let jobs = Arc::new(FairQueue::new(options.max_queued_jobs));
+        let waiting = Arc::clone(&jobs);
         let mut worker = Worker {
             writable: Writable::new(db, Timestamp::from_millis(last_time)),
             shared: Arc::clone(&shared),
@@ -162,7 +187,7 @@ impl Writer {
             .name("sqlite-writer".to_owned())
             .spawn(move || worker.run(&waiting))?;
         Ok(Self {
-            jobs: Some(jobs),
+            jobs,
             thread: Some(thread),
             shared,
         })
@@ -194,18 +219,24 @@ impl Writer {
     }
 
     fn send(&self, waiting: Waiting) -> Result<(), Error> {
-        let stopped = || Error::Unavailable("the writer has stopped".to_owned());
-        let jobs = self.jobs.as_ref().ok_or_else(stopped)?;
-        jobs.try_send(waiting).map_err(|error| match error {
-            TrySendError::Full(_) => Error::Busy,
-            TrySendError::Disconnected(_) => stopped(),
-        })
+        let flow = waiting.job.flow();
+        self.jobs
+            .push(flow, waiting)
+            .map_err(|refused| match refused {
+                Refused::Full => Error::Busy,
+                Refused::Closed => Error::Unavailable("the writer has stopped".to_owned()),
+            })
+    }
+
+    /// Says how the work is divided when there is more than can be done.
+    pub(crate) fn set_weights(&self, weights: asyncgate_store::fair::Weights) {
+        self.jobs.set_weights(weights);
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.jobs = None;
+        self.jobs.close();
         if let Some(thread) = self.thread.take() {
             // A writer that panicked has nothing left to say.
             let _ = thread.join();
@@ -213,13 +244,16 @@ impl Drop for Writer {
     }
 }
 
-/// Turns readiness red when the thread ends, whyever it does: nobody writes any more.
-struct Alarm(Arc<Shared>);
+/// Turns readiness red and takes no more in when the thread ends, whyever it does: nobody writes any
+/// more. What still waits is dropped, which tells those who asked.
+struct Alarm<'a>(Arc<Shared>, &'a FairQueue<Waiting>);
 
-impl Drop for Alarm {
+impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         self.0
             .set_health(Health::Failing("the writer has stopped".to_owned()));
+        self.1.close();
+        self.1.pop(usize::MAX, Duration::ZERO);
     }
 }
 
@@ -236,23 +270,24 @@ struct Worker {
 type Ran = Vec<(Waiting, Option<Written>)>;
 
 impl Worker {
-    fn run(&mut self, waiting: &Receiver<Waiting>) {
-        let _alarm = Alarm(Arc::clone(&self.shared));
-        loop {
-            match waiting.recv_timeout(PROBE_INTERVAL) {
-                Ok(first) => self.batch(first, waiting),
-                Err(RecvTimeoutError::Timeout) => self.probe(),
-                Err(RecvTimeoutError::Disconnected) => break,
+    fn run(&mut self, waiting: &FairQueue<Waiting>) {
+        let _alarm = Alarm(Arc::clone(&self.shared), waiting);
+        while let Some(jobs) = waiting.pop(MAX_BATCH, PROBE_INTERVAL) {
+            if jobs.is_empty() {
+                self.probe();
+            }
+            let mut jobs = jobs.into_iter().peekable();
+            while jobs.peek().is_some() {
+                self.batch(&mut jobs);
             }
         }
         self.checkpoint("TRUNCATE");
     }
 
-    /// Runs `first` and whatever else is waiting, in one commit.
-    fn batch(&mut self, first: Waiting, waiting: &Receiver<Waiting>) {
+    /// Runs what is waiting in one commit, or as much of it as a commit may hold.
+    fn batch(&mut self, jobs: &mut impl Iterator<Item = Waiting>) {
         let mut ran: Ran = Vec::new();
-        let jobs = std::iter::once(first).chain(waiting.try_iter());
-        match self.transaction(&mut ran, jobs.take(MAX_BATCH)) {
+        match self.transaction(&mut ran, jobs) {
             Ok(()) => self.succeed(ran),
             Err(error) if ran.len() > 1 && !is_disk_error(&error) => self.one_by_one(ran),
             Err(error) => self.fail(ran, &error),

@@ -6,6 +6,7 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+pub mod fair;
 mod lines;
 pub mod mailbox;
 pub mod memory;

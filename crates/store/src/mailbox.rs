@@ -10,7 +10,7 @@ use asyncgate_core::{
     mailbox::{ChainHead, Changes, Decision, Kind, Message, Rejection, Shelf, shard_of},
 };
 
-use crate::{Answer, Error};
+use crate::{Answer, Error, fair::Weights};
 
 /// The rows that a decision needs. What is not declared is not loaded.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +26,25 @@ pub struct Reads {
     pub dead: Option<DeadFilter>,
     /// Messages of a topic that wait, ready or delayed, and how many at most.
     pub waiting: Option<(String, usize)>,
+}
+
+impl Reads {
+    /// The topic whose messages are touched, if it is known beforehand.
+    pub fn topic(&self) -> Option<&str> {
+        let ready = self.ready.as_ref().map(|take| &take.topic);
+        let sent = self.sends.first().map(|send| &send.topic);
+        let dead = self.dead.as_ref().and_then(|filter| filter.topic.as_ref());
+        let waiting = self.waiting.as_ref().map(|(topic, _)| topic);
+        ready.or(sent).or(dead).or(waiting).map(String::as_str)
+    }
+
+    /// How many rows are touched at most.
+    pub fn rows(&self) -> usize {
+        let ready = self.ready.as_ref().map_or(0, |take| take.max_messages);
+        let dead = self.dead.as_ref().map_or(0, |filter| filter.limit);
+        let waiting = self.waiting.as_ref().map_or(0, |(_, limit)| *limit);
+        self.sends.len() + self.messages.len() + ready + dead + waiting
+    }
 }
 
 /// What a sender calls a message, and the shard that it goes to if it is new.
@@ -161,6 +180,9 @@ pub trait Mailbox: Send + Sync {
 
     /// Tells how long repeated sends must be recognised, so that older ones can be forgotten.
     fn set_replay_window(&self, millis: i64);
+
+    /// Says how the work is divided among tenants and topics when there is more than can be done.
+    fn set_weights(&self, weights: Weights);
 
     /// One message.
     fn message(&self, tenant: TenantId, id: MessageId) -> Answer<'_, Option<Message>>;

@@ -14,6 +14,7 @@ use asyncgate_core::{
 };
 use asyncgate_store::{
     Answer,
+    fair::Weights,
     mailbox::{DeadFilter, Job, Load, Mailbox, Take, Topic},
 };
 
@@ -29,6 +30,10 @@ impl Mailbox for SqliteStore {
     fn set_replay_window(&self, millis: i64) {
         let shared = &self.writer.shared;
         shared.replay_window_ms.store(millis, Ordering::Relaxed);
+    }
+
+    fn set_weights(&self, weights: Weights) {
+        self.writer.set_weights(weights);
     }
 
     fn message(&self, tenant: TenantId, id: MessageId) -> Answer<'_, Option<Message>> {

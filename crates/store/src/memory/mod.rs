@@ -19,7 +19,7 @@ use self::{mailbox::Messages, tenant::Tenant};
 use crate::mailbox::{self as mail, DeadFilter, Load, Mailbox, Take, Topic};
 use crate::{
     Answer, DeliveredReceipt, Depths, Error, Health, Job, ReceiptFilter, SeqPage, Signals,
-    Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, deadline,
+    Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, deadline, fair::Weights,
 };
 
 /// A store that forgets everything when the process ends.
@@ -216,6 +216,10 @@ impl Mailbox for MemoryStore {
 
     fn set_replay_window(&self, millis: i64) {
         self.state().messages.set_replay_window(millis);
+    }
+
+    fn set_weights(&self, _: Weights) {
+        // Nobody waits here: each job runs when it comes.
     }
 
     fn message(&self, tenant: TenantId, id: MessageId) -> Answer<'_, Option<Message>> {
