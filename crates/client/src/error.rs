@@ -111,7 +111,12 @@ impl Error {
         match &self.0.kind {
             Kind::Refused(body) => matches!(
                 body.code,
-                Code::RateLimit | Code::Unavailable | Code::Internal | Code::QuotaExceeded
+                Code::RateLimit
+                    | Code::Unavailable
+                    | Code::Internal
+                    | Code::QuotaExceeded
+                    | Code::ESaturated
+                    | Code::EUnavailable
             ),
             Kind::Unreachable | Kind::Timeout | Kind::Protocol => true,
             Kind::Invalid => false,

@@ -28,8 +28,10 @@
 mod address;
 mod client;
 mod connect;
+mod consumer;
 mod error;
 pub mod handlers;
+mod mailbox;
 mod operations;
 mod pages;
 mod random;
@@ -42,6 +44,7 @@ mod worker;
 pub use asyncgate_api as api;
 
 pub use client::{Builder, Client};
+pub use consumer::{Consumer, ConsumerBuilder, Delivery};
 pub use error::{Error, Kind};
 pub use pages::{Items, has_ended};
 pub use retry::Retry;

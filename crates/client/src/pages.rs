@@ -92,7 +92,7 @@ impl Client {
         }
     }
 
-    fn items<O: Operation, T>(
+    pub(crate) fn items<O: Operation, T>(
         &self,
         input: O::Input,
         open: fn(O::Output) -> Page<T>,
@@ -127,14 +127,14 @@ pub fn has_ended(status: TaskStatus) -> bool {
     }
 }
 
-struct Page<T> {
+pub(crate) struct Page<T> {
     items: VecDeque<T>,
     /// Where the next page begins.
     next: Option<String>,
 }
 
 impl<T> Page<T> {
-    fn new(items: Vec<T>, next: Option<String>) -> Self {
+    pub fn new(items: Vec<T>, next: Option<String>) -> Self {
         Self {
             items: items.into(),
             next,

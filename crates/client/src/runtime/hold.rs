@@ -26,18 +26,14 @@ pub(crate) struct Hold {
     cancel: watch::Sender<Option<Cause>>,
     /// When the lease runs out, by this machine's clock.
     deadline: Mutex<Instant>,
-    /// Beyond this no renewal helps.
-    last: Option<Instant>,
 }
 
 impl Hold {
-    /// A lease that began now and lasts for `lease`, and with all renewals for `longest`.
-    pub fn new(lease: Duration, longest: Option<Duration>) -> Self {
-        let now = Instant::now();
+    /// A lease that began now.
+    pub fn new(lease: Duration) -> Self {
         Self {
             cancel: watch::Sender::new(None),
-            deadline: Mutex::new(now + lease),
-            last: longest.and_then(|longest| now.checked_add(longest)),
+            deadline: Mutex::new(Instant::now() + lease),
         }
     }
 
@@ -69,9 +65,7 @@ impl Hold {
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves the deadline, as far as renewals help.
     pub fn keep_until(&self, deadline: Instant) {
-        let deadline = self.last.map_or(deadline, |last| deadline.min(last));
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
     }
 }

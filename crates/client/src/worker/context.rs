@@ -25,7 +25,7 @@ struct Inner {
 
 impl Context {
     pub(super) fn new(shared: Arc<Shared>, task: LeasedTask) -> Self {
-        let hold = Hold::new(shared.pace.lease, None);
+        let hold = Hold::new(shared.pace.lease);
         Self(Arc::new(Inner { shared, task, hold }))
     }
 

@@ -143,6 +143,11 @@ impl Failure {
         self.retryable
     }
 
+    /// The sort of failure.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
     /// What went wrong.
     pub fn message(&self) -> &str {
         &self.message
