@@ -18,7 +18,6 @@ macro_rules! operation {
             type Output = $output;
             const SPEC: Spec = Spec {
                 $($field: $value,)+
-                access: Access::Any,
                 plane: Plane::Mailbox,
                 successor: None,
             };
@@ -33,6 +32,7 @@ operation!(
     method: Method::Post,
     path: "/v1/send",
     tool: Some("mailbox.send"),
+    access: Access::Any,
     effect: Effect::Advance,
     headers: &[("x-idempotency-mode", "idempotency_mode"), ("x-corr-id", "corr_id")],
     summary: "Send a message to a topic.",
@@ -105,6 +105,7 @@ operation!(
     method: Method::Post,
     path: "/v1/send/batch",
     tool: Some("mailbox.send_batch"),
+    access: Access::Any,
     effect: Effect::Advance,
     headers: &[],
     summary: "Send up to 1,000 messages in one call.",
@@ -145,6 +146,9 @@ pub struct Refusal {
     pub code: Code,
     /// One sentence that says what to do.
     pub message: String,
+    /// The message that the idem_key already stands for, if that is why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub msg_id: Option<String>,
 }
 
 operation!(
@@ -154,6 +158,7 @@ operation!(
     method: Method::Post,
     path: "/v1/recv",
     tool: Some("mailbox.recv"),
+    access: Access::Any,
     effect: Effect::Add,
     headers: &[],
     summary: "Receive messages of a topic.",
@@ -246,6 +251,7 @@ operation!(
     method: Method::Post,
     path: "/v1/ack/{msg_id}",
     tool: Some("mailbox.ack"),
+    access: Access::Any,
     effect: Effect::End,
     headers: &[],
     summary: "Say that a message is done.",
@@ -280,6 +286,7 @@ operation!(
     method: Method::Post,
     path: "/v1/ack/batch",
     tool: Some("mailbox.ack_batch"),
+    access: Access::Any,
     effect: Effect::End,
     headers: &[],
     summary: "Say that up to 1,000 messages are done.",
@@ -319,6 +326,7 @@ operation!(
     method: Method::Post,
     path: "/v1/nack/{msg_id}",
     tool: Some("mailbox.nack"),
+    access: Access::Any,
     effect: Effect::Advance,
     headers: &[],
     summary: "Give a message back, to be delivered again.",
@@ -354,6 +362,7 @@ operation!(
     method: Method::Post,
     path: "/v1/extend/{msg_id}",
     tool: Some("mailbox.extend"),
+    access: Access::Any,
     effect: Effect::Advance,
     headers: &[],
     summary: "Keep a message longer.",
@@ -391,6 +400,7 @@ operation!(
     method: Method::Post,
     path: "/v1/peek",
     tool: Some("mailbox.peek"),
+    access: Access::Any,
     effect: Effect::Read,
     headers: &[],
     summary: "Look at the next messages of a topic without receiving them.",
@@ -419,6 +429,7 @@ operation!(
     method: Method::Post,
     path: "/v1/purge",
     tool: Some("mailbox.purge"),
+    access: Access::Admin,
     effect: Effect::End,
     headers: &[],
     summary: "Throw away a topic's messages (admin).",
@@ -462,6 +473,7 @@ operation!(
     method: Method::Get,
     path: "/v1/topics",
     tool: Some("mailbox.topics"),
+    access: Access::Any,
     effect: Effect::Read,
     headers: &[],
     summary: "List topics and what they hold.",
@@ -516,6 +528,7 @@ operation!(
     method: Method::Get,
     path: "/v1/dlq",
     tool: Some("mailbox.dlq"),
+    access: Access::Any,
     effect: Effect::Read,
     headers: &[],
     summary: "List dead letters.",
@@ -577,6 +590,7 @@ operation!(
     method: Method::Post,
     path: "/v1/dlq/reprocess",
     tool: Some("mailbox.dlq_reprocess"),
+    access: Access::Admin,
     effect: Effect::Advance,
     headers: &[],
     summary: "Bring dead letters back into their topic (admin).",
@@ -622,6 +636,7 @@ operation!(
     method: Method::Get,
     path: "/v1/mailbox/heads",
     tool: Some("mailbox.heads"),
+    access: Access::Any,
     effect: Effect::Read,
     headers: &[],
     summary: "Get the signed heads of the message chains.",
@@ -657,10 +672,10 @@ pub struct MailboxHead {
     pub signed_at: String,
     /// The same in milliseconds since 1970.
     pub signed_at_millis: i64,
-    /// The public key, in base64; absent when the server has none.
+    /// The public key, in hexadecimal digits; absent when the server has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
-    /// The Ed25519 signature, in base64; absent when the server has no key.
+    /// The Ed25519 signature over the head, in hexadecimal digits; absent when the server has no key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
 }

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-use asyncgate_core::{Decision, Env, Ids, Rejection, Stamp, TenantId, Timestamp};
-use asyncgate_store::{Health, ReadSet, Snapshot, Store};
+use asyncgate_core::{Decision, Env, Ids, Rejection, Stamp, TenantId, Timestamp, mailbox as rules};
+use asyncgate_store::{Health, ReadSet, Snapshot, Store, mailbox};
 use tokio::sync::watch;
 
-use crate::{Clock, Entropy, Fault, Settings, Signer, metrics::Metrics};
+use crate::{Clock, Entropy, Fault, Settings, Signer, mailbox::DrainMeter, metrics::Metrics};
 
 const MAX_CORR_ID_BYTES: usize = 128;
 
@@ -29,6 +29,8 @@ pub struct Engine {
     pub(crate) signer: Option<Arc<dyn Signer>>,
     /// Tenants whose ledgers have grown since they were signed last.
     grown: Mutex<HashSet<TenantId>>,
+    /// How fast messages leave the mailbox.
+    pub(crate) drain_meter: DrainMeter,
     pub(crate) metrics: Metrics,
 }
 
@@ -48,6 +50,9 @@ impl Engine {
         entropy: Arc<dyn Entropy>,
         settings: Settings,
     ) -> Self {
+        store
+            .mailbox()
+            .set_replay_window(settings.policy.mailbox.t_replay_ms);
         Self {
             started_at: clock.now(),
             store,
@@ -58,6 +63,7 @@ impl Engine {
             draining: watch::Sender::new(false),
             signer: None,
             grown: Mutex::default(),
+            drain_meter: DrainMeter::default(),
             metrics: Metrics::default(),
         }
     }
@@ -76,6 +82,8 @@ impl Engine {
 
     /// Puts other settings in force, for requests that begin after this.
     pub fn reload(&self, settings: Settings) {
+        let window = settings.policy.mailbox.t_replay_ms;
+        self.store.mailbox().set_replay_window(window);
         *self
             .settings
             .write()
@@ -178,14 +186,8 @@ impl Engine {
         reads: ReadSet,
         mut decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
     ) -> Result<T, Fault> {
-        let now = self.now();
-        let settings = self.settings();
-        let env = Env {
-            now,
-            ids: self.ids(now),
-            instance: Arc::clone(&settings.instance_id),
-            policy: Arc::clone(&settings.policy),
-        };
+        let env = self.env();
+        let now = env.now;
         let decide = move |snapshot: Snapshot| {
             let mut env = env.clone();
             env.now = env.now.max(snapshot.last_time);
@@ -194,6 +196,40 @@ impl Engine {
         let store = self.store.as_ref();
         let decided = asyncgate_store::transact(store, tenant, now, weight, reads, decide).await?;
         Ok(decided?)
+    }
+
+    /// Runs a decision over messages in a transaction of `tenant`.
+    pub(crate) async fn transact_mailbox<T: Send + 'static>(
+        &self,
+        tenant: TenantId,
+        weight: usize,
+        reads: mailbox::Reads,
+        mut decide: impl FnMut(Env, mailbox::Snapshot) -> Result<rules::Decision<T>, rules::Rejection>
+        + Send
+        + 'static,
+    ) -> Result<T, Fault> {
+        let env = self.env();
+        let now = env.now;
+        let decide = move |snapshot: mailbox::Snapshot| {
+            let mut env = env.clone();
+            env.now = env.now.max(snapshot.last_time);
+            decide(env, snapshot)
+        };
+        let store = self.store.mailbox();
+        let decided = mailbox::transact(store, tenant, now, weight, reads, decide).await?;
+        decided.map_err(|rejection| self.mailbox_fault(rejection))
+    }
+
+    /// What a rule may know of the world.
+    fn env(&self) -> Env {
+        let now = self.now();
+        let settings = self.settings();
+        Env {
+            now,
+            ids: self.ids(now),
+            instance: Arc::clone(&settings.instance_id),
+            policy: Arc::clone(&settings.policy),
+        }
     }
 
     /// A source of ids whose stamp was never given out before by this engine.

@@ -1,6 +1,6 @@
 //! Turning what callers send into what rules understand. Everything else is refused here.
 
-use std::{str::FromStr, time::Duration};
+use std::{ops::RangeInclusive, str::FromStr, time::Duration};
 
 use asyncgate_core::{Json, ReceiptId, Seq};
 use asyncgate_store::SeqPage;
@@ -13,6 +13,8 @@ const MAX_NAME_BYTES: usize = 256;
 const MAX_TEXT_BYTES: usize = 4_096;
 const MAX_NAMES: usize = 64;
 const MAX_WAIT_SECONDS: u32 = 60;
+/// The longest time that anything may be asked to last: a hundred years.
+pub(crate) const MAX_MILLIS: i64 = 100 * 366 * 86_400_000;
 
 /// Reads an operation's input.
 pub(crate) fn decode<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Fault> {
@@ -105,6 +107,15 @@ pub(crate) fn positive_seconds(field: &str, seconds: Option<i64>) -> Result<Opti
     }
 }
 
+/// A number within its bounds.
+pub(crate) fn within(field: &str, value: i64, bounds: &RangeInclusive<i64>) -> Result<i64, Fault> {
+    if bounds.contains(&value) {
+        return Ok(value);
+    }
+    let (start, end) = (bounds.start(), bounds.end());
+    Err(Fault::bad_request(format!("{field} must be {start} to {end}")).with("field", field))
+}
+
 /// How long a call may wait.
 pub(crate) fn wait(seconds: Option<u32>) -> Result<Duration, Fault> {
     let seconds = seconds.unwrap_or(0);
@@ -131,6 +142,13 @@ pub(crate) fn limit(
 }
 
 impl Engine {
+    /// How many entries a list gives.
+    pub(crate) fn page_size(&self, wished: Option<u32>) -> Result<usize, Fault> {
+        let settings = self.settings();
+        let (default, max) = (settings.default_list_limit, settings.max_list_limit);
+        limit("limit", wished, default, max)
+    }
+
     /// The page of the ledger after `since`, which must name a receipt of the tenant. It asks for
     /// one more than will be given, to see whether there are more.
     pub(crate) async fn page_after(

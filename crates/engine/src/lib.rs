@@ -9,6 +9,7 @@ mod clock;
 mod engine;
 mod fault;
 mod input;
+mod mailbox;
 mod metrics;
 mod operations;
 mod registry;

@@ -1,5 +1,9 @@
 //! What the engine counts. Labels are operation names and codes: few and fixed.
 
+mod mailbox;
+mod reorder;
+
+use asyncgate_api::Spec;
 use asyncgate_core::task::Status;
 use asyncgate_store::Stopwatch;
 use prometheus_client::{
@@ -13,7 +17,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{Durability, Engine};
+use crate::{Durability, Engine, Fault};
+use mailbox::MailboxMetrics;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
@@ -53,6 +58,7 @@ pub(crate) struct Metrics {
     pub(crate) leases: Counter,
     pub(crate) expiries: Counter,
     waiting: Gauge,
+    pub(crate) mailbox: MailboxMetrics,
 }
 
 impl Default for Metrics {
@@ -66,6 +72,7 @@ impl Default for Metrics {
             leases: Counter::default(),
             expiries: Counter::default(),
             waiting: Gauge::default(),
+            mailbox: MailboxMetrics::default(),
         }
     }
 }
@@ -137,16 +144,34 @@ impl Engine {
         );
     }
 
+    /// Makes the mailbox's metrics part of what `registry` reports. They have names that operators
+    /// know from other mailboxes, so `registry` should put nothing in front of them.
+    pub fn register_mailbox_metrics(&self, registry: &mut Registry) {
+        self.metrics.mailbox.register(registry);
+    }
+
     /// Brings the gauges up to date, before they are reported.
     pub async fn refresh_metrics(&self) {
-        let Ok(depths) = self.store.depths().await else {
-            return;
-        };
-        for status in Status::ALL {
-            let gauge = self.metrics.depths.get_or_create(&InStatus {
-                status: status.as_str(),
-            });
-            gauge.set(depths.of(status));
+        if let Ok(depths) = self.store.depths().await {
+            for status in Status::ALL {
+                let gauge = self.metrics.depths.get_or_create(&InStatus {
+                    status: status.as_str(),
+                });
+                gauge.set(depths.of(status));
+            }
         }
+        if let Ok(load) = self.store.mailbox().load().await {
+            let policy = &self.settings().policy.mailbox;
+            self.metrics.mailbox.refresh(policy, &load);
+        }
+    }
+
+    /// A fault as the operation's plane calls it, counted. The registry does this for what happens
+    /// in an operation; a facade does it for what stops a call before that.
+    #[must_use]
+    pub fn refuse(&self, spec: &Spec, mut fault: Fault) -> Fault {
+        fault.code = spec.plane.code(fault.code);
+        self.metrics.mailbox.refused(spec, fault.code);
+        fault
     }
 }

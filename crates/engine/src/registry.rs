@@ -5,7 +5,7 @@ use asyncgate_store::Stopwatch;
 use futures_util::future::BoxFuture;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
-use crate::{Caller, Engine, Fault, input, operations::Execute};
+use crate::{Caller, Engine, Fault, Settings, input, operations::Execute};
 
 /// Every operation, in the order documents list them.
 pub fn registry() -> &'static [Entry] {
@@ -29,6 +29,19 @@ pub fn registry() -> &'static [Entry] {
         entry::<api::ReportProgress>(),
         entry::<api::Complete>(),
         entry::<api::Fail>(),
+        entry::<api::SendMessage>(),
+        entry::<api::SendMessages>(),
+        entry::<api::ReceiveMessages>(),
+        entry::<api::AckMessage>(),
+        entry::<api::AckMessages>(),
+        entry::<api::NackMessage>(),
+        entry::<api::ExtendMessage>(),
+        entry::<api::PeekMessages>(),
+        entry::<api::PurgeTopic>(),
+        entry::<api::ListTopics>(),
+        entry::<api::ListDeadLetters>(),
+        entry::<api::ReprocessDeadLetters>(),
+        entry::<api::GetMailboxHeads>(),
         entry::<api::GetConfig>(),
         entry::<api::GetHealth>(),
     ];
@@ -68,8 +81,18 @@ pub struct Entry {
     pub input_schema: fn() -> Schema,
     /// The JSON Schema of the output.
     pub output_schema: fn() -> Schema,
+    /// How many bytes the input may have, if that is more than others may.
+    pub max_input_bytes: fn(&Settings) -> Option<usize>,
     /// Runs it.
     pub call: Call,
+}
+
+impl Entry {
+    /// How many bytes the input may have where others may have `usual`.
+    pub fn input_limit(&self, engine: &Engine, usual: usize) -> usize {
+        let own = (self.max_input_bytes)(&engine.settings());
+        own.map_or(usual, |own| own.max(usual))
+    }
 }
 
 const fn entry<O: Execute>() -> Entry {
@@ -77,6 +100,7 @@ const fn entry<O: Execute>() -> Entry {
         spec: &O::SPEC,
         input_schema: schema::<O::Input>,
         output_schema: output_schema::<O::Output>,
+        max_input_bytes: O::max_input_bytes,
         call: |engine, caller, source| Box::pin(call::<O>(engine, caller, source)),
     }
 }
@@ -122,10 +146,9 @@ async fn observed<O: Execute, T>(
     running: impl Future<Output = Result<T, Fault>>,
 ) -> Result<T, Fault> {
     let watch = Stopwatch::start();
-    let answer = running.await.map_err(|mut fault| {
-        fault.code = O::SPEC.plane.code(fault.code);
-        fault
-    });
+    let answer = running
+        .await
+        .map_err(|fault| engine.refuse(&O::SPEC, fault));
     let code = answer
         .as_ref()
         .map_or_else(|fault| fault.code.as_str(), |_| "OK");

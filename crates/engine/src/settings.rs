@@ -29,6 +29,17 @@ pub struct Settings {
     pub sweep_interval_ms: u64,
     /// How often a signed head is written into each ledger that has grown; 0 means never.
     pub sign_interval_seconds: u64,
+    /// What topics are called in metrics and logs: the class of the first prefix that fits.
+    pub topic_classes: Vec<(String, String)>,
+}
+
+impl Settings {
+    /// What a topic is called in metrics and logs.
+    pub fn topic_class(&self, topic: &str) -> &str {
+        let mut classes = self.topic_classes.iter();
+        let found = classes.find(|(prefix, _)| topic.starts_with(prefix.as_str()));
+        found.map_or("other", |(_, class)| class)
+    }
 }
 
 /// What a success answer means.
@@ -54,6 +65,7 @@ impl Default for Settings {
             max_bootstrap_items: 200,
             sweep_interval_ms: 10_000,
             sign_interval_seconds: 3_600,
+            topic_classes: Vec::new(),
         }
     }
 }

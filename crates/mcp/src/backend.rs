@@ -31,6 +31,12 @@ pub(crate) trait Backend: Send + Sync + 'static {
         input: &'a [u8],
     ) -> BoxFuture<'a, Result<Answer, Fault>>;
 
+    /// How many bytes an operation's input may have where others may have `usual`.
+    fn input_limit(&self, operation: usize, usual: usize) -> usize;
+
+    /// A fault that stopped a call before its operation, as the operation calls it.
+    fn refuse(&self, operation: usize, fault: Fault) -> Fault;
+
     /// A new correlation id.
     fn corr_id(&self) -> String;
 }
@@ -72,6 +78,14 @@ impl Backend for Live {
         input: &'a [u8],
     ) -> BoxFuture<'a, Result<Answer, Fault>> {
         (registry()[operation].call)(&self.engine, caller, Source::Json(input))
+    }
+
+    fn input_limit(&self, operation: usize, usual: usize) -> usize {
+        registry()[operation].input_limit(&self.engine, usual)
+    }
+
+    fn refuse(&self, operation: usize, fault: Fault) -> Fault {
+        self.engine.refuse(registry()[operation].spec, fault)
     }
 
     fn corr_id(&self) -> String {

@@ -7,6 +7,7 @@ use asyncgate_engine::Fault;
 use serde_json::value::RawValue;
 
 use crate::{
+    Options,
     backend::Backend,
     era::{self, Era, Params},
     jsonrpc::{self, Error, ErrorCode, Request},
@@ -20,7 +21,9 @@ pub(crate) struct Dispatcher<B> {
     backend: B,
     tools: Catalogue,
     fixed: Fixed,
-    pub max_input_bytes: usize,
+    max_input_bytes: usize,
+    /// The most bytes that a message may have, whatever tool it calls.
+    pub max_message_bytes: usize,
 }
 
 /// A request that may be answered: its era is known and its envelope is in order.
@@ -41,12 +44,17 @@ pub(crate) struct Reply {
 
 impl<B: Backend> Dispatcher<B> {
     pub(crate) fn new(backend: B, max_input_bytes: usize) -> Arc<Self> {
-        let tools = Catalogue::new(&backend.operations());
+        let operations = backend.operations();
+        let tools = Catalogue::new(&operations);
+        let limits = 0..operations.len();
+        let limits = limits.map(|operation| backend.input_limit(operation, max_input_bytes));
+        let largest = limits.max().unwrap_or(max_input_bytes);
         Arc::new(Self {
             fixed: Fixed::new(tools.json()),
             backend,
             tools,
             max_input_bytes,
+            max_message_bytes: Options::max_message_bytes(largest),
         })
     }
 
@@ -110,8 +118,9 @@ impl<B: Backend> Dispatcher<B> {
         if !arguments.starts_with('{') {
             return Err(Error::invalid_params("`arguments` must be an object"));
         }
-        let outcome = if arguments.len() > self.max_input_bytes {
-            Err(too_large(self.max_input_bytes))
+        let limit = self.backend.input_limit(number, self.max_input_bytes);
+        let outcome = if arguments.len() > limit {
+            Err(self.backend.refuse(number, too_large(limit)))
         } else {
             let input = arguments.as_bytes();
             self.backend.call(number, caller, input).await

@@ -37,7 +37,7 @@ pub(crate) fn mount<B: Backend, G: Guard<B::Caller>>(
 ) -> Router {
     let endpoint = Arc::new(Endpoint {
         origins: Origins::new(&options.allowed_origins),
-        max_body_bytes: Options::max_message_bytes(dispatcher.max_input_bytes),
+        max_body_bytes: dispatcher.max_message_bytes,
         realm: options.realm.replace(['"', '\\'], ""),
         dispatcher,
         guard,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use asyncgate_api::{Access, Code, Effect, Method, Spec};
+use asyncgate_api::{Access, Code, Effect, Method, Plane, Spec};
 use asyncgate_engine::{Answer, Fault};
 use futures_util::future::BoxFuture;
 use schemars::{Schema, json_schema};
@@ -22,6 +22,8 @@ const BASE: Spec = Spec {
     effect: Effect::Read,
     summary: "Gives back.",
     doc: "All of it.",
+    plane: Plane::Tasks,
+    headers: &[],
     successor: None,
 };
 static SPECS: [Spec; 5] = [
@@ -112,6 +114,14 @@ impl Backend for Fake {
                 created: false,
             })
         })
+    }
+
+    fn input_limit(&self, _operation: usize, usual: usize) -> usize {
+        usual
+    }
+
+    fn refuse(&self, _operation: usize, fault: Fault) -> Fault {
+        fault
     }
 
     fn corr_id(&self) -> String {

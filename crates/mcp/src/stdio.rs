@@ -14,7 +14,6 @@ use tokio::{
 };
 
 use crate::{
-    Options,
     backend::Backend,
     batch,
     dispatch::{Dispatcher, requested_version},
@@ -34,8 +33,7 @@ pub(crate) async fn serve<B: Backend>(
     reader: impl AsyncRead + Unpin,
     mut writer: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
-    let longest = Options::max_message_bytes(dispatcher.max_input_bytes);
-    let mut lines = Lines::new(reader, longest);
+    let mut lines = Lines::new(reader, dispatcher.max_message_bytes);
     let mut session = Session {
         dispatcher,
         caller: Arc::new(caller),

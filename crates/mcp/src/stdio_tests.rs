@@ -133,7 +133,7 @@ async fn a_call_that_panics_is_answered_and_the_stream_lives() {
 #[tokio::test]
 async fn what_is_no_message_is_refused_and_the_stream_lives() {
     let mut client = connect();
-    let long = "x".repeat(Options::max_message_bytes(1000) + 1);
+    let long = "x".repeat(crate::Options::max_message_bytes(1000) + 1);
     let table = [
         ("{", -32700),
         (long.as_str(), -32600),

@@ -47,7 +47,7 @@ pub fn error_response(fault: &Fault, corr_id: &str) -> Response<Body> {
     if let Some(seconds) = fault.retry_after_seconds {
         headers.insert(header::RETRY_AFTER, seconds.into());
     }
-    if code == Code::Unauthorized {
+    if status(code) == StatusCode::UNAUTHORIZED {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     stamp(&mut response, corr_id);

@@ -45,7 +45,7 @@ pub(crate) async fn gather(
         Method::Post => {
             refuse_browser_forms(headers)?;
             let body = read(body, max_body_bytes).await?;
-            splice(spec, path, query, body).map(Input::Json)
+            splice(spec, path, query, headers, body).map(Input::Json)
         }
     }
 }
@@ -64,13 +64,20 @@ fn form(spec: &Spec, path: &str, query: &str) -> String {
     form
 }
 
-/// The body's object with the path's and the query's fields in front. Values in a path or query
-/// are texts; a field that is given twice is refused when the object is read.
-fn splice(spec: &Spec, path: &str, query: &str, body: Bytes) -> Result<Bytes, Fault> {
+/// The body's object with the path's, the query's and the headers' fields in front. Their values are
+/// texts; a field that is given twice is refused when the object is read.
+fn splice(
+    spec: &Spec,
+    path: &str,
+    query: &str,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Result<Bytes, Fault> {
     let text = body.trim_ascii();
     let fields: Vec<(Cow<'_, str>, Cow<'_, str>)> = path_values(spec, path)
         .map(|(name, value)| (name.into(), decode(value)))
         .chain(pairs(query))
+        .chain(header_values(spec, headers))
         .collect();
     if text.is_empty() {
         return Ok(object(&fields, b"}").freeze());
@@ -108,6 +115,18 @@ fn json_text(text: &str) -> String {
 fn path_values<'a>(spec: &Spec, path: &'a str) -> impl Iterator<Item = (&'static str, &'a str)> {
     let parts = spec.path.split('/').zip(path.split('/'));
     parts.filter_map(|(part, value)| Some((part.strip_prefix('{')?.strip_suffix('}')?, value)))
+}
+
+/// The fields that stand in headers. What is no text is not left out: it is refused like any value
+/// that the field cannot have.
+fn header_values<'a>(
+    spec: &Spec,
+    headers: &'a HeaderMap,
+) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> {
+    spec.headers.iter().filter_map(|(header, field)| {
+        let value = headers.get(*header)?;
+        Some(((*field).into(), String::from_utf8_lossy(value.as_bytes())))
+    })
 }
 
 fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
@@ -189,7 +208,7 @@ fn join(whole: Bytes, data: Bytes) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use asyncgate_api::{CancelTask, GetTask, Operation};
+    use asyncgate_api::{CancelTask, GetTask, Operation, SendMessage};
 
     use super::*;
 
@@ -199,6 +218,7 @@ mod tests {
             &CancelTask::SPEC,
             path,
             query,
+            &HeaderMap::new(),
             Bytes::from_static(body.as_bytes()),
         );
         String::from_utf8(bytes.unwrap().to_vec()).unwrap()
@@ -223,8 +243,21 @@ mod tests {
 
     #[test]
     fn a_body_that_is_no_object_is_refused() {
-        let spec = &CancelTask::SPEC;
-        assert!(splice(spec, "/v1/tasks/7/cancel", "", Bytes::from_static(b"[1]")).is_err());
+        let (spec, path) = (&CancelTask::SPEC, "/v1/tasks/7/cancel");
+        let body = Bytes::from_static(b"[1]");
+        assert!(splice(spec, path, "", &HeaderMap::new(), body).is_err());
+    }
+
+    #[test]
+    fn headers_that_stand_for_fields_become_fields() {
+        let mut headers = HeaderMap::new();
+        let mode = header::HeaderValue::from_static("409-conflict");
+        headers.insert("x-idempotency-mode", mode);
+        headers.insert("x-other", header::HeaderValue::from_static("1"));
+        let body = Bytes::from_static(br#"{"topic":"t"}"#);
+        let spliced = splice(&SendMessage::SPEC, "/v1/send", "", &headers, body).unwrap();
+        let expected = br#"{"idempotency_mode":"409-conflict","topic":"t"}"#;
+        assert_eq!(spliced, expected.as_slice());
     }
 
     #[test]

@@ -91,16 +91,32 @@ impl App {
     }
 
     async fn call(&self, entry: &Entry, request: Request<Body>) -> Result<Answer, Fault> {
-        let (parts, body) = request.into_parts();
-        let caller = self.caller(entry.spec, &parts.headers).await?;
-        let limit = self.options.max_body_bytes;
-        let (path, query) = (parts.uri.path(), parts.uri.query());
-        let input = input::gather(entry.spec, path, query, &parts.headers, body, limit).await?;
+        let limit = entry.input_limit(&self.engine, self.options.max_body_bytes);
+        let (caller, input) = self.receive(entry.spec, request, limit).await?;
         let source = match &input {
             Input::Json(bytes) => Source::Json(bytes),
             Input::Form(text) => Source::Form(text),
         };
         (entry.call)(&self.engine, &caller, source).await
+    }
+
+    /// Who calls, and with what. What is wrong with either is called as the plane calls it.
+    pub(crate) async fn receive(
+        &self,
+        spec: &Spec,
+        request: Request<Body>,
+        limit: usize,
+    ) -> Result<(Caller, Input), Fault> {
+        let (parts, body) = request.into_parts();
+        let received = async {
+            let caller = self.caller(spec, &parts.headers).await?;
+            let (path, query) = (parts.uri.path(), parts.uri.query());
+            let input = input::gather(spec, path, query, &parts.headers, body, limit).await?;
+            Ok((caller, input))
+        };
+        received
+            .await
+            .map_err(|fault| self.engine.refuse(spec, fault))
     }
 
     async fn caller(&self, spec: &Spec, headers: &HeaderMap) -> Result<Caller, Fault> {

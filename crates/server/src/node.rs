@@ -54,11 +54,15 @@ impl Node {
     }
 
     /// Starts what the engine does of its own accord, until it drains: it acts on leases that run
-    /// out and delays that end, and signs ledgers from time to time.
+    /// out and delays that end, of tasks and of messages, and signs ledgers from time to time.
     pub fn background(&self) -> JoinHandle<()> {
         let engine = self.engine.clone();
         tokio::spawn(async move {
-            tokio::join!(engine.watch_deadlines(), engine.sign_ledgers());
+            tokio::join!(
+                engine.watch_deadlines(),
+                engine.watch_messages(),
+                engine.sign_ledgers(),
+            );
         })
     }
 }
@@ -122,6 +126,7 @@ pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
         max_bootstrap_items: settings.max_bootstrap_items,
         sweep_interval_ms: settings.lease_sweep_interval.as_secs() * 1_000,
         sign_interval_seconds: settings.ledger_sign_interval.as_secs(),
+        topic_classes: Vec::new(),
     }
 }
 

@@ -40,10 +40,17 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     }
     let vitals = Arc::new(State::new(node.engine.clone()));
     let metrics = Metrics::default();
-    let router = routes(&settings, &node.engine, Arc::new(keys)).merge(ops::router(
-        vitals.clone(),
-        registry(&metrics, &node.engine),
-    ));
+    let keys: Arc<dyn Authenticator> = Arc::new(keys);
+    let router = routes(&settings, &node.engine, keys.clone())
+        .merge(asyncgate_grpc::router(
+            node.engine.clone(),
+            keys,
+            for_grpc(vitals.clone()),
+        ))
+        .merge(ops::router(
+            vitals.clone(),
+            registry(&metrics, &node.engine),
+        ));
     let background = node.background();
     let listener = Listener::start(socket, router, limits(&settings), metrics)?;
     tracing::info!(address = %listener.address(), version = env!("CARGO_PKG_VERSION"), "serving");
@@ -84,10 +91,18 @@ fn routes(settings: &Settings, engine: &Arc<Engine>, keys: Arc<dyn Authenticator
     ))
 }
 
+fn for_grpc(vitals: Arc<State>) -> asyncgate_grpc::Options {
+    asyncgate_grpc::Options {
+        serving: Arc::new(move || vitals.readiness() == Readiness::Ready),
+    }
+}
+
 fn registry(metrics: &Metrics, engine: &Engine) -> Registry {
-    let mut registry = Registry::with_prefix("asyncgate");
-    metrics.register(&mut registry);
-    engine.register_metrics(&mut registry);
+    let mut registry = Registry::default();
+    engine.register_mailbox_metrics(&mut registry);
+    let own = registry.sub_registry_with_prefix("asyncgate");
+    metrics.register(own);
+    engine.register_metrics(own);
     registry
 }
 

@@ -22,11 +22,11 @@ use bytes::Bytes;
 
 pub use envelope::{ChainHead, Digest, Flaw, hash_chain, payload_hash, shard_of};
 pub use policy::Policy;
-pub use receive::{Received, Wish, receive};
+pub use receive::{Damage, Received, Wish, receive};
 pub use redrive::{purge, redrive};
 pub use rejection::{Full, Rejection};
 pub use send::{Outgoing, Sent, Shelf, send};
-pub use settle::{Nack, Settlement, ack, extend, nack};
+pub use settle::{Nack, Settlement, ack, ack_all, extend, nack};
 pub use sweep::{Swept, sweep};
 
 use crate::{LeaseId, Link, MessageId, Timestamp};
@@ -154,6 +154,30 @@ impl Cause {
     }
 }
 
+/// What logs and counts may know of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Trace {
+    /// Where it was sent to, to be told as its class only.
+    pub topic: String,
+    /// The shard it is in.
+    pub shard: u16,
+    /// What follows it through logs.
+    pub corr_id: [u8; 16],
+}
+
+/// A message that became a dead letter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Death {
+    /// Which message.
+    pub trace: Trace,
+    /// Why.
+    pub cause: Cause,
+    /// The reason that the dead letter has.
+    pub reason: String,
+    /// How often it was delivered.
+    pub attempt: u32,
+}
+
 /// The sort of a state, for counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -231,15 +255,30 @@ impl Message {
             || self.since.plus_millis(policy.ready_retention_ms) <= now
     }
 
-    fn die(&mut self, cause: Cause, now: Timestamp, policy: &Policy) {
+    /// What logs and counts may know of the message.
+    pub fn trace(&self) -> Trace {
+        Trace {
+            topic: self.topic.clone(),
+            shard: self.shard,
+            corr_id: self.corr_id,
+        }
+    }
+
+    fn die(&mut self, cause: Cause, now: Timestamp, policy: &Policy) -> Death {
         let until = now.plus_millis(policy.dlq_retention_ms);
         self.state = State::Dead {
             cause,
             at: now,
             until,
         };
-        if cause != Cause::MaxAttempts || self.reason.is_none() {
-            self.reason = Some(cause.reason().to_owned());
+        let given = self.reason.take().filter(|_| cause == Cause::MaxAttempts);
+        let reason = given.unwrap_or_else(|| cause.reason().to_owned());
+        self.reason = Some(reason.clone());
+        Death {
+            trace: self.trace(),
+            cause,
+            reason,
+            attempt: self.attempt,
         }
     }
 

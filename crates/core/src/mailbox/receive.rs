@@ -1,6 +1,8 @@
 //! Receiving: messages change hands until a deadline.
 
-use super::{Cause, Changes, Decision, Delivery, Flaw, Full, Message, Rejection, State};
+use super::{
+    Cause, Changes, Death, Decision, Delivery, Flaw, Full, Message, Rejection, State, Trace,
+};
 use crate::{Env, MessageId};
 
 /// What a receiver wants.
@@ -20,9 +22,20 @@ pub struct Received {
     /// The messages, each with its delivery.
     pub messages: Vec<Message>,
     /// Messages whose bytes do not agree with their hashes, which are handed to nobody.
-    pub damaged: Vec<(MessageId, Flaw)>,
-    /// How many messages became dead letters on the way, and why.
-    pub died: Vec<(String, Cause)>,
+    pub damaged: Vec<Damage>,
+    /// The messages that became dead letters on the way.
+    pub died: Vec<Death>,
+}
+
+/// A message whose bytes do not agree with its hashes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// Which message.
+    pub id: MessageId,
+    /// What logs and counts may know of it.
+    pub trace: Trace,
+    /// What does not agree.
+    pub flaw: Flaw,
 }
 
 /// Hands over `candidates`, which are ready messages of one topic in their order. `inflight` is how
@@ -47,19 +60,20 @@ pub fn receive(
     for mut message in candidates {
         let before = message.standing();
         if message.is_expired(now, policy) {
-            message.die(Cause::Expired, now, policy);
-            received.died.push((message.topic.clone(), Cause::Expired));
+            received.died.push(message.die(Cause::Expired, now, policy));
             changes.update(before, message);
             continue;
         }
         if let Some(flaw) = message.flaw() {
-            received.damaged.push((message.id, flaw));
+            received.damaged.push(Damage {
+                id: message.id,
+                trace: message.trace(),
+                flaw,
+            });
             message.attempt = message.attempt.saturating_add(1);
             if message.attempt >= policy.max_attempts {
-                message.die(Cause::Integrity, now, policy);
-                received
-                    .died
-                    .push((message.topic.clone(), Cause::Integrity));
+                let death = message.die(Cause::Integrity, now, policy);
+                received.died.push(death);
             } else {
                 let wait = policy.backoff_ms(message.attempt, env.ids.random());
                 let until = now.plus_millis(wait);

@@ -57,6 +57,8 @@ pub struct Sent {
     pub duplicate: bool,
     /// The shard it is in.
     pub shard: u16,
+    /// What follows it through logs.
+    pub corr_id: [u8; 16],
 }
 
 /// Sends messages, each for itself: one that is refused does not stop the others.
@@ -108,6 +110,7 @@ fn repeated(env: &Env, known: &Message, sent: &Outgoing) -> Option<Result<Sent, 
         id: known.id,
         duplicate: true,
         shard: known.shard,
+        corr_id: known.corr_id,
     }))
 }
 
@@ -177,6 +180,7 @@ fn place(
         id: message.id,
         duplicate: false,
         shard,
+        corr_id: message.corr_id,
     };
     let before = None;
     changes.messages.push(MessageWrite { message, before });

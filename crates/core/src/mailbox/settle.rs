@@ -1,26 +1,28 @@
 //! What a receiver says of a message: done, not done, or not yet.
 
-use super::{Cause, Changes, Decision, Message, Rejection, State};
-use crate::{Env, LeaseId, Timestamp};
+use std::collections::HashMap;
+
+use super::{Cause, Changes, Death, Decision, Message, Rejection, State, Trace};
+use crate::{Env, LeaseId, MessageId, Timestamp};
 
 /// The answer to an acknowledgement or a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
     /// True when it was said before and nothing changed.
     pub repeated: bool,
-    /// The topic of the message.
-    pub topic: String,
+    /// What logs and counts may know of the message.
+    pub trace: Trace,
     /// How often it was delivered.
     pub attempt: u32,
     /// The dead letter that the message became.
-    pub died: Option<Cause>,
+    pub died: Option<Death>,
 }
 
 impl Settlement {
     fn of(message: &Message) -> Self {
         Self {
             repeated: false,
-            topic: message.topic.clone(),
+            trace: message.trace(),
             attempt: message.attempt,
             died: None,
         }
@@ -79,6 +81,31 @@ pub fn ack(
     Ok(Decision { changes, output })
 }
 
+/// Ends messages, each for itself: one that is refused does not stop the others. `messages` are those
+/// of the named ones that exist.
+pub fn ack_all(
+    env: &Env,
+    messages: Vec<Message>,
+    acks: &[(MessageId, Option<LeaseId>)],
+) -> Decision<Vec<Result<Settlement, Rejection>>> {
+    let known = messages.into_iter().map(|message| (message.id, message));
+    let mut known: HashMap<MessageId, Message> = known.collect();
+    let mut changes = Changes::default();
+    let mut output = Vec::with_capacity(acks.len());
+    for (id, lease) in acks {
+        let decided = ack(env, known.get(id).cloned(), *lease).map(|decision| {
+            // A call may name a message twice: the second time it is gone.
+            for write in decision.changes.messages {
+                known.insert(*id, write.message.clone());
+                changes.messages.push(write);
+            }
+            decision.output
+        });
+        output.push(decided);
+    }
+    Decision { changes, output }
+}
+
 /// Gives a message back. It is delivered again after a while, or dies if this was its last delivery.
 pub fn nack(
     mut env: Env,
@@ -103,8 +130,8 @@ pub fn nack(
             message.reason = Some(nack.reason.unwrap_or_else(|| "nack".to_owned()));
             message.last_error = nack.error;
             if message.attempt >= env.policy.mailbox.max_attempts {
-                message.die(Cause::MaxAttempts, env.now, &env.policy.mailbox);
-                output.died = Some(Cause::MaxAttempts);
+                let death = message.die(Cause::MaxAttempts, env.now, &env.policy.mailbox);
+                output.died = Some(death);
             } else {
                 let random = env.ids.random();
                 let backoff = env.policy.mailbox.backoff_ms(message.attempt, random);

@@ -1,15 +1,15 @@
 //! What happens when a message's time has come.
 
-use super::{Cause, Changes, Decision, Message, MessageWrite, State};
+use super::{Cause, Changes, Death, Decision, Message, MessageWrite, State, Trace};
 use crate::Env;
 
 /// What a sweep did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Topics of messages whose receivers let the deadline pass.
-    pub timed_out: Vec<String>,
-    /// Topics and causes of new dead letters.
-    pub died: Vec<(String, Cause)>,
+    /// Messages whose receivers let the deadline pass.
+    pub timed_out: Vec<Trace>,
+    /// Messages that became dead letters.
+    pub died: Vec<Death>,
     /// How many messages became ready.
     pub readied: usize,
     /// How many messages were forgotten.
@@ -41,7 +41,7 @@ fn move_on(env: &Env, mut message: Message, changes: &mut Changes, swept: &mut S
     let cause = match message.state {
         State::Leased { until } if until > now => return,
         State::Leased { .. } => {
-            swept.timed_out.push(message.topic.clone());
+            swept.timed_out.push(message.trace());
             (message.attempt >= policy.max_attempts).then_some(Cause::MaxAttempts)
         }
         State::Delayed { until } if until > now && !message.is_expired(now, policy) => return,
@@ -58,8 +58,7 @@ fn move_on(env: &Env, mut message: Message, changes: &mut Changes, swept: &mut S
     let expired = message.is_expired(now, policy).then_some(Cause::Expired);
     match cause.or(expired) {
         Some(cause) => {
-            message.die(cause, now, policy);
-            swept.died.push((message.topic.clone(), cause));
+            swept.died.push(message.die(cause, now, policy));
         }
         None => {
             message.state = State::Ready;

@@ -17,6 +17,7 @@ mod list_ledger;
 mod list_open_obligations;
 mod list_receipts;
 mod list_tasks;
+mod mailbox;
 mod read_ledger;
 mod release_lease;
 mod renew_lease;
@@ -27,7 +28,7 @@ use asyncgate_api::{Operation, PrincipalKind};
 use asyncgate_core::{Rejection, Task, TaskId, task::Hold};
 use asyncgate_store::{ReadSet, Snapshot};
 
-use crate::{Caller, Engine, Fault, authorise::Named, input};
+use crate::{Caller, Engine, Fault, Settings, authorise::Named, input};
 
 /// How an operation is done.
 pub trait Execute: Operation {
@@ -41,6 +42,11 @@ pub trait Execute: Operation {
     /// Whether the answer stands for something new.
     fn created(_output: &Self::Output) -> bool {
         false
+    }
+
+    /// How many bytes its input may have as JSON, if that is more than others may.
+    fn max_input_bytes(_settings: &Settings) -> Option<usize> {
+        None
     }
 }
 

@@ -1,0 +1,81 @@
+//! Calls with many items, each with an answer of its own.
+
+use asyncgate_api::{Refusal, Spec};
+
+use crate::{Engine, Fault};
+
+const MAX_ITEMS: usize = 1_000;
+
+/// Items that were checked one by one. Those that passed go to the rules; the others keep their
+/// places among the answers.
+#[derive(Debug)]
+pub(crate) struct Batch<T> {
+    passed: Vec<T>,
+    /// For each item the fault that stopped it.
+    stopped: Vec<Option<Fault>>,
+}
+
+impl<T> Batch<T> {
+    /// Checks each item.
+    pub(crate) fn new<I>(
+        field: &str,
+        items: Vec<I>,
+        check: impl Fn(I) -> Result<T, Fault>,
+    ) -> Result<Self, Fault> {
+        if items.is_empty() || items.len() > MAX_ITEMS {
+            let message = format!("{field} must have 1 to {MAX_ITEMS} entries");
+            return Err(Fault::bad_request(message));
+        }
+        let mut batch = Self {
+            passed: Vec::with_capacity(items.len()),
+            stopped: Vec::with_capacity(items.len()),
+        };
+        for item in items {
+            match check(item) {
+                Ok(item) => {
+                    batch.passed.push(item);
+                    batch.stopped.push(None);
+                }
+                Err(fault) => batch.stopped.push(Some(fault)),
+            }
+        }
+        Ok(batch)
+    }
+
+    /// Takes the items that passed.
+    pub(crate) fn take(&mut self) -> Vec<T> {
+        std::mem::take(&mut self.passed)
+    }
+
+    /// All answers in order, given those of the items that passed.
+    pub(crate) fn answers<A, R>(
+        self,
+        engine: &Engine,
+        spec: &Spec,
+        passed: impl IntoIterator<Item = Result<A, Fault>>,
+        done: impl Fn(A) -> R,
+        refused: impl Fn(Refusal) -> R,
+    ) -> Vec<R> {
+        let mut passed = passed.into_iter();
+        let answers = self.stopped.into_iter().filter_map(|stopped| {
+            let answer = match stopped {
+                Some(fault) => Err(fault),
+                None => passed.next()?,
+            };
+            Some(match answer {
+                Ok(answer) => done(answer),
+                Err(fault) => refused(refusal(engine.refuse(spec, fault))),
+            })
+        });
+        answers.collect()
+    }
+}
+
+fn refusal(fault: Fault) -> Refusal {
+    let msg_id = fault.details.get("msg_id").and_then(|id| id.as_str());
+    Refusal {
+        code: fault.code,
+        msg_id: msg_id.map(str::to_owned),
+        message: fault.message.into_owned(),
+    }
+}

@@ -1,0 +1,69 @@
+//! What the operations of the mailbox share.
+
+mod batch;
+mod meter;
+mod receiving;
+mod sweep;
+mod view;
+
+use asyncgate_api::Code;
+use asyncgate_core::{
+    LeaseId, MessageId,
+    mailbox::{Full, Policy, Rejection},
+};
+
+pub(crate) use batch::Batch;
+pub(crate) use meter::DrainMeter;
+pub(crate) use receiving::{Order, max_bytes, max_messages};
+pub(crate) use view::{corr_id, dead_letter, envelope};
+
+use crate::{Engine, Fault, input};
+
+impl Engine {
+    /// A refusal by a rule of the mailbox.
+    pub(crate) fn mailbox_fault(&self, rejection: Rejection) -> Fault {
+        let message = rejection.to_string();
+        match rejection {
+            Rejection::NotFound => Fault::new(Code::ENotFound, message),
+            Rejection::StaleLease => Fault::new(Code::EStaleLease, message),
+            Rejection::NotLeased => Fault::new(Code::ENotLeased, message),
+            Rejection::LeaseMissing => Fault::bad_request(message).with("field", "lease"),
+            Rejection::IdemConflict { msg_id } => {
+                Fault::new(Code::EIdemConflict, message).with("msg_id", msg_id.to_string())
+            }
+            Rejection::TooLarge { limit } => {
+                Fault::new(Code::EFrameTooLarge, message).with("limit", limit)
+            }
+            Rejection::Saturated(full) => {
+                Fault::new(Code::ESaturated, message).retry_after(self.room_in_seconds(full))
+            }
+        }
+    }
+
+    /// When there is likely to be room again.
+    fn room_in_seconds(&self, full: Full) -> u32 {
+        let now = self.now();
+        match full {
+            Full::Dedup { until } => meter::seconds(until.millis_since(now)),
+            Full::Shard { .. } | Full::Inflight => self.drain_meter.seconds_per_message(now),
+        }
+    }
+}
+
+/// The id of a message.
+pub(crate) fn message_id(text: &str) -> Result<MessageId, Fault> {
+    text.parse()
+        .map_err(|error| Fault::bad_request(format!("msg_id is {error}")))
+}
+
+/// The lease of a delivery, if the call names one.
+pub(crate) fn lease(text: Option<&str>) -> Result<Option<LeaseId>, Fault> {
+    text.map(|text| input::id("lease", text)).transpose()
+}
+
+/// How long a receiver keeps messages.
+pub(crate) fn visibility_ms(policy: &Policy, wished: Option<i64>) -> Result<i64, Fault> {
+    let wished = wished.unwrap_or(policy.default_visibility_ms);
+    let bounds = policy.visibility_min_ms..=policy.visibility_max_ms;
+    input::within("visibility_ms", wished, &bounds)
+}

@@ -1,0 +1,55 @@
+//! From what the rules know of a message to what callers see.
+
+use asyncgate_api as api;
+use asyncgate_core::mailbox::{Message, State};
+use uuid::Uuid;
+
+/// A message. Only who has it sees its lease.
+pub(crate) fn envelope(message: &Message) -> api::Envelope {
+    let (lease, visible_at) = match (message.state, message.delivery) {
+        (State::Leased { until }, Some(delivery)) => {
+            (Some(delivery.lease.to_string()), Some(until.to_string()))
+        }
+        _ => (None, None),
+    };
+    api::Envelope {
+        msg_id: message.id.to_string(),
+        topic: message.topic.clone(),
+        ts: message.sent_at.to_string(),
+        idem_key: message.idem_key.clone(),
+        payload_hash: message.payload_hash.to_string(),
+        payload_b64: message.payload.clone().into(),
+        attrs: message.attrs.clone(),
+        corr_id: corr_id(message.corr_id),
+        shard: message.shard,
+        attempt: message.attempt,
+        hash_chain: message.hash_chain.to_string(),
+        sig: None,
+        seq: message.chain_seq,
+        link: message.chain_head().link.to_string(),
+        partition_key: message.partition_key.clone(),
+        priority: message.priority,
+        lease,
+        visible_at,
+        expires_at: message.expires_at.map(|at| at.to_string()),
+    }
+}
+
+/// A dead letter.
+pub(crate) fn dead_letter(message: &Message) -> Option<api::DeadLetter> {
+    let State::Dead { cause, at, .. } = message.state else {
+        return None;
+    };
+    Some(api::DeadLetter {
+        envelope: envelope(message),
+        cause: cause.as_str().to_owned(),
+        reason: message.reason.clone().unwrap_or_default(),
+        last_error: message.last_error.clone(),
+        died_at: at.to_string(),
+    })
+}
+
+/// A correlation id as it is written.
+pub(crate) fn corr_id(bytes: [u8; 16]) -> String {
+    Uuid::from_bytes(bytes).hyphenated().to_string()
+}

@@ -1,0 +1,422 @@
+//! What the mailbox counts and logs. Labels and log fields are classes, shards and reasons: no topic,
+//! id or key of a message, and no content.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use asyncgate_api::{Code, Plane, Spec};
+use asyncgate_core::{
+    TenantId,
+    mailbox::{
+        Cause, Damage, Death, Full, Kind, Message, Policy, Rejection, Sent, Settlement, Trace,
+    },
+};
+use asyncgate_store::{Stopwatch, mailbox::Load};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::{Family, MetricConstructor},
+        gauge::Gauge,
+        histogram::Histogram,
+    },
+    registry::Registry,
+};
+
+use super::{Latencies, reorder::Reorder};
+use crate::{Settings, mailbox::corr_id};
+
+/// How many different reasons of receivers are told apart; the rest is `other`.
+const MAX_REASONS: usize = 32;
+const MAX_REASON_BYTES: usize = 64;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfClass {
+    topic_class: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DiedOf {
+    topic_class: String,
+    reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ForReason {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AtEndpoint {
+    endpoint: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InScope {
+    scope: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InQueue {
+    queue: &'static str,
+    shard: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InShard {
+    shard: u16,
+}
+
+#[derive(Debug, Clone)]
+struct Attempts;
+
+impl MetricConstructor<Histogram> for Attempts {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0])
+    }
+}
+
+/// The mailbox's counters.
+#[derive(Debug)]
+pub(crate) struct MailboxMetrics {
+    enqueued: Family<OfClass, Counter>,
+    delivered: Family<OfClass, Counter>,
+    redelivered: Family<OfClass, Counter>,
+    timeouts: Family<OfClass, Counter>,
+    attempts: Family<OfClass, Histogram, Attempts>,
+    enqueue_seconds: Histogram,
+    dequeue_seconds: Histogram,
+    ack_seconds: Histogram,
+    integrity: Family<ForReason, Counter>,
+    dead: Family<DiedOf, Counter>,
+    reprocessed: Family<OfClass, Counter>,
+    rejected: Family<ForReason, Counter>,
+    busy: Family<AtEndpoint, Counter>,
+    auth_failures: Family<InScope, Counter>,
+    depths: Family<InQueue, Gauge>,
+    saturation: Family<InQueue, Gauge<f64, AtomicU64>>,
+    inflight: Family<InShard, Gauge>,
+    dlq_depths: Family<InShard, Gauge>,
+    remembered: Gauge,
+    wakes: Counter,
+    jitter: Histogram,
+    backoffs: Counter,
+    reorder_depths: Family<InShard, Gauge>,
+    reorder: Reorder,
+    reasons: Mutex<BTreeSet<String>>,
+}
+
+impl Default for MailboxMetrics {
+    fn default() -> Self {
+        Self {
+            enqueued: Family::default(),
+            delivered: Family::default(),
+            redelivered: Family::default(),
+            timeouts: Family::default(),
+            attempts: Family::new_with_constructor(Attempts),
+            enqueue_seconds: Latencies.new_metric(),
+            dequeue_seconds: Latencies.new_metric(),
+            ack_seconds: Latencies.new_metric(),
+            integrity: Family::default(),
+            dead: Family::default(),
+            reprocessed: Family::default(),
+            rejected: Family::default(),
+            busy: Family::default(),
+            auth_failures: Family::default(),
+            depths: Family::default(),
+            saturation: Family::default(),
+            inflight: Family::default(),
+            dlq_depths: Family::default(),
+            remembered: Gauge::default(),
+            wakes: Counter::default(),
+            jitter: Histogram::new([1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 1_000.0]),
+            backoffs: Counter::default(),
+            reorder_depths: Family::default(),
+            reorder: Reorder::default(),
+            reasons: Mutex::default(),
+        }
+    }
+}
+
+impl MailboxMetrics {
+    /// Counts one send of perhaps many.
+    pub(crate) fn sent(&self, settings: &Settings, topic: &str, sent: &Result<Sent, Rejection>) {
+        let class = of_class(settings, topic);
+        match sent {
+            Ok(sent) => {
+                let topic_class = class.topic_class.as_str();
+                tracing::debug!(
+                    event = "send.accepted",
+                    topic_class,
+                    shard = sent.shard,
+                    corr_id = %corr_id(sent.corr_id),
+                    duplicate = sent.duplicate,
+                );
+                if !sent.duplicate {
+                    self.enqueued.get_or_create(&class).inc();
+                }
+            }
+            Err(Rejection::Saturated(full)) => {
+                let topic_class = class.topic_class.as_str();
+                let shard = match full {
+                    Full::Shard { shard } => Some(*shard),
+                    Full::Inflight | Full::Dedup { .. } => None,
+                };
+                let reason = "saturated";
+                tracing::warn!(event = "send.rejected", reason, topic_class, shard);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// A send was committed after as long as `watch` says.
+    pub(crate) fn enqueued(&self, watch: Stopwatch) {
+        self.enqueue_seconds.observe(watch.elapsed().as_secs_f64());
+    }
+
+    /// A receiver got messages after as long as `watch` says.
+    pub(crate) fn dequeued(&self, watch: Stopwatch) {
+        self.dequeue_seconds.observe(watch.elapsed().as_secs_f64());
+    }
+
+    /// An acknowledgement was committed after as long as `watch` says.
+    pub(crate) fn ack_committed(&self, watch: Stopwatch) {
+        self.ack_seconds.observe(watch.elapsed().as_secs_f64());
+    }
+
+    /// A receiver got a message.
+    pub(crate) fn handed_over(&self, settings: &Settings, tenant: TenantId, message: &Message) {
+        let shard = message.shard;
+        let class = of_class(settings, &message.topic);
+        tracing::debug!(
+            event = "recv.batch",
+            topic_class = class.topic_class.as_str(),
+            shard,
+            attempt = message.attempt,
+            corr_id = %corr_id(message.corr_id),
+        );
+        if message.attempt > 1 {
+            self.redelivered.get_or_create(&class).inc();
+        } else if message.priority == 0 {
+            let depth = self.reorder.depth(tenant, message);
+            let deepest = self.reorder_depths.get_or_create(&InShard { shard });
+            deepest.inner().fetch_max(depth, Ordering::Relaxed);
+        }
+    }
+
+    /// A message was met that does not agree with its hashes.
+    pub(crate) fn damaged(&self, settings: &Settings, damage: &Damage) {
+        let reason = damage.flaw.as_str();
+        let trace = &damage.trace;
+        tracing::error!(
+            event = "integrity.fail",
+            reason,
+            topic_class = settings.topic_class(&trace.topic),
+            shard = trace.shard,
+            corr_id = %corr_id(trace.corr_id),
+        );
+        self.integrity.get_or_create(&ForReason { reason }).inc();
+    }
+
+    /// Receivers let the deadlines of these messages pass.
+    pub(crate) fn timed_out(&self, settings: &Settings, messages: &[Trace]) {
+        for trace in messages {
+            let class = of_class(settings, &trace.topic);
+            tracing::info!(
+                event = "scanner.requeue",
+                topic_class = class.topic_class.as_str(),
+                shard = trace.shard,
+                corr_id = %corr_id(trace.corr_id),
+            );
+            self.timeouts.get_or_create(&class).inc();
+        }
+    }
+
+    /// The watch over messages woke up so late after the time it had set itself.
+    pub(crate) fn woke(&self, late: Duration) {
+        self.wakes.inc();
+        self.jitter.observe(late.as_secs_f64() * 1_000.0);
+    }
+
+    /// A message became a dead letter.
+    pub(crate) fn died(&self, settings: &Settings, death: &Death) {
+        let trace = &death.trace;
+        let class = of_class(settings, &trace.topic);
+        let reason = self.known_reason(death);
+        tracing::warn!(
+            event = "dlq.move",
+            cause = death.cause.as_str(),
+            reason,
+            topic_class = class.topic_class.as_str(),
+            shard = trace.shard,
+            attempt = death.attempt,
+            corr_id = %corr_id(trace.corr_id),
+        );
+        let attempts = self.attempts.get_or_create(&class);
+        attempts.observe(f64::from(death.attempt));
+        drop(attempts);
+        let died_of = DiedOf {
+            topic_class: class.topic_class,
+            reason,
+        };
+        self.dead.get_or_create(&died_of).inc();
+    }
+
+    /// A message was acknowledged.
+    pub(crate) fn acked(&self, settings: &Settings, settlement: &Settlement) {
+        let trace = &settlement.trace;
+        let class = of_class(settings, &trace.topic);
+        tracing::debug!(
+            event = "ack.ok",
+            topic_class = class.topic_class.as_str(),
+            shard = trace.shard,
+            corr_id = %corr_id(trace.corr_id),
+        );
+        self.delivered.get_or_create(&class).inc();
+        let attempts = self.attempts.get_or_create(&class);
+        attempts.observe(f64::from(settlement.attempt));
+    }
+
+    /// A message waits for its backoff.
+    pub(crate) fn backed_off(&self) {
+        self.backoffs.inc();
+    }
+
+    /// Dead letters came back.
+    pub(crate) fn reprocessed(&self, settings: &Settings, topic: &str, messages: usize) {
+        let class = of_class(settings, topic);
+        let counter = self.reprocessed.get_or_create(&class);
+        counter.inc_by(messages as u64);
+    }
+
+    /// A call was refused. The reasons are those that operators of any service know.
+    pub(crate) fn refused(&self, spec: &Spec, code: Code) {
+        if let Some(reason) = reason(code) {
+            self.rejected.get_or_create(&ForReason { reason }).inc();
+        }
+        let status = code.http_status();
+        if status == 429 {
+            let endpoint = spec.name;
+            self.busy.get_or_create(&AtEndpoint { endpoint }).inc();
+        }
+        if spec.plane == Plane::Mailbox && matches!(status, 401 | 403) {
+            let scope = scope(spec);
+            tracing::debug!(event = "auth.denied", scope);
+            self.auth_failures.get_or_create(&InScope { scope }).inc();
+        }
+    }
+
+    /// Brings the gauges up to date.
+    pub(crate) fn refresh(&self, policy: &Policy, load: &Load) {
+        let whole = f64::from(policy.shard_capacity.max(1));
+        for (shard, counts) in &load.shards {
+            let shard = *shard;
+            // Ready and delayed messages share a shard's capacity.
+            let (ready, delayed) = (counts.of(Kind::Ready), counts.of(Kind::Delayed));
+            for (queue, depth, filling) in [
+                ("work", ready, counts.waiting()),
+                ("requeue", delayed, delayed),
+            ] {
+                let queue = InQueue { queue, shard };
+                self.depths.get_or_create(&queue).set(gauge(depth));
+                let filling = filling as f64 / whole;
+                self.saturation.get_or_create(&queue).set(filling);
+            }
+            let shard = InShard { shard };
+            let leased = gauge(counts.of(Kind::Leased));
+            self.inflight.get_or_create(&shard).set(leased);
+            let dead = gauge(counts.of(Kind::Dead));
+            self.dlq_depths.get_or_create(&shard).set(dead);
+        }
+        self.remembered.set(gauge(load.remembered));
+    }
+
+    /// A reason that is fit to be a label: short, plain, and one of few.
+    fn known_reason(&self, death: &Death) -> String {
+        let reason = &death.reason;
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
+        if death.cause == Cause::MaxAttempts {
+            let mut known = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
+            let fit = reason.len() <= MAX_REASON_BYTES && reason.bytes().all(plain);
+            if !known.contains(reason) && (!fit || known.len() >= MAX_REASONS) {
+                return "other".to_owned();
+            }
+            known.insert(reason.clone());
+        }
+        reason.clone()
+    }
+
+    /// Makes the counters part of what `registry` reports.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        macro_rules! register {
+            ($($name:literal, $help:literal, $metric:ident;)+) => {
+                $(registry.register($name, $help, self.$metric.clone());)+
+            };
+        }
+        register!(
+            "mailbox_enqueued", "Messages sent", enqueued;
+            "mailbox_delivered", "Messages acknowledged", delivered;
+            "mailbox_redelivered", "Deliveries after the first", redelivered;
+            "mailbox_visibility_timeout", "Deliveries that timed out", timeouts;
+            "mailbox_attempts_histogram", "Deliveries until a message ended", attempts;
+            "mailbox_dlq", "Messages that became dead letters", dead;
+            "mailbox_dlq_reprocess", "Dead letters brought back", reprocessed;
+            "mailbox_dlq_depth", "Dead letters", dlq_depths;
+            "mailbox_dedup_entries", "Sends that are remembered", remembered;
+            "enqueue_latency_seconds", "From a send to its commit", enqueue_seconds;
+            "dequeue_latency_seconds", "From a look to the messages it found", dequeue_seconds;
+            "ack_commit_latency_seconds", "From an acknowledgement to its commit", ack_seconds;
+            "integrity_fail", "Messages that do not agree with their hashes", integrity;
+            "rejected", "Calls refused", rejected;
+            "busy_rejections", "Calls refused because of a limit", busy;
+            "auth_failures", "Mailbox calls with a wrong credential", auth_failures;
+            "queue_depth", "Messages that wait", depths;
+            "saturation", "How full a shard is, 0 to 1", saturation;
+            "inflight", "Messages with receivers", inflight;
+            "scanner_wake", "Times that the watch over messages woke up", wakes;
+            "scanner_wake_jitter_ms", "How late the watch over messages woke up", jitter;
+            "requeue_backoff", "Messages that wait for a backoff", backoffs;
+            "reorder_depth_max", "The most messages that were delivered before an older one",
+                reorder_depths;
+        );
+    }
+}
+
+fn of_class(settings: &Settings, topic: &str) -> OfClass {
+    OfClass {
+        topic_class: settings.topic_class(topic).to_owned(),
+    }
+}
+
+fn gauge(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Why a call was refused, as a label.
+fn reason(code: Code) -> Option<&'static str> {
+    match code.http_status() {
+        400 => Some("schema"),
+        401 | 403 => Some("unauth"),
+        413 => Some("oversize"),
+        422 if code == Code::EIntegrity => Some("integrity"),
+        429 => Some("saturated"),
+        _ => None,
+    }
+}
+
+/// What a credential must allow for an operation of the mailbox.
+fn scope(spec: &Spec) -> &'static str {
+    match spec.name {
+        "mailbox_send" | "mailbox_send_batch" => "send",
+        "mailbox_ack" | "mailbox_ack_batch" | "mailbox_extend" => "ack",
+        "mailbox_nack" => "nack",
+        "mailbox_purge" | "mailbox_dlq_reprocess" => "admin",
+        _ => "recv",
+    }
+}

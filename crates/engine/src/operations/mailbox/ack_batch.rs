@@ -1,0 +1,48 @@
+//! Ends many messages in one commit.
+
+use asyncgate_api::{
+    AckBatchInput, AckBatchOutput, AckInput, AckMessages, AckOutput, AckResult, Operation,
+};
+use asyncgate_core::{LeaseId, MessageId, mailbox};
+use asyncgate_store::{Stopwatch, mailbox::Reads};
+
+use super::Execute;
+use crate::{
+    Caller, Engine, Fault,
+    mailbox::{Batch, lease, message_id},
+};
+
+impl Execute for AckMessages {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: AckBatchInput,
+    ) -> Result<AckBatchOutput, Fault> {
+        let watch = Stopwatch::start();
+        let mut batch = Batch::new("acks", input.acks, check)?;
+        let acks = batch.take();
+        let reads = Reads {
+            messages: acks.iter().map(|(id, _)| *id).collect(),
+            ..Reads::default()
+        };
+        let settled = engine
+            .transact_mailbox(caller.tenant, 0, reads, move |env, snapshot| {
+                Ok(mailbox::ack_all(&env, snapshot.messages, &acks))
+            })
+            .await?;
+        let acked: Vec<_> = settled.iter().filter_map(|one| one.as_ref().ok()).collect();
+        engine.note_acks(&acked);
+        engine.metrics.mailbox.ack_committed(watch);
+        let answers = settled
+            .into_iter()
+            .map(|one| one.map_err(|rejection| engine.mailbox_fault(rejection)));
+        let done = |_| AckResult::Done(AckOutput { ok: true });
+        Ok(AckBatchOutput {
+            results: batch.answers(engine, &Self::SPEC, answers, done, AckResult::Refused),
+        })
+    }
+}
+
+fn check(input: AckInput) -> Result<(MessageId, Option<LeaseId>), Fault> {
+    Ok((message_id(&input.msg_id)?, lease(input.lease.as_deref())?))
+}

@@ -1,0 +1,51 @@
+//! Lists dead letters.
+
+use asyncgate_api::{ListDeadLetters, ListDeadLettersInput, ListDeadLettersOutput};
+use asyncgate_store::{MAX_ANSWER_BYTES, mailbox::DeadFilter};
+
+use super::Execute;
+use crate::{
+    Caller, Engine, Fault, input,
+    mailbox::{dead_letter, message_id},
+};
+
+impl Execute for ListDeadLetters {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: ListDeadLettersInput,
+    ) -> Result<ListDeadLettersOutput, Fault> {
+        let limit = engine.page_size(input.limit)?;
+        let after = input.cursor.map(|cursor| {
+            message_id(&cursor).map_err(|_| Fault::bad_request("cursor names no message"))
+        });
+        let filter = DeadFilter {
+            topic: input
+                .topic
+                .map(|topic| input::name("topic", topic))
+                .transpose()?,
+            reason: input.reason,
+            died_by: input
+                .older_than_secs
+                .map(|seconds| engine.seconds_ago(seconds)),
+            after: after.transpose()?,
+            limit: limit + 1,
+        };
+        let dead = engine.store.mailbox().dead_letters(caller.tenant, filter);
+        let dead = dead.await?;
+        // A page ends early when it grows too large, but has at least one message.
+        let mut bytes = 0_usize;
+        let given = dead.iter().take(limit).take_while(|message| {
+            let first = bytes == 0;
+            bytes = bytes.saturating_add(message.weight());
+            first || bytes <= MAX_ANSWER_BYTES
+        });
+        let messages: Vec<_> = given.filter_map(dead_letter).collect();
+        let more = messages.len() < dead.len();
+        let next_cursor = messages.last().filter(|_| more);
+        Ok(ListDeadLettersOutput {
+            next_cursor: next_cursor.map(|last| last.envelope.msg_id.clone()),
+            messages,
+        })
+    }
+}

@@ -1,0 +1,37 @@
+//! Keeps a message longer.
+
+use asyncgate_api::{ExtendInput, ExtendMessage, ExtendOutput};
+use asyncgate_core::mailbox;
+
+use super::{Execute, one_message, the_message};
+use crate::{
+    Caller, Engine, Fault,
+    mailbox::{lease, message_id, visibility_ms},
+};
+
+impl Execute for ExtendMessage {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: ExtendInput,
+    ) -> Result<ExtendOutput, Fault> {
+        let id = message_id(&input.msg_id)?;
+        let lease = lease(input.lease.as_deref())?;
+        let policy = &engine.settings().policy.mailbox;
+        let wished = visibility_ms(policy, input.visibility_ms)?;
+        let until = engine
+            .transact_mailbox(
+                caller.tenant,
+                0,
+                one_message(id),
+                move |env, mut snapshot| {
+                    mailbox::extend(&env, the_message(&mut snapshot), lease, wished)
+                },
+            )
+            .await?;
+        Ok(ExtendOutput {
+            ok: true,
+            visible_at: until.to_string(),
+        })
+    }
+}

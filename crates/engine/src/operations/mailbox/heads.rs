@@ -1,0 +1,35 @@
+//! Tells where the chains of messages end, signed.
+
+use asyncgate_api::{GetMailboxHeads, GetMailboxHeadsInput, GetMailboxHeadsOutput, MailboxHead};
+use asyncgate_core::receipt::hex;
+
+use super::Execute;
+use crate::{Caller, Engine, Fault};
+
+impl Execute for GetMailboxHeads {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        _input: GetMailboxHeadsInput,
+    ) -> Result<GetMailboxHeadsOutput, Fault> {
+        let chains = engine.store.mailbox().chains(caller.tenant).await?;
+        let signed_at = engine.now();
+        let signer = engine.signer.as_ref();
+        let heads = chains.into_iter().map(|(shard, head)| MailboxHead {
+            shard,
+            seq: head.seq,
+            link: head.link.to_string(),
+            tenant_id: caller.tenant.to_string(),
+            signed_at: signed_at.to_string(),
+            signed_at_millis: signed_at.as_millis(),
+            public_key: signer.map(|signer| hex(&signer.public_key())),
+            signature: signer.map(|signer| {
+                let statement = head.statement(caller.tenant, shard, signed_at);
+                hex(&signer.sign(&statement))
+            }),
+        });
+        Ok(GetMailboxHeadsOutput {
+            heads: heads.collect(),
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! The operations of the mailbox, one file each.
+
+mod ack;
+mod ack_batch;
+mod dead_letters;
+mod extend;
+mod heads;
+mod nack;
+mod peek;
+mod purge;
+mod receive;
+mod reprocess;
+mod send;
+mod send_batch;
+mod topics;
+
+use asyncgate_core::{
+    MessageId, Timestamp,
+    mailbox::{Message, Settlement},
+};
+use asyncgate_store::mailbox::{Reads, Snapshot};
+
+use super::Execute;
+use crate::Engine;
+
+/// Declares one message.
+fn one_message(id: MessageId) -> Reads {
+    Reads {
+        messages: vec![id],
+        ..Reads::default()
+    }
+}
+
+/// The one message that was declared, if it exists.
+fn the_message(snapshot: &mut Snapshot) -> Option<Message> {
+    snapshot.messages.pop()
+}
+
+impl Engine {
+    /// Counts messages that were acknowledged.
+    fn note_acks(&self, settled: &[&Settlement]) {
+        let settings = self.settings();
+        let fresh = settled.iter().filter(|settlement| !settlement.repeated);
+        let mut left = 0;
+        for settlement in fresh {
+            self.metrics.mailbox.acked(&settings, settlement);
+            left += 1;
+        }
+        self.drain_meter.note(self.now(), left);
+    }
+
+    /// The time so many seconds ago.
+    fn seconds_ago(&self, seconds: u64) -> Timestamp {
+        let millis = i64::try_from(seconds).unwrap_or(i64::MAX);
+        self.now()
+            .plus_millis(millis.saturating_mul(1_000).saturating_neg())
+    }
+}

@@ -1,0 +1,50 @@
+//! Gives a message back.
+
+use asyncgate_api::{AckOutput, NackInput, NackMessage};
+use asyncgate_core::mailbox::{self, Nack};
+
+use super::{Execute, one_message, the_message};
+use crate::{
+    Caller, Engine, Fault, input,
+    mailbox::{lease, message_id},
+};
+
+const MAX_DELAY_MS: i64 = 7 * 86_400_000;
+
+impl Execute for NackMessage {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: NackInput,
+    ) -> Result<AckOutput, Fault> {
+        let id = message_id(&input.msg_id)?;
+        let lease = lease(input.lease.as_deref())?;
+        let reason = input.reason.filter(|reason| !reason.is_empty());
+        let delay = |delay| input::within("delay_ms", delay, &(0..=MAX_DELAY_MS));
+        let nack = Nack {
+            reason: reason
+                .map(|reason| input::name("reason", reason))
+                .transpose()?,
+            error: input::text("error", input.error)?,
+            delay_ms: input.delay_ms.map(delay).transpose()?,
+        };
+        let backs_off = nack.delay_ms.is_none();
+        let settled = engine
+            .transact_mailbox(
+                caller.tenant,
+                0,
+                one_message(id),
+                move |env, mut snapshot| {
+                    let message = the_message(&mut snapshot);
+                    mailbox::nack(env, message, lease, nack.clone())
+                },
+            )
+            .await?;
+        if let Some(death) = settled.died {
+            engine.note_deaths(&[death]);
+        } else if backs_off && !settled.repeated {
+            engine.metrics.mailbox.backed_off();
+        }
+        Ok(AckOutput { ok: true })
+    }
+}

@@ -1,0 +1,31 @@
+//! Looks at the next messages of a topic.
+
+use asyncgate_api::{PeekInput, PeekMessages, RecvOutput};
+use asyncgate_store::mailbox::Take;
+
+use super::Execute;
+use crate::{
+    Caller, Engine, Fault, input,
+    mailbox::{envelope, max_bytes, max_messages},
+};
+
+impl Execute for PeekMessages {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: PeekInput,
+    ) -> Result<RecvOutput, Fault> {
+        let policy = &engine.settings().policy.mailbox;
+        let take = Take {
+            topic: input::name("topic", input.topic)?,
+            max_messages: max_messages(policy, input.max_messages)?,
+            max_bytes: max_bytes(policy, input.max_bytes),
+        };
+        let next = engine.store.mailbox().peek(caller.tenant, take).await?;
+        // What is damaged is shown to nobody; a receiver is told of it.
+        let intact = next.iter().filter(|message| message.flaw().is_none());
+        Ok(RecvOutput {
+            messages: intact.map(envelope).collect(),
+        })
+    }
+}

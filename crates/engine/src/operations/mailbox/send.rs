@@ -1,0 +1,139 @@
+//! Sends a message.
+
+use std::collections::BTreeMap;
+
+use asyncgate_api::{Code, IdempotencyMode, SendInput, SendMessage, SendOutput};
+use asyncgate_core::{
+    TenantId,
+    mailbox::{Outgoing, Rejection, Sent, send},
+};
+use asyncgate_store::{
+    Stopwatch,
+    mailbox::{Reads, SendKey},
+};
+use uuid::Uuid;
+
+use super::Execute;
+use crate::{Caller, Engine, Fault, Settings, input};
+
+const MAX_ATTRS: usize = 64;
+const MAX_ATTRS_BYTES: usize = 16 << 10;
+const MAX_DELAY_MS: i64 = 7 * 86_400_000;
+/// Room in a body for everything but the payload.
+const AROUND_PAYLOAD_BYTES: usize = 64 << 10;
+
+impl Execute for SendMessage {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: SendInput,
+    ) -> Result<SendOutput, Fault> {
+        let (outgoing, mode) = check(input)?;
+        let sent = engine.send(caller.tenant, vec![outgoing]).await?;
+        let sent = sent.into_iter().next();
+        let sent = sent.ok_or_else(|| Fault::new(Code::Internal, "the send has no answer"))?;
+        answer(engine, mode, sent)
+    }
+
+    /// A body holds the payload in base64.
+    fn max_input_bytes(settings: &Settings) -> Option<usize> {
+        let payload = settings.policy.mailbox.max_payload_bytes;
+        let encoded = payload.div_ceil(3).saturating_mul(4);
+        Some(encoded.saturating_add(AROUND_PAYLOAD_BYTES))
+    }
+}
+
+/// A message as its sender wants it, and how a repetition is answered.
+pub(super) fn check(input: SendInput) -> Result<(Outgoing, IdempotencyMode), Fault> {
+    let name =
+        |field: &str, text: Option<String>| text.map(|text| input::name(field, text)).transpose();
+    let delay_ms = input.delay_ms.unwrap_or(0);
+    let ttl_ms = input.ttl_ms;
+    let outgoing = Outgoing {
+        topic: input::name("topic", input.topic)?,
+        idem_key: input::name("idem_key", input.idem_key)?,
+        payload: input.payload_b64.into_bytes(),
+        attrs: attrs(input.attrs.unwrap_or_default())?,
+        partition_key: name("partition_key", input.partition_key)?,
+        delay_ms: input::within("delay_ms", delay_ms, &(0..=MAX_DELAY_MS))?,
+        ttl_ms: ttl_ms
+            .map(|ttl| input::within("ttl_ms", ttl, &(1..=input::MAX_MILLIS)))
+            .transpose()?,
+        priority: input.priority.unwrap_or(0),
+        // Callers have correlation ids of their own making; what is no UUID follows the call, but
+        // not the message.
+        corr_id: input.corr_id.and_then(|text| {
+            let id = Uuid::try_parse(&text).ok()?;
+            Some(id.into_bytes())
+        }),
+    };
+    Ok((outgoing, input.idempotency_mode.unwrap_or_default()))
+}
+
+fn attrs(attrs: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Fault> {
+    let bytes = attrs.iter().map(|(key, value)| key.len() + value.len());
+    if attrs.len() > MAX_ATTRS || bytes.sum::<usize>() > MAX_ATTRS_BYTES {
+        return Err(Fault::bad_request(format!(
+            "attrs must have at most {MAX_ATTRS} entries and {MAX_ATTRS_BYTES} bytes in all"
+        )));
+    }
+    Ok(attrs)
+}
+
+/// The answer to a send, as its sender wants repetitions answered.
+pub(super) fn answer(
+    engine: &Engine,
+    mode: IdempotencyMode,
+    sent: Result<Sent, Rejection>,
+) -> Result<SendOutput, Fault> {
+    let sent = sent.map_err(|rejection| engine.mailbox_fault(rejection))?;
+    let msg_id = sent.id.to_string();
+    if sent.duplicate && mode == IdempotencyMode::Conflict {
+        return Err(Fault::new(Code::EDuplicate, "this was sent before")
+            .with("msg_id", msg_id)
+            .with("duplicate", true));
+    }
+    Ok(SendOutput {
+        msg_id,
+        duplicate: sent.duplicate,
+    })
+}
+
+impl Engine {
+    /// Sends messages in one commit.
+    pub(super) async fn send(
+        &self,
+        tenant: TenantId,
+        outgoing: Vec<Outgoing>,
+    ) -> Result<Vec<Result<Sent, Rejection>>, Fault> {
+        let watch = Stopwatch::start();
+        let settings = self.settings();
+        let shards = settings.policy.mailbox.shards;
+        let key = |sent: &Outgoing| {
+            let partition = sent.partition_key.as_deref();
+            SendKey::new(&sent.topic, &sent.idem_key, partition, shards)
+        };
+        let reads = Reads {
+            sends: outgoing.iter().map(key).collect(),
+            ..Reads::default()
+        };
+        let topics: Vec<String> = outgoing.iter().map(|sent| sent.topic.clone()).collect();
+        let weight = outgoing.iter().map(weight).sum();
+        let sent = self
+            .transact_mailbox(tenant, weight, reads, move |env, snapshot| {
+                Ok(send(env, snapshot.shelf, outgoing.clone()))
+            })
+            .await?;
+        for (topic, sent) in topics.iter().zip(&sent) {
+            self.metrics.mailbox.sent(&settings, topic, sent);
+        }
+        self.metrics.mailbox.enqueued(watch);
+        Ok(sent)
+    }
+}
+
+fn weight(sent: &Outgoing) -> usize {
+    let attrs = sent.attrs.iter();
+    let attrs = attrs.map(|(key, value)| key.len() + value.len());
+    sent.payload.len() + sent.topic.len() + sent.idem_key.len() + attrs.sum::<usize>()
+}

@@ -1,0 +1,33 @@
+//! Sends many messages in one commit.
+
+use asyncgate_api::{Operation, SendBatchInput, SendBatchOutput, SendMessages, SendResult};
+
+use super::{
+    Execute,
+    send::{answer, check},
+};
+use crate::{Caller, Engine, Fault, Settings, mailbox::Batch};
+
+const MAX_BATCH_BYTES: usize = 16 << 20;
+
+impl Execute for SendMessages {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: SendBatchInput,
+    ) -> Result<SendBatchOutput, Fault> {
+        let mut batch = Batch::new("messages", input.messages, check)?;
+        let (outgoing, modes): (Vec<_>, Vec<_>) = batch.take().into_iter().unzip();
+        let sent = engine.send(caller.tenant, outgoing).await?;
+        let answers = modes.into_iter().zip(sent);
+        let answers = answers.map(|(mode, sent)| answer(engine, mode, sent));
+        let (spec, done) = (&Self::SPEC, SendResult::Sent);
+        Ok(SendBatchOutput {
+            results: batch.answers(engine, spec, answers, done, SendResult::Refused),
+        })
+    }
+
+    fn max_input_bytes(_settings: &Settings) -> Option<usize> {
+        Some(MAX_BATCH_BYTES)
+    }
+}

@@ -1,0 +1,162 @@
+//! An engine, its clock, and how to call it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, AtomicU64, Ordering},
+};
+
+use asyncgate_api::Code;
+use asyncgate_core::{Policy, Timestamp, mailbox};
+use asyncgate_engine::{
+    Caller, Clock, Engine, Entropy, Fault, Principal, PrincipalKind, Role, Settings, Source,
+    TenantId, registry,
+};
+use asyncgate_store::{Store, memory::MemoryStore};
+use serde_json::{Value, json};
+
+pub struct FakeClock(AtomicI64);
+
+impl Clock for FakeClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+struct Counter(AtomicU64);
+
+impl Entropy for Counter {
+    fn next_u64(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+pub const TENANT: TenantId = TenantId::from_bytes([1; 16]);
+
+#[derive(Clone)]
+pub struct World {
+    pub engine: Arc<Engine>,
+    pub store: Arc<MemoryStore>,
+    clock: Arc<FakeClock>,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut mailbox::Policy)) -> Self {
+        let mut policy = Policy::default();
+        change(&mut policy.mailbox);
+        let store = Arc::new(MemoryStore::new());
+        let clock = Arc::new(FakeClock(AtomicI64::new(1_767_610_800_000)));
+        let engine = Engine::new(
+            Arc::clone(&store) as Arc<dyn Store>,
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            Arc::new(Counter(AtomicU64::new(1))),
+            Settings {
+                policy: Arc::new(policy),
+                topic_classes: vec![("user:".to_owned(), "user_inbox".to_owned())],
+                ..Settings::default()
+            },
+        );
+        Self {
+            engine: Arc::new(engine),
+            store,
+            clock,
+        }
+    }
+
+    pub async fn call_as(&self, role: Role, operation: &str, input: Value) -> Result<Value, Fault> {
+        let caller = Caller {
+            tenant: TENANT,
+            principal: Principal::new(PrincipalKind::Service, "someone"),
+            role,
+        };
+        let entry = registry()
+            .iter()
+            .find(|entry| entry.spec.name == operation)
+            .unwrap();
+        let input = input.to_string();
+        let answer = (entry.call)(&self.engine, &caller, Source::Json(input.as_bytes())).await?;
+        Ok(serde_json::from_slice(&answer.json).unwrap())
+    }
+
+    pub async fn call(&self, operation: &str, input: Value) -> Result<Value, Fault> {
+        self.call_as(Role::Admin, operation, input).await
+    }
+
+    /// The answer of a call that must be done.
+    pub async fn done(&self, operation: &str, input: Value) -> Value {
+        let shown = input.to_string();
+        let answer = self.call(operation, input).await;
+        answer.unwrap_or_else(|fault| panic!("{operation} {shown}: {fault:?}"))
+    }
+
+    /// The fault of a call that must be refused.
+    pub async fn refused(&self, operation: &str, input: Value, code: Code) -> Fault {
+        let shown = input.to_string();
+        match self.call(operation, input).await {
+            Ok(answer) => panic!("{operation} {shown}: {answer}"),
+            Err(fault) => {
+                assert_eq!(fault.code, code, "{operation} {shown}: {fault:?}");
+                fault
+            }
+        }
+    }
+
+    pub async fn send(&self, topic: &str, key: &str) -> String {
+        let input = json!({ "topic": topic, "idem_key": key, "payload_b64": "aGk=" });
+        text(&self.done("mailbox_send", input).await["msg_id"])
+    }
+
+    pub async fn recv(&self, topic: &str) -> Vec<Value> {
+        let answer = self.done("mailbox_recv", json!({ "topic": topic })).await;
+        answer["messages"].as_array().unwrap().clone()
+    }
+
+    /// The state of one topic.
+    pub async fn topic(&self, topic: &str) -> Value {
+        let topics = self.done("mailbox_topics", json!({})).await;
+        let mut topics = topics["topics"].as_array().unwrap().iter();
+        let found = topics.find(|state| state["topic"] == topic);
+        found.cloned().unwrap_or(Value::Null)
+    }
+
+    /// Lets time pass, and acts on the deadlines that came.
+    pub async fn pass(&self, millis: i64) {
+        self.clock.0.fetch_add(millis, Ordering::Relaxed);
+        self.engine.act_on_messages().await.unwrap();
+    }
+}
+
+pub fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+impl World {
+    /// Changes a message's content behind everyone's back.
+    pub async fn damage(&self, id: asyncgate_core::MessageId) {
+        let reads = asyncgate_store::mailbox::Reads {
+            messages: vec![id],
+            ..Default::default()
+        };
+        let job = asyncgate_store::mailbox::Job {
+            tenant: TENANT,
+            reads,
+            now: self.clock.now(),
+            weight: 0,
+            decide: Box::new(|snapshot| {
+                let mut changes = mailbox::Changes::default();
+                for mut message in snapshot.messages {
+                    let before = Some(message.standing());
+                    message.payload = "damaged".into();
+                    let write = mailbox::MessageWrite { message, before };
+                    changes.messages.push(write);
+                }
+                Some(changes)
+            }),
+        };
+        let mailbox = self.store.mailbox();
+        mailbox.transact_mailbox(job).await.unwrap();
+    }
+}
