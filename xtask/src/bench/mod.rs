@@ -1,9 +1,10 @@
-//! `cargo xtask bench tasks`: the figures that the task plane promises, measured on the release build
-//! over HTTP with every commit fsynced, beside peers on the same machine in the same run.
+//! `cargo xtask bench`: the figures that the product promises, measured on the release build over HTTP
+//! with every commit fsynced, beside peers on the same machine in the same run.
 //!
 //! Each part has its own file. The parts that compare rates run in turns, three rounds of each, and
 //! report medians, because the speed of a shared machine drifts.
 
+mod caller;
 mod cost;
 mod create;
 mod cycle;
@@ -11,6 +12,7 @@ mod flat;
 mod histogram;
 mod load;
 mod machine;
+mod mailbox;
 mod peers;
 mod report;
 mod server;
@@ -41,6 +43,8 @@ const SCRATCH: &str = "/var/tmp";
 pub enum Command {
     /// Tasks: create, claim, complete, wait
     Tasks(Options),
+    /// Messages: send, receive, acknowledge, wait
+    Mailbox(mailbox::Options),
 }
 
 #[derive(Debug, Args)]
@@ -81,9 +85,29 @@ pub struct Bench {
 }
 
 impl Bench {
+    /// Builds the server, unless one is given, and makes room below `dir`.
+    fn open(server: Option<&Path>, dir: &Path, quick: bool) -> Result<Self> {
+        let binary = match server {
+            Some(path) => path
+                .canonicalize()
+                .with_context(|| format!("no binary at {}", path.display()))?,
+            None => server::build()?,
+        };
+        Ok(Self {
+            binary,
+            scratch: open_folder(dir)?,
+            quick,
+        })
+    }
+
     /// A fresh server on an empty directory.
     fn server(&self) -> Result<Server> {
-        Server::start(&self.binary, self.scratch.path())
+        self.server_with(&[])
+    }
+
+    /// A fresh server on an empty directory, with these settings in its environment.
+    fn server_with(&self, settings: &[(&str, &str)]) -> Result<Server> {
+        Server::start(&self.binary, self.scratch.path(), settings)
     }
 
     fn folder(&self) -> Result<TempDir> {
@@ -97,23 +121,18 @@ impl Bench {
 }
 
 pub fn run(command: &Command) -> Result<()> {
-    let Command::Tasks(options) = command;
     if cfg!(debug_assertions) {
         return again_in_release();
     }
-    let wants = |part| options.only.is_empty() || options.only.contains(&part);
-    let binary = match &options.server {
-        Some(path) => path
-            .canonicalize()
-            .with_context(|| format!("no binary at {}", path.display()))?,
-        None => server::build()?,
-    };
-    let bench = Bench {
-        binary,
-        scratch: open_folder(&options.dir)?,
-        quick: options.quick,
-    };
+    match command {
+        Command::Tasks(options) => tasks(options),
+        Command::Mailbox(options) => mailbox::run(options),
+    }
+}
 
+fn tasks(options: &Options) -> Result<()> {
+    let wants = |part| options.only.is_empty() || options.only.contains(&part);
+    let bench = Bench::open(options.server.as_deref(), &options.dir, options.quick)?;
     let mut sections = vec![machine::section(bench.scratch.path())?];
     let rates = in_turns(&bench, &wants, &mut sections)?;
     if wants(Part::Wake) {
@@ -125,7 +144,7 @@ pub fn run(command: &Command) -> Result<()> {
     if wants(Part::Flat) {
         sections.push(flat::run(&bench)?);
     }
-    publish(options, &sections)
+    publish(options.quick, options.json, &sections)
 }
 
 /// The parts that compare rates: a round of each, then the next round. Gives back the cycles per second.
@@ -161,16 +180,16 @@ fn in_turns(
     Ok(rate)
 }
 
-fn publish(options: &Options, sections: &[Section]) -> Result<()> {
-    if options.json {
+fn publish(quick: bool, json: bool, sections: &[Section]) -> Result<()> {
+    if json {
         let parts: Vec<_> = sections.iter().map(Section::json).collect();
-        println!("{:#}", json!({ "quick": options.quick, "parts": parts }));
+        println!("{:#}", json!({ "quick": quick, "parts": parts }));
     } else {
         for section in sections {
             println!("## {}\n\n{}", section.id, section.markdown());
         }
     }
-    if !options.quick {
+    if !quick {
         report::rewrite(&process::root().join("docs/BENCHMARKS.md"), sections)?;
         eprintln!("docs/BENCHMARKS.md rewritten");
     }

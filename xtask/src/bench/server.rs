@@ -37,9 +37,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts on an empty folder below `scratch`, with default settings but for the address, the folder
-    /// and the key.
-    pub fn start(binary: &Path, scratch: &Path) -> Result<Self> {
+    /// Starts on an empty folder below `scratch`, with default settings but for the address, the folder,
+    /// the key and what is given.
+    pub fn start(binary: &Path, scratch: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let folder = open_folder(scratch)?;
         let dir = folder.path();
         let data = dir.join("data");
@@ -55,6 +55,7 @@ impl Server {
             .args(["serve", "--bind", "127.0.0.1:0", "--data-dir"])
             .arg(&data)
             .env("ASYNCGATE_API_KEY", KEY)
+            .envs(settings.iter().copied())
             .current_dir(dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -212,7 +213,7 @@ mod tests {
         let fake = dir.path().join("fake");
         fs::write(&fake, "#!/bin/sh\necho bad config >&2\nexit 2\n").unwrap();
         fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
-        let error = format!("{:#}", Server::start(&fake, dir.path()).unwrap_err());
+        let error = format!("{:#}", Server::start(&fake, dir.path(), &[]).unwrap_err());
         assert!(error.contains("bad config"), "{error}");
     }
 }

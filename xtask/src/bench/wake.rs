@@ -1,14 +1,13 @@
 //! How soon a waiting worker has a task in its hands: a claim waits, another connection creates a
 //! task, and the clock runs from sending the create to holding the claim's answer.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::Bench;
+use super::caller::Caller;
 use super::histogram::Histogram;
 use super::load::http::{self, Head};
 use super::report::{Figure, Section, Unit};
@@ -92,50 +91,5 @@ impl Pair {
         self.worker.send(&complete)?;
         self.worker.answer(200)?;
         Ok(latency)
-    }
-}
-
-/// A blocking connection: two of them need no event loop.
-struct Caller {
-    stream: TcpStream,
-    input: Vec<u8>,
-}
-
-impl Caller {
-    fn connect(addr: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(addr)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(40)))?;
-        Ok(Self {
-            stream,
-            input: Vec::new(),
-        })
-    }
-
-    fn send(&mut self, request: &[u8]) -> Result<()> {
-        self.stream.write_all(request).context("cannot send")
-    }
-
-    fn answer(&mut self, wanted: u16) -> Result<Vec<u8>> {
-        let mut chunk = [0; 16 * 1024];
-        loop {
-            if let Some(frame) = http::frame(&self.input)? {
-                let body = self.input[frame.body].to_vec();
-                self.input.drain(..frame.len);
-                if frame.status != wanted {
-                    bail!(
-                        "expected {wanted}, got {}: {}",
-                        frame.status,
-                        http::shown(&body)
-                    );
-                }
-                return Ok(body);
-            }
-            let read = self.stream.read(&mut chunk).context("no answer")?;
-            if read == 0 {
-                bail!("the server closed a connection");
-            }
-            self.input.extend_from_slice(&chunk[..read]);
-        }
     }
 }

@@ -3,9 +3,11 @@
 
 mod apt;
 mod beanstalkd;
+mod nats;
 mod postgres;
 
 pub use beanstalkd::Beanstalkd;
+pub use nats::Nats;
 pub use postgres::Postgres;
 
 use std::io;

@@ -1,7 +1,7 @@
 //! The same work by others, in the same minutes and with the same durability: hand a job in, take it
 //! out, remove it, each step fsynced before its answer.
 
-mod beanstalkd;
+pub mod beanstalkd;
 mod pgbench;
 
 use anyhow::Result;
