@@ -17,7 +17,10 @@ const MAX_WAIT_SECONDS: u32 = 60;
 pub(crate) const MAX_MILLIS: i64 = 100 * 366 * 86_400_000;
 
 /// Reads an operation's input.
-pub(crate) fn decode<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Fault> {
+///
+/// # Errors
+/// When it is not what the operation takes.
+pub fn decode<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Fault> {
     match source {
         Source::Json(bytes) => {
             // A struct would also be read from an array, field by field.

@@ -23,6 +23,8 @@ pub use caller::{Authenticator, Caller, Role};
 pub use clock::{Clock, Entropy};
 pub use engine::Engine;
 pub use fault::Fault;
+pub use input::decode;
+pub use mailbox::{MessageStream, Streamed};
 pub use operations::Execute;
 pub use registry::{Answer, Answered, Call, Entry, Source, execute, registry};
 pub use settings::{Durability, Settings};

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use asyncgate_api::{Code, Method, Spec};
-use asyncgate_engine::Fault;
+use asyncgate_engine::{Fault, Source};
 use axum::{
     body::Body,
     http::{HeaderMap, header},
@@ -23,6 +23,16 @@ const MAX_DISCARDED_BYTES: usize = 16 << 20;
 pub(crate) enum Input {
     Json(Bytes),
     Form(String),
+}
+
+impl Input {
+    /// As the engine reads it.
+    pub(crate) fn source(&self) -> Source<'_> {
+        match self {
+            Self::Json(bytes) => Source::Json(bytes),
+            Self::Form(text) => Source::Form(text),
+        }
+    }
 }
 
 /// Reads what an operation's input is made of.

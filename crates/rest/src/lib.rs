@@ -4,6 +4,7 @@ mod errors;
 mod input;
 mod openapi;
 mod routes;
+mod stream;
 
 pub use errors::error_response;
 pub use openapi::openapi;

@@ -1,11 +1,11 @@
 //! The OpenAPI 3.1 document, generated from the registry.
 
-use asyncgate_api::{Access, Code, ErrorBody, Method};
+use asyncgate_api::{Access, Code, ErrorBody, Method, Operation, ReceiveMessages};
 use asyncgate_engine::{Entry, registry};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::errors::status;
+use crate::{errors::status, stream};
 
 /// The whole document.
 pub fn openapi() -> Value {
@@ -17,6 +17,7 @@ pub fn openapi() -> Value {
         let path = paths.entry(entry.spec.path).or_insert_with(|| json!({}));
         path[method] = operation;
     }
+    paths.insert(stream::PATH.to_owned(), stream_path(&paths));
     let error = SchemaSettings::openapi3().for_serialize().into_generator();
     let error = error.into_root_schema_for::<ErrorBody>().to_value();
     schemas.insert("Error".to_owned(), component(error, &mut Map::new()));
@@ -28,8 +29,8 @@ pub fn openapi() -> Value {
         "info": {
             "title": "AsyncGate",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Durable tasks with leases, receipts and obligations. A success answer \
-                            means committed and fsynced.",
+            "description": "Durable tasks with leases, receipts and obligations, and a mailbox. A \
+                            success answer means committed and fsynced.",
             "license": { "name": "MIT OR Apache-2.0" },
         },
         "security": [{ "bearer": [] }],
@@ -84,6 +85,20 @@ fn operation(entry: &Entry, schemas: &mut Map<String, Value>) -> Value {
         }
     }
     operation
+}
+
+/// The stream takes what receiving takes, and answers line by line.
+fn stream_path(paths: &Map<String, Value>) -> Value {
+    let mut operation = paths[ReceiveMessages::SPEC.path]["post"].clone();
+    operation["operationId"] = "mailbox_recv_stream".into();
+    operation["summary"] = "Receive messages of a topic as they come.".into();
+    operation["description"] = stream::DOC.into();
+    let schema = json!({ "$ref": "#/components/schemas/Envelope" });
+    operation["responses"]["200"] = json!({
+        "description": "A message on each line; an empty line every 15 seconds of silence",
+        "content": { "application/x-ndjson": { "schema": schema } },
+    });
+    json!({ "post": operation })
 }
 
 fn refusals() -> Value {

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use asyncgate_api::{Access, Code, Method, Spec};
 use asyncgate_engine::{
-    Answer, Authenticator, Caller, Engine, Entry, Fault, Principal, Role, Source, TenantId,
-    registry,
+    Answer, Authenticator, Caller, Engine, Entry, Fault, Principal, Role, TenantId, registry,
 };
 use axum::{
     Router,
     body::Body,
     http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header},
-    routing::{MethodFilter, MethodRouter, get, on},
+    routing::{MethodFilter, MethodRouter, get, on, post},
 };
 
 use crate::{
     error_response,
     input::{self, Input},
     openapi::openapi,
+    stream,
 };
 
 /// The header that names a request in answers and in the log.
@@ -30,10 +30,10 @@ pub struct Options {
     pub max_body_bytes: usize,
 }
 
-struct App {
-    engine: Arc<Engine>,
+pub(crate) struct App {
+    pub(crate) engine: Arc<Engine>,
     auth: Arc<dyn Authenticator>,
-    options: Options,
+    pub(crate) options: Options,
 }
 
 /// Every operation as a route, and the OpenAPI document.
@@ -47,6 +47,11 @@ pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Option
     for entry in registry() {
         router = router.route(entry.spec.path, route(&app, entry));
     }
+    let streaming = Arc::clone(&app);
+    router = router.route(
+        stream::PATH,
+        post(move |request| stream::serve(Arc::clone(&streaming), request)),
+    );
     let document: bytes::Bytes = openapi().to_string().into();
     let describing = Arc::clone(&app);
     let document = move |request: Request<Body>| {
@@ -93,11 +98,7 @@ impl App {
     async fn call(&self, entry: &Entry, request: Request<Body>) -> Result<Answer, Fault> {
         let limit = entry.input_limit(&self.engine, self.options.max_body_bytes);
         let (caller, input) = self.receive(entry.spec, request, limit).await?;
-        let source = match &input {
-            Input::Json(bytes) => Source::Json(bytes),
-            Input::Form(text) => Source::Form(text),
-        };
-        (entry.call)(&self.engine, &caller, source).await
+        (entry.call)(&self.engine, &caller, input.source()).await
     }
 
     /// Who calls, and with what. What is wrong with either is called as the plane calls it.
@@ -127,7 +128,7 @@ impl App {
     }
 
     /// The caller's correlation id if it is fit to be repeated, or a new one.
-    fn corr_id(&self, headers: &HeaderMap) -> String {
+    pub(crate) fn corr_id(&self, headers: &HeaderMap) -> String {
         let given = headers.get(CORR_ID).and_then(|value| value.to_str().ok());
         self.engine.corr_id_or(given)
     }

@@ -3,6 +3,7 @@
 mod batch;
 mod meter;
 mod receiving;
+mod stream;
 mod sweep;
 mod view;
 
@@ -15,6 +16,7 @@ use asyncgate_core::{
 pub(crate) use batch::Batch;
 pub(crate) use meter::DrainMeter;
 pub(crate) use receiving::{Order, max_bytes, max_messages};
+pub use stream::{MessageStream, Streamed};
 pub(crate) use view::{corr_id, dead_letter, envelope};
 
 use crate::{Engine, Fault, input};

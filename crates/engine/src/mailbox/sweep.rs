@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use crate::{Engine, Fault};
 
-/// How many messages one transaction moves. Each may hold a large payload.
-const BATCH: usize = 128;
+/// How many messages one transaction moves, so that requests are not held up behind it.
+const BATCH: usize = 256;
 /// How soon to look again at what is due but did not move.
 const LOOK_AGAIN_MS: i64 = 50;
 /// How often to look for messages that nobody came for. They have no deadline of their own.

@@ -7,4 +7,5 @@
 
 mod bounds;
 mod delivery;
+mod stream;
 mod world;

@@ -66,11 +66,18 @@ impl World {
         }
     }
 
-    pub async fn call_as(&self, role: Role, operation: &str, input: Value) -> Result<Value, Fault> {
-        let caller = Caller {
+    pub fn caller(&self) -> Caller {
+        Caller {
             tenant: TENANT,
             principal: Principal::new(PrincipalKind::Service, "someone"),
+            role: Role::Admin,
+        }
+    }
+
+    pub async fn call_as(&self, role: Role, operation: &str, input: Value) -> Result<Value, Fault> {
+        let caller = Caller {
             role,
+            ..self.caller()
         };
         let entry = registry()
             .iter()
@@ -134,7 +141,7 @@ pub fn text(value: &Value) -> String {
 }
 
 impl World {
-    /// Changes a message's content behind everyone's back.
+    /// Changes a stored message behind everyone's back.
     pub async fn damage(&self, id: asyncgate_core::MessageId) {
         let reads = asyncgate_store::mailbox::Reads {
             messages: vec![id],
@@ -149,7 +156,7 @@ impl World {
                 let mut changes = mailbox::Changes::default();
                 for mut message in snapshot.messages {
                     let before = Some(message.standing());
-                    message.payload = "damaged".into();
+                    message.attrs.insert("damaged".to_owned(), String::new());
                     let write = mailbox::MessageWrite { message, before };
                     changes.messages.push(write);
                 }
