@@ -5,6 +5,8 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 use asyncgate_core::TenantId;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Result, config::DbConfig};
 
+use crate::rows::checksum::damaged;
+
 /// A connection, and what it has learned of tenants and instances. Both only grow.
 #[derive(Debug)]
 pub(crate) struct Db {
@@ -77,10 +79,12 @@ impl Db {
         if let Some(name) = self.instances.get(&instance) {
             return Ok(Arc::clone(name));
         }
-        let name: String = self
+        let name: Option<String> = self
             .conn
             .prepare_cached("SELECT name FROM instance WHERE instance = ?1")?
-            .query_row([instance], |row| row.get(0))?;
+            .query_row([instance], |row| row.get(0))
+            .optional()?;
+        let name = name.ok_or_else(|| damaged("the row names an instance that is not there"))?;
         let name: Arc<str> = name.into();
         self.instances.insert(instance, Arc::clone(&name));
         Ok(name)

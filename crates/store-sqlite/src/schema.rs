@@ -50,6 +50,7 @@ const V1: &str = "
         delivery_proof  TEXT,
         end_receipt     BLOB,
         discharged      INTEGER,
+        state_sum       INTEGER NOT NULL,
         type            TEXT NOT NULL,
         payload         TEXT,
         payload_pointer TEXT,
@@ -63,7 +64,8 @@ const V1: &str = "
         owner           TEXT NOT NULL,
         created_at      INTEGER NOT NULL,
         assignment      BLOB NOT NULL,
-        instance        INTEGER NOT NULL
+        instance        INTEGER NOT NULL,
+        spec_sum        INTEGER NOT NULL
     );
     -- Payloads that are too large to be rewritten with every change of their task.
     CREATE TABLE large_payload (task INTEGER PRIMARY KEY, payload TEXT NOT NULL);

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use asyncgate_core::{Changes, Class, Link, Placement, TaskWrite, Timestamp};
+use asyncgate_core::{Changes, Class, Link, Placement, Reach, Task, TaskWrite, Timestamp};
 use asyncgate_store::{IdempotencyKey, Job, ReadSet, Snapshot, fits};
 use rusqlite::{OptionalExtension, Result, params};
 
@@ -123,20 +123,10 @@ impl Writable {
         if let Some(key) = &reads.keyed
             && let Some(found) = self.keyed(tenant, key)?
         {
-            snapshot.keyed = task::load(&mut self.db, found)?;
+            snapshot.keyed = Some(task::load_keyed(&mut self.db, found, key)?);
         }
         if let Some((reach, limit)) = &reads.claimable {
-            let mut taken = 0;
-            let (classes, db) = self.classes()?;
-            for key in classes.claimable(db, tenant, reach, *limit)? {
-                let Some(found) = task::load(&mut self.db, key)? else {
-                    continue;
-                };
-                if !fits(&mut taken, &found) {
-                    break;
-                }
-                snapshot.claimable.push(found);
-            }
+            snapshot.claimable = self.claimable(tenant, reach, *limit)?;
         }
         if let Some(id) = reads.receipt {
             let found = receipt::find(&mut self.db, tenant, id)?;
@@ -146,6 +136,24 @@ impl Writable {
             snapshot.relationship = query::relationship(&mut self.db, tenant, principal)?;
         }
         Ok(snapshot)
+    }
+
+    fn claimable(&mut self, tenant: i64, reach: &Reach, limit: usize) -> Result<Vec<Task>> {
+        'look: loop {
+            let (mut tasks, mut taken) = (Vec::new(), 0);
+            let (classes, db) = self.classes()?;
+            for key in classes.claimable(db, tenant, reach, limit)? {
+                let Some(found) = task::load_ready(&mut self.db, key)? else {
+                    // One less stands in the way of what is behind it.
+                    continue 'look;
+                };
+                if !fits(&mut taken, &found) {
+                    break;
+                }
+                tasks.push(found);
+            }
+            return Ok(tasks);
+        }
     }
 
     fn keyed(&self, tenant: i64, key: &IdempotencyKey) -> Result<Option<Key>> {
@@ -237,7 +245,7 @@ impl Writable {
         }
     }
 
-    fn remember_key(&self, tenant: i64, key: Key, task: &asyncgate_core::Task) -> Result<()> {
+    fn remember_key(&self, tenant: i64, key: Key, task: &Task) -> Result<()> {
         let Some(name) = &task.spec.idempotency_key else {
             return Ok(());
         };

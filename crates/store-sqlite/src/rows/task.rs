@@ -1,42 +1,52 @@
 //! Task rows.
 
 use asyncgate_core::{
-    Json, Task, TaskId,
+    Json, Placement, Task, TaskId,
     task::{End, Lease, Outcome, Progress, Requirements, Spec, State},
 };
+use asyncgate_store::IdempotencyKey;
 use rusqlite::{OptionalExtension, Result, Row, params, types::Type};
 
 use crate::{
     codec::{self, Columns, Key},
     db::Db,
+    rows::checksum::{Cells, Checksum, damaged, is_damage},
 };
 
 /// Payloads above this size live in their own table: a task is rewritten several times in its
 /// life, its payload never changes.
 const LARGE_PAYLOAD_BYTES: usize = 2_048;
 
+/// What changes and what never does have a checksum each, so that a change needs not look at the rest.
 const SELECT: &str = "
-    SELECT task_id, state, attempt, expiries, updated_at, eligible_at,
+    SELECT state, attempt, expiries, updated_at, eligible_at,
            lease_id, worker, leased_at, lease_until, renewals, progress, progress_at,
-           ended_at, result, error, artifacts, delivery_proof, end_receipt, discharged,
-           type, payload, payload_pointer, requirements, priority, max_attempts, retry_backoff,
-           idempotency_key, outcome_kind, artifact_mime, owner, created_at, assignment, instance
+           ended_at, result, error, artifacts, delivery_proof, end_receipt, discharged, state_sum,
+           task_id, type, payload_pointer, requirements, priority, max_attempts, retry_backoff,
+           idempotency_key, outcome_kind, artifact_mime, owner, created_at, assignment, spec_sum,
+           payload, instance
     FROM task WHERE task = ?1";
+const STATE: (usize, usize) = (0, 19);
+const SPEC: (usize, usize) = (20, 33);
 
 const INSERT: &str = "
     INSERT INTO task (
-        task, task_id, state, attempt, expiries, updated_at, eligible_at,
-        type, payload, payload_pointer, requirements, priority, max_attempts, retry_backoff,
-        idempotency_key, outcome_kind, artifact_mime, owner, created_at, assignment, instance
+        task, state, attempt, expiries, updated_at, eligible_at,
+        lease_id, worker, leased_at, lease_until, renewals, progress, progress_at,
+        ended_at, result, error, artifacts, delivery_proof, end_receipt, discharged, state_sum,
+        task_id, type, payload_pointer, requirements, priority, max_attempts, retry_backoff,
+        idempotency_key, outcome_kind, artifact_mime, owner, created_at, assignment, spec_sum,
+        payload, instance
     ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-              ?19, ?20, ?21)";
+              ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35,
+              ?36, ?37)";
 
 const UPDATE: &str = "
     UPDATE task SET
         state = ?2, attempt = ?3, expiries = ?4, updated_at = ?5, eligible_at = ?6,
         lease_id = ?7, worker = ?8, leased_at = ?9, lease_until = ?10, renewals = ?11,
         progress = ?12, progress_at = ?13, ended_at = ?14, result = ?15, error = ?16,
-        artifacts = ?17, delivery_proof = ?18, end_receipt = ?19, discharged = ?20
+        artifacts = ?17, delivery_proof = ?18, end_receipt = ?19, discharged = ?20, state_sum = ?21
     WHERE task = ?1";
 
 /// The task at `key`, if there is one.
@@ -44,9 +54,16 @@ pub(crate) fn load(db: &mut Db, key: Key) -> Result<Option<Task>> {
     let loaded = db
         .conn
         .prepare_cached(SELECT)?
-        .query_row([key.0], read)
+        .query_row([key.0], |row| read(row, key))
         .optional()?;
-    let Some((mut task, payload, instance)) = loaded else {
+    let Some(Loaded {
+        mut task,
+        payload,
+        instance,
+        mut sum,
+        stored,
+    }) = loaded
+    else {
         return Ok(None);
     };
     task.spec.payload = match payload {
@@ -54,6 +71,9 @@ pub(crate) fn load(db: &mut Db, key: Key) -> Result<Option<Task>> {
         None => load_payload(db, key)?,
     };
     task.instance = db.instance(instance)?;
+    sum.add_text(task.spec.payload.text());
+    sum.add_text(&task.instance);
+    sum.check(stored)?;
     Ok(Some(task))
 }
 
@@ -63,102 +83,168 @@ pub(crate) fn find(db: &mut Db, tenant: i64, id: TaskId) -> Result<Option<Task>>
     Ok(at_place.filter(|task| task.id == id))
 }
 
-fn load_payload(db: &Db, key: Key) -> Result<Json> {
-    db.conn
-        .prepare_cached("SELECT payload FROM large_payload WHERE task = ?1")?
-        .query_row([key.0], |row| {
-            let mut columns = Columns::of(row);
-            let payload = columns.json()?;
-            columns.must(payload)
+/// The ready task at `key`. If it cannot be offered, because its row or the index is damaged, it is
+/// taken out of the index: one bad row must not stand before all others for ever.
+pub(crate) fn load_ready(db: &mut Db, key: Key) -> Result<Option<Task>> {
+    let why = match load(db, key) {
+        Ok(Some(task)) if matches!(task.placement(), Placement::Ready { .. }) => {
+            return Ok(Some(task));
+        }
+        Ok(_) => damaged("the task is not ready"),
+        Err(error) if is_damage(&error) => error,
+        Err(error) => return Err(error),
+    };
+    let id: Option<[u8; 16]> = db
+        .conn
+        .query_row("SELECT task_id FROM task WHERE task = ?1", [key.0], |row| {
+            row.get(0)
         })
+        .unwrap_or_default();
+    let id = id.map(TaskId::from_bytes);
+    tracing::error!(
+        task = id.map(tracing::field::display),
+        assignment = key.seq(),
+        %why,
+        "a task that cannot be given out was taken out of the queue; it will not be done"
+    );
+    let deleted = db
+        .conn
+        .execute("DELETE FROM ready WHERE task = ?1", [key.0])?;
+    // Whoever asks again must not find it again.
+    if deleted == 0 {
+        return Err(why);
+    }
+    Ok(None)
+}
+
+/// The task at `key`, which must be the one with this idempotency key.
+pub(crate) fn load_keyed(db: &mut Db, key: Key, wanted: &IdempotencyKey) -> Result<Task> {
+    load(db, key)?
+        .filter(|task| {
+            task.spec.idempotency_key.as_ref() == Some(&wanted.key)
+                && task.created_by.key() == wanted.owner
+        })
+        .ok_or_else(|| damaged("the index of idempotency keys names another task"))
+}
+
+fn load_payload(db: &Db, key: Key) -> Result<Json> {
+    let payload = db
+        .conn
+        .prepare_cached("SELECT payload FROM large_payload WHERE task = ?1")?
+        .query_row([key.0], |row| Columns::of(row).json())
+        .optional()?;
+    payload
+        .flatten()
+        .ok_or_else(|| damaged("the row has lost its payload"))
 }
 
 pub(crate) fn insert(db: &mut Db, key: Key, task: &Task) -> Result<()> {
     let instance = db.intern_instance(&task.instance)?;
-    let spec = &task.spec;
-    let large = spec.payload.len() > LARGE_PAYLOAD_BYTES;
-    db.conn.prepare_cached(INSERT)?.execute(params![
-        key.0,
-        task.id.as_bytes(),
-        state_number(&task.state),
-        task.attempt,
-        task.expiries,
-        task.updated_at.as_millis(),
-        task.next_eligible_at.as_millis(),
-        spec.task_type,
-        (!large).then(|| spec.payload.text()),
-        spec.payload_pointer,
-        requirements_text(&spec.requirements),
-        spec.priority,
-        spec.max_attempts,
-        spec.retry_backoff_seconds,
-        spec.idempotency_key,
-        spec.expected_outcome_kind,
-        spec.expected_artifact_mime,
-        codec::principal(&task.created_by),
-        task.created_at.as_millis(),
-        task.assignment.as_bytes(),
-        instance,
-    ])?;
+    let payload = &task.spec.payload;
+    let large = payload.len() > LARGE_PAYLOAD_BYTES;
+    let mut statement = db.conn.prepare_cached(INSERT)?;
+    let mut cells = Cells::new(&mut statement, key)?;
+    put_state(&mut cells, task)?;
+    put_spec(&mut cells, task)?;
+    cells.bind((!large).then(|| payload.text()))?;
+    cells.bind(instance)?;
+    cells.execute()?;
     if large {
         db.conn
             .prepare_cached("INSERT INTO large_payload VALUES (?1, ?2)")?
-            .execute(params![key.0, spec.payload.text()])?;
+            .execute(params![key.0, payload.text()])?;
     }
     Ok(())
 }
 
 /// Writes what can change about a task.
 pub(crate) fn update(db: &Db, key: Key, task: &Task) -> Result<()> {
+    let mut statement = db.conn.prepare_cached(UPDATE)?;
+    let mut cells = Cells::new(&mut statement, key)?;
+    put_state(&mut cells, task)?;
+    cells.execute()
+}
+
+fn put_state(cells: &mut Cells<'_, '_>, task: &Task) -> Result<()> {
     let (lease, end) = (task.lease(), task.end());
     let by = end.and_then(|end| end.by.as_ref());
     let lease_id = lease.map(|lease| lease.id).or(by.map(|(id, _)| *id));
     let worker = lease
         .map(|lease| &lease.worker)
         .or(by.map(|(_, worker)| worker));
-    let text = |json: &'_ Option<Json>| json.as_ref().map(|json| json.text().to_owned());
-    db.conn.prepare_cached(UPDATE)?.execute(params![
-        key.0,
-        state_number(&task.state),
-        task.attempt,
-        task.expiries,
-        task.updated_at.as_millis(),
-        task.next_eligible_at.as_millis(),
-        lease_id.as_ref().map(|id| id.as_bytes()),
-        worker.map(codec::principal),
-        lease.map(|lease| lease.created_at.as_millis()),
-        lease.map(|lease| lease.expires_at.as_millis()),
-        lease.map(|lease| lease.renewals),
-        task.progress.as_ref().map(|progress| progress.value.text()),
-        task.progress
-            .as_ref()
-            .map(|progress| progress.at.as_millis()),
-        end.map(|end| end.at.as_millis()),
-        end.and_then(|end| text(&end.result)),
-        end.and_then(|end| text(&end.error)),
-        end.and_then(|end| text(&end.artifacts)),
-        end.and_then(|end| text(&end.delivery_proof)),
-        end.map(|end| end.receipt.as_bytes()),
-        end.map(|end| end.discharged),
-    ])?;
-    Ok(())
+    cells.put(state_number(&task.state))?;
+    cells.put(task.attempt)?;
+    cells.put(task.expiries)?;
+    cells.put_time(task.updated_at)?;
+    cells.put_time(task.next_eligible_at)?;
+    cells.put(lease_id.as_ref().map(|id| id.as_bytes()))?;
+    cells.put(worker.map(codec::principal))?;
+    cells.put(lease.map(|lease| lease.created_at.as_millis()))?;
+    cells.put(lease.map(|lease| lease.expires_at.as_millis()))?;
+    cells.put(lease.map(|lease| lease.renewals))?;
+    let progress = task.progress.as_ref();
+    cells.put(progress.map(|progress| progress.value.text()))?;
+    cells.put(progress.map(|progress| progress.at.as_millis()))?;
+    cells.put(end.map(|end| end.at.as_millis()))?;
+    for said in [
+        end.and_then(|end| end.result.as_ref()),
+        end.and_then(|end| end.error.as_ref()),
+        end.and_then(|end| end.artifacts.as_ref()),
+        end.and_then(|end| end.delivery_proof.as_ref()),
+    ] {
+        cells.put(said.map(Json::text))?;
+    }
+    cells.put(end.map(|end| end.receipt.as_bytes()))?;
+    cells.put(end.map(|end| end.discharged))?;
+    cells.seal()
 }
 
-/// A task whose payload and instance are still to be filled in, and what they are.
-fn read(row: &Row<'_>) -> Result<(Task, Option<Json>, i64)> {
+fn put_spec(cells: &mut Cells<'_, '_>, task: &Task) -> Result<()> {
+    let spec = &task.spec;
+    cells.put(task.id.as_bytes())?;
+    cells.put(&spec.task_type)?;
+    cells.put(&spec.payload_pointer)?;
+    cells.put(requirements_text(&spec.requirements))?;
+    cells.put(spec.priority)?;
+    cells.put(spec.max_attempts)?;
+    cells.put(spec.retry_backoff_seconds)?;
+    cells.put(&spec.idempotency_key)?;
+    cells.put(&spec.expected_outcome_kind)?;
+    cells.put(&spec.expected_artifact_mime)?;
+    cells.put(codec::principal(&task.created_by))?;
+    cells.put_time(task.created_at)?;
+    cells.put(task.assignment.as_bytes())?;
+    cells.cover(spec.payload.text());
+    cells.cover(&task.instance);
+    cells.seal()
+}
+
+/// A task whose payload and instance are still to be filled in, and added to the checksum.
+struct Loaded {
+    task: Task,
+    /// Absent when it is large.
+    payload: Option<Json>,
+    instance: i64,
+    sum: Checksum,
+    stored: i64,
+}
+
+fn read(row: &Row<'_>, key: Key) -> Result<Loaded> {
+    let mut sum = Checksum::new(key);
+    let stored = sum.add_columns(row, STATE.0, STATE.1)?;
+    sum.check(stored)?;
     let mut columns = Columns::of(row);
     let c = &mut columns;
-    let id = c.task_id()?;
     let state: i64 = c.get()?;
     let (attempt, expiries) = (c.get()?, c.get()?);
     let (updated_at, next_eligible_at) = (c.time()?, c.time()?);
     let hold = read_hold(c)?;
     let progress = read_progress(c)?;
     let state = read_state(c, state, hold)?;
-    let task_type = c.get()?;
-    let payload = c.json()?;
+    c.get::<i64>()?;
+    let id = c.task_id()?;
     let spec = Spec {
-        task_type,
+        task_type: c.get()?,
         payload: Json::null(),
         payload_pointer: c.get()?,
         requirements: read_requirements(c)?,
@@ -183,7 +269,16 @@ fn read(row: &Row<'_>) -> Result<(Task, Option<Json>, i64)> {
         progress,
         instance: "".into(),
     };
-    Ok((task, payload, c.get()?))
+    c.get::<i64>()?;
+    let mut sum = Checksum::new(key);
+    let stored = sum.add_columns(row, SPEC.0, SPEC.1)?;
+    Ok(Loaded {
+        task,
+        payload: c.json()?,
+        instance: c.get()?,
+        sum,
+        stored,
+    })
 }
 
 type HoldColumns = (
