@@ -1,4 +1,4 @@
-//! `cargo xtask codegen`: the documents that the server's registry generates, committed so that a
+//! `cargo xtask codegen`: what the server's registry and the proto files generate, committed so that a
 //! change of the wire shows in review. `--check` is what CI runs.
 
 use std::fs;
@@ -10,34 +10,46 @@ use crate::process;
 
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Change nothing; fail if a committed file is not what the server generates
+    /// Change nothing; fail if a committed file is not what is generated
     #[arg(long)]
     check: bool,
 }
 
 struct Document {
-    /// The server's hidden subcommand that prints it.
+    /// The package whose program prints it, and what to tell that.
+    package: &'static str,
     subcommand: &'static [&'static str],
     path: &'static str,
     /// What stands above what is printed.
     heading: &'static str,
 }
 
-const DOCUMENTS: [Document; 3] = [
+const SERVER: &str = "asyncgate-server";
+
+const DOCUMENTS: [Document; 4] = [
     Document {
+        package: SERVER,
         subcommand: &["openapi"],
         path: "docs/openapi.json",
         heading: "",
     },
     Document {
+        package: SERVER,
         subcommand: &["mcp-tools"],
         path: "docs/mcp-tools.json",
         heading: "",
     },
     Document {
+        package: SERVER,
         subcommand: &["config", "reference"],
         path: "docs/SETTINGS.md",
         heading: "# Settings\n\nFlags win over the environment, the environment over the file, the file over defaults.\n\n",
+    },
+    Document {
+        package: "asyncgate-protogen",
+        subcommand: &[],
+        path: "crates/grpc/src/generated.rs",
+        heading: "",
     },
 ];
 
@@ -70,12 +82,13 @@ pub fn run(options: &Options) -> Result<()> {
 
 fn generate(document: &Document) -> Result<String> {
     let mut command = process::cargo();
-    command.args(["run", "--quiet", "--package", "asyncgate-server", "--"]);
+    command.args(["run", "--quiet", "--package", document.package, "--"]);
     command.args(document.subcommand);
     let text = process::output(&mut command)?;
     if text.trim().is_empty() {
         bail!(
-            "`asyncgate {}` printed nothing",
+            "`{} {}` printed nothing",
+            document.package,
             document.subcommand.join(" ")
         );
     }

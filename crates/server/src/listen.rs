@@ -1,9 +1,12 @@
 //! The HTTP listener: accepts, bounds and drains connections, and hands requests to one router.
+//! HTTP/1.1 and HTTP/2 (without TLS, by prior knowledge) come to the same port.
 //!
 //! hyper is driven directly: the ready-made server has no limits on connections or time, and every
 //! layer that could add them boxes a body or sets a timer per request.
 //!
 //! Invariants: at most [`Limits::connections`] are open; no connection outlives [`Listener::drain`].
+
+mod http2;
 
 use std::convert::Infallible;
 use std::io;
@@ -32,6 +35,12 @@ use crate::pulse::{Patience, Phase, Pulse, Watchdog, Watched};
 
 /// The largest request line with headers.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
+
+/// How the first bytes of HTTP/2 begin. No method of HTTP/1.1 is called so.
+const PREFACE: &[u8; 3] = b"PRI";
+
+/// How soon to look again at a client that has sent only a part of that.
+const PREFACE_PAUSE: Duration = Duration::from_millis(5);
 
 /// The pause after an error of `accept` that is not the client's, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -213,7 +222,26 @@ impl Connection {
     }
 
     /// Serves until the client or the drain ends it; or until it took too long, and in which phase.
-    async fn run(self, stream: TcpStream) -> Option<Phase> {
+    async fn run(mut self, stream: TcpStream) -> Option<Phase> {
+        let patience = self.limits.patience;
+        let spoken = tokio::select! {
+            biased;
+            spoken = timeout(patience.silence, spoken(&stream)) => spoken,
+            // Nothing was asked yet, so nothing is left unanswered.
+            _ = self.stage.changed() => return None,
+        };
+        match spoken {
+            Err(_) => Some(Phase::Open),
+            Ok(Err(_)) => None,
+            Ok(Ok(Spoken::Http1)) => self.run_http1(stream).await,
+            Ok(Ok(Spoken::Http2)) => {
+                // A box keeps what HTTP/1.1 has no use for out of its connections.
+                Box::pin(http2::run(stream, self.router, patience, self.stage)).await
+            }
+        }
+    }
+
+    async fn run_http1(self, stream: TcpStream) -> Option<Phase> {
         let Self {
             router,
             limits,
@@ -249,6 +277,29 @@ impl Connection {
                 }
             }
         }
+    }
+}
+
+/// A protocol that clients speak.
+enum Spoken {
+    Http1,
+    Http2,
+}
+
+/// Which protocol the client speaks. What it has sent stays in the socket, so that the protocol's own
+/// reader sees it all and nothing stands between them.
+async fn spoken(stream: &TcpStream) -> io::Result<Spoken> {
+    let mut first = [0; PREFACE.len()];
+    loop {
+        let seen = stream.peek(&mut first).await?;
+        if seen == 0 || first[..seen] != PREFACE[..seen] {
+            return Ok(Spoken::Http1);
+        }
+        if seen == PREFACE.len() {
+            return Ok(Spoken::Http2);
+        }
+        // What is already there does not let the socket tell when more comes.
+        sleep(PREFACE_PAUSE).await;
     }
 }
 

@@ -29,6 +29,10 @@ const RULES: &[(&str, Sees)] = &[
         Sees::Only(&["asyncgate-api", "asyncgate-engine"]),
     ),
     (
+        "asyncgate-grpc",
+        Sees::Only(&["asyncgate-api", "asyncgate-engine"]),
+    ),
+    (
         "asyncgate-mcp",
         Sees::Only(&["asyncgate-api", "asyncgate-engine"]),
     ),
@@ -37,6 +41,7 @@ const RULES: &[(&str, Sees)] = &[
         "asyncgate-ledger",
         Sees::Only(&["asyncgate-api", "asyncgate-core"]),
     ),
+    ("asyncgate-protogen", Sees::Only(&[])),
     ("asyncgate-server", Sees::Anything),
     (
         "asyncgate-sim",
@@ -220,6 +225,7 @@ mod tests {
             ("asyncgate-engine", "asyncgate-rest"),
             ("asyncgate-rest", "asyncgate-store"),
             ("asyncgate-rest", "asyncgate-core"),
+            ("asyncgate-grpc", "asyncgate-store"),
             ("asyncgate-mcp", "asyncgate-rest"),
             ("asyncgate-sim", "asyncgate-store-sqlite"),
             ("asyncgate-client", "asyncgate-core"),

@@ -1,0 +1,79 @@
+//! gRPC: the mailbox as the service `ron.mailbox.v1.Mailbox`, with health and reflection.
+//!
+//! A call passes the gate, which knows who calls and bounds what is read; tonic decodes it;
+//! `service` turns it into an operation of the engine. Errors have one shape, made in `status`.
+
+mod body;
+mod convert;
+mod gate;
+mod health;
+mod service;
+mod status;
+mod stream;
+
+/// What `cargo xtask codegen` makes of `proto/ron/mailbox/v1/mailbox.proto`.
+pub mod pb {
+    #![allow(
+        clippy::all,
+        clippy::restriction,
+        clippy::pedantic,
+        missing_debug_implementations,
+        reason = "nobody edits generated code"
+    )]
+    include!("generated.rs");
+}
+
+use std::{fmt, sync::Arc};
+
+use asyncgate_engine::{Authenticator, Engine};
+use axum::{Router, body::Body, routing::any};
+use http::Request;
+
+use crate::{gate::Gate, health::Health};
+
+/// How the facade is set up.
+#[derive(Clone)]
+pub struct Options {
+    /// Whether new work is welcome: what the health service tells.
+    pub serving: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").finish_non_exhaustive()
+    }
+}
+
+/// The services as routes, to be served over HTTP/2.
+pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Options) -> Router {
+    let health = Health::server(engine.clone(), options.serving);
+    let gate = Arc::new(Gate::new(engine, auth));
+    let mailbox = any(move |request: Request<Body>| {
+        let gate = Arc::clone(&gate);
+        async move { gate.pass(request).await }
+    });
+    let router = Router::new()
+        .route("/ron.mailbox.v1.Mailbox/{method}", mailbox)
+        .route_service("/grpc.health.v1.Health/{method}", health);
+    with_reflection(router)
+}
+
+/// Lets tools such as grpcurl ask what there is. Two versions, because many of them know only the
+/// older one.
+fn with_reflection(router: Router) -> Router {
+    let describe = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(pb::DESCRIPTOR)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let (Ok(v1), Ok(v1alpha)) = (describe().build_v1(), describe().build_v1alpha()) else {
+        // Only a file that does not know its own types could fail here, which a test would show.
+        return router;
+    };
+    router
+        .route_service("/grpc.reflection.v1.ServerReflection/{method}", v1)
+        .route_service(
+            "/grpc.reflection.v1alpha.ServerReflection/{method}",
+            v1alpha,
+        )
+}

@@ -1,0 +1,264 @@
+//! Connections that speak HTTP/2: many requests at a time, each with its own end.
+//!
+//! What HTTP/1.1 is told by bytes that pass, is told here by turns: a stream is the server's turn
+//! while the server owes it something, and the client's while a part of the answer has not been
+//! taken. A connection on which nothing is the server's turn and nothing moves is let go, be it idle
+//! or held open by a client that does not read.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, HttpBody};
+use axum::extract::Request;
+use axum::response::Response;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::error::Elapsed;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tower::Service as _;
+
+use super::{MAX_HEAD_BYTES, Stage};
+use crate::pulse::{Patience, Phase};
+
+/// Requests that one connection may have open. More wait at the client.
+const MAX_STREAMS: u32 = 256;
+
+/// How much a client may send ahead on one stream, and on all of them.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+
+/// How often a client is asked whether it is still there, and how long it may take to say so.
+const PING_EVERY: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Serves until the client or the drain ends it; or until it took too long.
+pub(super) async fn run(
+    stream: TcpStream,
+    router: Router,
+    patience: Patience,
+    mut stage: watch::Receiver<Stage>,
+) -> Option<Phase> {
+    let turns = Arc::new(Turns::default());
+    let mut dog = Watchdog::new(turns.clone(), patience);
+    let service = service_fn(move |request| {
+        let turn = Turn::begin(turns.clone());
+        answer(router.clone(), turn, patience.answer, request)
+    });
+    let mut http = http2::Builder::new(TokioExecutor::new());
+    http.timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD_BYTES as u32)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIMEOUT);
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let mut tick = interval(patience.tick());
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first tick is immediate and tells nothing.
+    tick.reset();
+    let mut parting = None;
+    loop {
+        tokio::select! {
+            biased;
+            // What went wrong is the client's affair: it hung up or does not speak HTTP/2.
+            _ = connection.as_mut() => return parting,
+            changed = stage.changed() => {
+                if changed.is_err() || *stage.borrow_and_update() == Stage::Ended {
+                    return None;
+                }
+                connection.as_mut().graceful_shutdown();
+            }
+            _ = tick.tick() => {
+                if !dog.look() {
+                    continue;
+                }
+                // A client that speaks the protocol is told not to begin anything new, so that no
+                // request is lost on the way. One that does not answer has had its chance.
+                if parting.is_some() || !dog.turns.any_begun() {
+                    return Some(Phase::Open);
+                }
+                parting = Some(Phase::Open);
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+async fn answer(
+    mut router: Router,
+    turn: Turn,
+    patience: Duration,
+    request: Request<Incoming>,
+) -> Result<Response, Elapsed> {
+    // The stream is reset: the others on the connection have nothing to do with it.
+    let Ok(response) = timeout(patience, router.call(request)).await?;
+    Ok(response.map(|body| Body::new(Answer { body, turn })))
+}
+
+/// Whose turn it is on the streams of a connection.
+#[derive(Debug, Default)]
+struct Turns {
+    /// Streams on which it is the server's.
+    server: AtomicUsize,
+    /// Counts what happens.
+    steps: AtomicU64,
+}
+
+impl Turns {
+    fn any_begun(&self) -> bool {
+        self.steps.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Whose turn it is on one stream.
+#[derive(Debug)]
+struct Turn {
+    turns: Arc<Turns>,
+    server: bool,
+}
+
+impl Turn {
+    fn begin(turns: Arc<Turns>) -> Self {
+        let mut turn = Self {
+            turns,
+            server: false,
+        };
+        turn.is_the_servers(true);
+        turn
+    }
+
+    fn is_the_servers(&mut self, server: bool) {
+        self.turns.steps.fetch_add(1, Ordering::Relaxed);
+        match (self.server, server) {
+            (false, true) => self.turns.server.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.turns.server.fetch_sub(1, Ordering::Relaxed),
+            (true, true) | (false, false) => return,
+        };
+        self.server = server;
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.is_the_servers(false);
+    }
+}
+
+/// An answer's body. It is asked for the next part only when the client has room for it.
+#[derive(Debug)]
+struct Answer {
+    body: Body,
+    turn: Turn,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.turn.is_the_servers(frame.is_pending());
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Looks at [`Turns`] now and then.
+#[derive(Debug)]
+struct Watchdog {
+    turns: Arc<Turns>,
+    patience: Patience,
+    seen: u64,
+    still: Duration,
+}
+
+impl Watchdog {
+    fn new(turns: Arc<Turns>, patience: Patience) -> Self {
+        Self {
+            turns,
+            patience,
+            seen: 0,
+            still: Duration::ZERO,
+        }
+    }
+
+    /// To be called every [`Patience::tick`]. Says whether nothing has moved for too long; then it
+    /// starts to count anew.
+    fn look(&mut self) -> bool {
+        let steps = self.turns.steps.load(Ordering::Relaxed);
+        let working = self.turns.server.load(Ordering::Relaxed) > 0;
+        if working || steps != self.seen {
+            self.seen = steps;
+            self.still = Duration::ZERO;
+            return false;
+        }
+        self.still += self.patience.tick();
+        let long = self.still >= self.patience.silence;
+        if long {
+            self.still = Duration::ZERO;
+        }
+        long
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Patience = Patience {
+        head: Duration::from_secs(4),
+        answer: Duration::from_secs(12),
+        silence: Duration::from_secs(8),
+    };
+
+    fn barks(dog: &mut Watchdog) -> bool {
+        (0..20).any(|_| dog.look())
+    }
+
+    #[test]
+    fn only_what_is_the_servers_turn_keeps_a_silent_connection() {
+        let turns = Arc::new(Turns::default());
+        let mut dog = Watchdog::new(turns.clone(), PATIENCE);
+        assert!(barks(&mut dog), "nothing was ever asked");
+        let mut turn = Turn::begin(turns.clone());
+        assert!(!barks(&mut dog), "the server works");
+        turn.is_the_servers(false);
+        assert!(barks(&mut dog), "the client does not take its answer");
+        turn.is_the_servers(true);
+        assert!(!barks(&mut dog), "the server has nothing to say yet");
+        drop(turn);
+        assert!(barks(&mut dog), "nothing is open");
+        assert_eq!(turns.server.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_moves_is_kept() {
+        let turns = Arc::new(Turns::default());
+        let mut dog = Watchdog::new(turns.clone(), PATIENCE);
+        for _ in 0..50 {
+            drop(Turn::begin(turns.clone()));
+            assert!(!dog.look());
+        }
+    }
+}
