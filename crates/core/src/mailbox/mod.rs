@@ -265,13 +265,15 @@ impl Message {
     }
 
     fn die(&mut self, cause: Cause, now: Timestamp, policy: &Policy) -> Death {
-        let until = now.plus_millis(policy.dlq_retention_ms);
+        // A send is recognised through its message, which must not go before the window is over.
+        let window = self.sent_at.plus_millis(policy.t_replay_ms);
+        let until = now.plus_millis(policy.dlq_retention_ms).max(window);
         self.state = State::Dead {
             cause,
             at: now,
             until,
         };
-        let given = self.reason.take().filter(|_| cause == Cause::MaxAttempts);
+        let given = self.reason.take();
         let reason = given.unwrap_or_else(|| cause.reason().to_owned());
         self.reason = Some(reason.clone());
         Death {

@@ -40,19 +40,28 @@ pub struct Nack {
     pub delay_ms: Option<i64>,
 }
 
-/// Whether `lease` may speak for the message.
-fn check(env: &Env, message: &Message, lease: Option<LeaseId>) -> Result<(), Rejection> {
+/// The message, if it is there and `lease` may speak for it. What was to be forgotten by now is not
+/// there, whether or not anybody looked.
+fn admit(
+    env: &Env,
+    message: Option<Message>,
+    lease: Option<LeaseId>,
+) -> Result<Message, Rejection> {
+    let over =
+        |message: &Message| matches!(message.state, State::Gone { until } if until <= env.now);
+    let message = message.filter(|message| !over(message));
+    let message = message.ok_or(Rejection::NotFound)?;
     let Some(lease) = lease else {
         return if env.policy.mailbox.require_lease {
             Err(Rejection::LeaseMissing)
         } else if message.delivery.is_none() {
             Err(Rejection::NotLeased)
         } else {
-            Ok(())
+            Ok(message)
         };
     };
     match message.delivery {
-        Some(delivery) if delivery.lease == lease => Ok(()),
+        Some(delivery) if delivery.lease == lease => Ok(message),
         _ => Err(Rejection::StaleLease),
     }
 }
@@ -63,12 +72,10 @@ pub fn ack(
     message: Option<Message>,
     lease: Option<LeaseId>,
 ) -> Result<Decision<Settlement>, Rejection> {
-    let mut message = message.ok_or(Rejection::NotFound)?;
-    check(env, &message, lease)?;
+    let mut message = admit(env, message, lease)?;
     let mut changes = Changes::default();
     let mut output = Settlement::of(&message);
     match message.state {
-        State::Gone { until } if until <= env.now => return Err(Rejection::NotFound),
         State::Gone { .. } => output.repeated = true,
         // A dead letter is in the hands of its operator. Who names the lease did the work after all.
         State::Dead { .. } if lease.is_none() => return Err(Rejection::NotLeased),
@@ -113,8 +120,7 @@ pub fn nack(
     lease: Option<LeaseId>,
     nack: Nack,
 ) -> Result<Decision<Settlement>, Rejection> {
-    let mut message = message.ok_or(Rejection::NotFound)?;
-    check(&env, &message, lease)?;
+    let mut message = admit(&env, message, lease)?;
     let mut changes = Changes::default();
     let mut output = Settlement::of(&message);
     match message.state {
@@ -144,20 +150,18 @@ pub fn nack(
 }
 
 /// Keeps a message longer. The end never comes nearer, and not beyond what the settings allow in all.
+/// What has ended cannot be made longer, whether or not anybody looked.
 pub fn extend(
     env: &Env,
     message: Option<Message>,
     lease: Option<LeaseId>,
     visibility_ms: i64,
 ) -> Result<Decision<Timestamp>, Rejection> {
-    let mut message = message.ok_or(Rejection::NotFound)?;
-    check(env, &message, lease)?;
-    let (State::Leased { until }, Some(delivery)) = (message.state, message.delivery) else {
-        return Err(if lease.is_some() {
-            Rejection::StaleLease
-        } else {
-            Rejection::NotLeased
-        });
+    let mut message = admit(env, message, lease)?;
+    let (until, delivery) = match (message.state, message.delivery) {
+        (State::Leased { until }, Some(delivery)) if until > env.now => (until, delivery),
+        _ if lease.is_some() => return Err(Rejection::StaleLease),
+        _ => return Err(Rejection::NotLeased),
     };
     let before = message.standing();
     let factor = i64::from(env.policy.mailbox.inflight_factor);

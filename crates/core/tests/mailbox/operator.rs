@@ -1,0 +1,150 @@
+//! What an operator does: bring dead letters back, throw messages away.
+
+use asyncgate_core::{
+    MessageId,
+    mailbox::{Full, Kind, Nack, Outgoing, Policy, Rejection, State},
+};
+
+use crate::world::{ALL, World, mail};
+
+/// A world in which one refusal kills, and its dead letters.
+fn dead(keys: &[&str], policy: Policy) -> (World, Vec<MessageId>) {
+    let mut world = World::with(Policy {
+        max_attempts: 1,
+        ..policy
+    });
+    for key in keys {
+        world.send(mail(key));
+    }
+    let mut ids = Vec::new();
+    for message in world.receive(&ALL) {
+        let nack = Nack {
+            reason: Some("E_PARSE".to_owned()),
+            error: Some("what?".to_owned()),
+            delay_ms: None,
+        };
+        world.nack(message.id, None, nack).unwrap();
+        ids.push(message.id);
+    }
+    (world, ids)
+}
+
+#[test]
+fn a_redriven_message_is_as_new_under_its_old_id() {
+    let (mut world, ids) = dead(&["a"], Policy::default());
+    let sent_at = world.message(ids[0]).sent_at;
+    world.wait_ms(60_000);
+    assert_eq!(world.redrive(&ids), Ok(1));
+    let message = world.message(ids[0]);
+    assert_eq!(message.state, State::Ready);
+    assert_eq!((message.attempt, message.delivery), (0, None));
+    assert_eq!((message.reason, message.last_error), (None, None));
+    assert_eq!((message.sent_at, message.since), (sent_at, world.now));
+    let given = world.receive(&ALL);
+    assert_eq!((given[0].id, given[0].attempt), (ids[0], 1));
+    assert_eq!(given[0].payload, "a");
+}
+
+#[test]
+fn what_is_redriven_comes_in_the_order_in_which_it_was_sent() {
+    let (mut world, ids) = dead(&["a", "b", "c"], Policy::default());
+    world.send(mail("new"));
+    let backwards = [ids[2], ids[0], ids[1]];
+    assert_eq!(world.redrive(&backwards), Ok(3));
+    let given: Vec<MessageId> = world.receive(&ALL).iter().map(|m| m.id).collect();
+    assert_eq!(given[..3], ids[..]);
+    assert_eq!(given.len(), 4);
+}
+
+#[test]
+fn a_redrive_moves_all_or_none() {
+    let tight = Policy {
+        shards: 1,
+        shard_capacity: 3,
+        ..Policy::default()
+    };
+    let (mut world, ids) = dead(&["a", "b", "c"], tight);
+    world.send(mail("d"));
+    let before = world.rows.clone();
+    let full = Err(Rejection::Saturated(Full::Shard { shard: 0 }));
+    assert_eq!(world.redrive(&ids), full);
+    assert_eq!(world.rows, before);
+    assert_eq!(world.redrive(&ids[..2]), Ok(2));
+    assert_eq!(world.redrive(&ids[2..]), full);
+    world.receive(&ALL);
+    assert_eq!(world.redrive(&ids[2..]), Ok(1));
+}
+
+/// Others may have been quicker: what is no dead letter any more is left alone.
+#[test]
+fn a_redrive_passes_over_what_is_not_dead() {
+    let (mut world, ids) = dead(&["a", "b"], Policy::default());
+    let ready = world.send(mail("ready"));
+    world.send(mail("leased"));
+    let leased = world.receive(&ALL)[1].id;
+    world.purge(&ids[..1]);
+    assert_eq!(world.redrive(&[ids[0], ids[1], ready, leased]), Ok(1));
+    assert_eq!(world.kind(ids[0]), Some(Kind::Gone));
+    assert_eq!(world.kind(ids[1]), Some(Kind::Ready));
+    assert_eq!(world.kind(leased), Some(Kind::Leased));
+}
+
+/// It would die again at once if its age, or the life that its sender gave it, still counted.
+#[test]
+fn what_expired_lives_again_when_it_is_redriven() {
+    for ttl_ms in [Some(1_000), None] {
+        let mut world = World::with(Policy {
+            ready_retention_ms: 60_000,
+            ..Policy::default()
+        });
+        let id = world.send(Outgoing {
+            ttl_ms,
+            ..mail("a")
+        });
+        world.wait_ms(60_000);
+        assert_eq!(world.sweep().died.len(), 1);
+        world.redrive(&[id]).unwrap();
+        assert_eq!(world.sweep().moved(), 0);
+        world.wait_ms(59_999);
+        assert_eq!(world.sweep().moved(), 0);
+        world.wait_ms(1);
+        assert_eq!(world.sweep().died.len(), 1, "it grows old again");
+    }
+    // A life that is not over yet goes on.
+    let mut world = World::with(Policy {
+        max_attempts: 1,
+        ..Policy::default()
+    });
+    let id = world.send(Outgoing {
+        ttl_ms: Some(10_000),
+        ..mail("a")
+    });
+    world.take();
+    world.nack(id, None, Nack::default()).unwrap();
+    world.redrive(&[id]).unwrap();
+    world.wait_ms(10_000);
+    assert_eq!(world.sweep().died.len(), 1);
+}
+
+#[test]
+fn a_purge_takes_all_but_what_receivers_have() {
+    let (mut world, dead) = dead(&["dead"], Policy::default());
+    world.send(mail("leased"));
+    let (leased, lease) = world.take();
+    let ready = world.send(mail("ready"));
+    let delay_ms = 9_000;
+    let delayed = world.send(Outgoing {
+        delay_ms,
+        ..mail("delayed")
+    });
+    let all = [dead[0], leased, ready, delayed];
+    assert_eq!(world.purge(&all), 3);
+    for id in [dead[0], ready, delayed] {
+        assert_eq!(world.kind(id), Some(Kind::Gone));
+    }
+    assert_eq!(world.kind(leased), Some(Kind::Leased));
+    assert_eq!(world.purge(&all), 0, "what is gone is gone");
+    world.ack(leased, lease).unwrap();
+    world.wait_ms(300_000);
+    assert_eq!(world.sweep().forgotten, 4);
+}
