@@ -4,7 +4,7 @@ use asyncgate_core::{PrincipalKind, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The union of all inputs that simulated clients send.
+/// What the model looks at in the inputs that simulated clients send.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Asked {
@@ -22,11 +22,7 @@ pub struct Asked {
     pub task_type: Option<String>,
     pub payload: Option<Box<RawValue>>,
     pub requirements: Option<Required>,
-    pub priority: Option<i32>,
     pub idempotency_key: Option<String>,
-    pub max_attempts: Option<u32>,
-    pub retry_backoff_seconds: Option<u32>,
-    pub delay_seconds: Option<i64>,
     pub status: Option<String>,
     pub cursor: Option<String>,
     pub limit: Option<usize>,
@@ -36,7 +32,6 @@ pub struct Asked {
     pub max_tasks: Option<usize>,
     pub lease_ttl_seconds: Option<i64>,
     pub extend_by_seconds: Option<i64>,
-    pub wait_seconds: Option<i64>,
     pub progress: Option<Box<RawValue>>,
     pub result: Option<Box<RawValue>>,
     pub artifacts: Option<Box<RawValue>>,

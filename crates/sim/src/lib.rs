@@ -10,6 +10,7 @@ mod asked;
 mod cast;
 mod clock;
 mod generate;
+mod hash;
 mod model;
 mod mutant;
 mod rng;

@@ -59,7 +59,7 @@ fn live(schedule: &mut Schedule, steps: usize, mutant: Option<Mutant>) -> Checke
         let (_, step) = &schedule.steps[n - 1];
         world.step(label, step)?;
         generator.heed(world.outcomes());
-        if n % AUDIT_EVERY == 0 {
+        if n % AUDIT_EVERY == 0 && n < steps {
             world.audit(false)?;
         }
     }

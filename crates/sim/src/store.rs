@@ -6,7 +6,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use asyncgate_core::{
@@ -53,6 +56,7 @@ pub struct SimStore {
     capacity: usize,
     repeat: u64,
     state: Mutex<State>,
+    faults: AtomicU64,
     tapped: Arc<Mutex<Tapped>>,
 }
 
@@ -68,9 +72,8 @@ struct State {
     manner: Manner,
     refusal: Option<Error>,
     blind: bool,
-    faults: u64,
     ran: u64,
-    tape: Vec<Commit>,
+    tape: VecDeque<Commit>,
 }
 
 struct Queued {
@@ -100,10 +103,10 @@ impl SimStore {
                 manner: Manner::Prompt,
                 refusal: None,
                 blind: false,
-                faults: 0,
                 ran: 0,
-                tape: Vec::new(),
+                tape: VecDeque::new(),
             }),
+            faults: AtomicU64::new(0),
             tapped: Arc::default(),
         }
     }
@@ -132,12 +135,16 @@ impl SimStore {
 
     /// How many faults were injected so far.
     pub fn faults(&self) -> u64 {
-        self.state().faults
+        self.faults.load(Ordering::Relaxed)
     }
 
-    /// What was committed since this was asked last.
-    pub fn tape(&self) -> Vec<Commit> {
-        std::mem::take(&mut self.state().tape)
+    fn count_faults(&self, count: usize) {
+        self.faults.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// The first commit on the tape, which is taken from it.
+    pub fn next_commit(&self) -> Option<Commit> {
+        self.state().tape.pop_front()
     }
 
     /// Runs up to `limit` waiting transactions and answers them.
@@ -157,7 +164,7 @@ impl SimStore {
     pub fn reject(&self, limit: usize) {
         let mut state = self.state();
         let count = limit.min(state.queue.len());
-        state.faults += count as u64;
+        self.count_faults(count);
         let rejected: Vec<_> = state.queue.drain(..count).collect();
         drop(state);
         for Queued { reply, .. } in rejected {
@@ -193,12 +200,11 @@ impl SimStore {
             changes,
             unlike,
         } = std::mem::take(&mut *lock(&self.tapped));
-        let mut state = self.state();
         if answer.is_err() {
-            state.faults += 1;
+            self.count_faults(1);
             return answer;
         }
-        state.tape.push(Commit {
+        self.state().tape.push_back(Commit {
             origin,
             tenant,
             now: now.max(last_time),
@@ -214,9 +220,8 @@ impl SimStore {
     }
 
     fn sees(&self) -> Result<(), Error> {
-        let mut state = self.state();
-        if std::mem::take(&mut state.blind) {
-            state.faults += 1;
+        if std::mem::take(&mut self.state().blind) {
+            self.count_faults(1);
             return Err(Error::Unavailable("injected".to_owned()));
         }
         Ok(())
@@ -281,7 +286,7 @@ impl Store for SimStore {
         let mut state = self.state();
         let full = (state.queue.len() >= self.capacity).then_some(Error::Busy);
         if let Some(error) = state.refusal.take().or(full) {
-            state.faults += 1;
+            self.count_faults(1);
             return Box::pin(std::future::ready(Err(error)));
         }
         let (origin, manner) = (state.origin, state.manner);

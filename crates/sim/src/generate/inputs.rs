@@ -1,6 +1,6 @@
 //! What clients ask for.
 
-use std::{collections::VecDeque, fmt::Write};
+use std::collections::VecDeque;
 
 use asyncgate_engine::Role;
 
@@ -83,7 +83,10 @@ impl Generator {
         patient: bool,
         world: &World,
     ) -> (String, Option<Named>) {
-        let mut input = Input::default();
+        let mut input = Input {
+            json: String::with_capacity(128),
+            fields: Vec::with_capacity(12),
+        };
         let mut hold = None;
         match op {
             Op::CREATE => self.create(actor, &mut input, world),
@@ -113,7 +116,7 @@ impl Generator {
             Op::LEDGER => self.ledger(actor, &mut input),
             Op::RECEIPT | Op::ACK => {
                 let receipt = self.named(actor, |client| &client.receipts);
-                input.name("receipt_id", 'r', receipt);
+                input.name("receipt_id", "r", receipt);
             }
             Op::LEASE => self.lease(actor, &mut input, patient, world),
             Op::RENEW | Op::RELEASE | Op::START | Op::PROGRESS | Op::COMPLETE | Op::FAIL => {
@@ -172,17 +175,15 @@ impl Generator {
             0 => {}
             1 => input.raw("payload", "[1, 2.50,{\"b\":1,\"a\" : null}]"),
             2 => input.raw("payload", "\"\\u0000 and \\u00e9\""),
-            _ => input.raw("payload", &format!("{{\"n\":{content}}}")),
+            _ => input.field("payload", &["{\"n\":", &content.to_string(), "}"]),
         }
         let needs = NEEDS[content % NEEDS.len()];
         if !needs.is_empty() {
-            input.raw(
-                "requirements",
-                &format!("{{\"capabilities\":[{needs}],\"tags\":[\"x\"]}}"),
-            );
+            let value = ["{\"capabilities\":[", needs, "],\"tags\":[\"x\"]}"];
+            input.field("requirements", &value);
         }
         if keyed {
-            input.text("idempotency_key", &format!("k{key}"));
+            input.field("idempotency_key", &["\"k", &key.to_string(), "\""]);
         } else if self.rng.one_in(300) {
             input.text("payload", "@x600");
         }
@@ -208,13 +209,14 @@ impl Generator {
     fn lease(&mut self, actor: usize, input: &mut Input, patient: bool, world: &World) {
         let offers = world.actors()[actor].offers;
         if !offers.is_empty() {
-            let mut list: Vec<String> = offers.iter().map(|offer| format!("{offer:?}")).collect();
+            let mut list = offers.to_vec();
             list.rotate_left(self.rng.below(offers.len()));
-            input.raw("capabilities", &format!("[{}]", list.join(",")));
+            input.field("capabilities", &["[\"", &list.join("\",\""), "\"]"]);
         }
         if self.rng.one_in(6) {
             let types = [self.rng.pick(&TYPES), self.rng.pick(&TYPES)];
-            input.raw("accept_types", &format!("[{:?},{:?}]", types[0], types[1]));
+            let value = ["[\"", types[0], "\",\"", types[1], "\"]"];
+            input.field("accept_types", &value);
         }
         if self.rng.one_in(6) {
             input.number(
@@ -241,14 +243,15 @@ impl Generator {
         world: &World,
     ) -> Option<Named> {
         let hold = self.hold(actor, op, world);
-        input.name("task_id", 't', hold);
-        input.name("lease_id", 'l', hold);
+        input.name("task_id", "t", hold);
+        input.name("lease_id", "l", hold);
         match op {
             Op::RENEW if self.rng.one_in(2) => {
                 input.number("extend_by_seconds", *self.rng.pick(&[1, 5, 60, 5_000]));
             }
             Op::PROGRESS => {
-                input.raw("progress", &format!("{{\"done\":{}}}", self.rng.below(100)));
+                let done = self.rng.below(100).to_string();
+                input.field("progress", &["{\"done\":", &done, "}"]);
             }
             Op::COMPLETE => self.complete(input),
             Op::FAIL => {
@@ -310,14 +313,14 @@ impl Generator {
 
     fn task(&mut self, actor: usize, input: &mut Input) {
         let task = self.named(actor, |client| &client.tasks);
-        input.name("task_id", 't', task);
+        input.name("task_id", "t", task);
     }
 
     fn page(&mut self, actor: usize, input: &mut Input, limit: &'static str) {
         if self.rng.one_in(3) {
             let receipt = self.named(actor, |client| &client.receipts);
             if receipt.is_some() {
-                input.name("since_receipt_id", 'r', receipt);
+                input.name("since_receipt_id", "r", receipt);
             }
         }
         self.limit(input, limit);
@@ -334,7 +337,7 @@ impl Generator {
             0 => input.text("receipt_type", RECEIPT_TYPES[self.rng.below(4)]),
             1 => {
                 let hold = self.named(actor, |client| &client.holds);
-                input.name("lease_id", 'l', hold);
+                input.name("lease_id", "l", hold);
             }
             2 => {}
             _ => self.task(actor, input),
@@ -362,8 +365,8 @@ fn pick(list: &VecDeque<Named>, random: u64) -> Option<Named> {
     list.get((random % count) as usize).copied()
 }
 
-/// A JSON object under construction. A field that is given twice keeps its first value.
-#[derive(Default)]
+/// A JSON object under construction. A field that is given twice keeps its first value. Its parts
+/// are appended as they are: formatting them would be most of what drawing a step costs.
 struct Input {
     json: String,
     fields: Vec<&'static str>,
@@ -371,29 +374,31 @@ struct Input {
 
 impl Input {
     fn raw(&mut self, name: &'static str, value: &str) {
-        self.field(name, format_args!("{value}"));
+        self.field(name, &[value]);
     }
 
     fn text(&mut self, name: &'static str, value: &str) {
-        self.field(name, format_args!("\"{value}\""));
+        self.field(name, &["\"", value, "\""]);
     }
 
     fn number(&mut self, name: &'static str, value: i64) {
-        self.field(name, format_args!("{value}"));
+        self.field(name, &[&value.to_string()]);
     }
 
-    fn name(&mut self, field: &'static str, kind: char, named: Option<Named>) {
+    fn name(&mut self, field: &'static str, kind: &str, named: Option<Named>) {
         let (label, index) = named.unwrap_or((0, 0));
-        self.field(field, format_args!("\"@{kind}{label}.{index}\""));
+        let (label, index) = (label.to_string(), index.to_string());
+        self.field(field, &["\"@", kind, &label, ".", &index, "\""]);
     }
 
-    fn field(&mut self, name: &'static str, value: std::fmt::Arguments<'_>) {
+    fn field(&mut self, name: &'static str, value: &[&str]) {
         if self.fields.contains(&name) {
             return;
         }
-        let mark = if self.fields.is_empty() { '{' } else { ',' };
-        // Writing to a text cannot fail.
-        let _ = write!(self.json, "{mark}\"{name}\":{value}");
+        let mark = if self.fields.is_empty() { "{\"" } else { ",\"" };
+        for part in [mark, name, "\":"].iter().chain(value) {
+            self.json.push_str(part);
+        }
         self.fields.push(name);
     }
 

@@ -2,12 +2,13 @@
 
 mod inputs;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use asyncgate_engine::Role;
 
 use crate::{
     cast::{Actor, TENANTS},
+    hash::Map,
     rng::Rng,
     step::{Manner, Op, Refusal, Step},
     world::{Outcome, World},
@@ -69,7 +70,7 @@ struct Sent {
 pub struct Generator {
     rng: Rng,
     weights: [u32; KINDS.len()],
-    sent: HashMap<u32, Sent>,
+    sent: Map<u32, Sent>,
     /// Calls whose answer never came, and some whose answer did.
     again: VecDeque<Sent>,
     clients: Vec<Client>,
@@ -102,7 +103,7 @@ impl Generator {
             rng,
             weights,
             active,
-            sent: HashMap::new(),
+            sent: Map::default(),
             again: VecDeque::new(),
             clients: actors.iter().map(|_| Client::default()).collect(),
         }
@@ -143,7 +144,7 @@ impl Generator {
     pub fn heed(&mut self, outcomes: Vec<Outcome>) {
         for outcome in outcomes {
             let sent = self.sent.remove(&outcome.label);
-            let Some(gains) = outcome.gains else {
+            let Some(gained) = outcome.gained else {
                 self.again.extend(sent);
                 keep(&mut self.again);
                 continue;
@@ -162,9 +163,9 @@ impl Generator {
                 continue;
             }
             let all = |count: usize| (0..count).map(|n| (outcome.label, n));
-            client.holds.extend(all(gains.leases.len()));
-            client.tasks.extend(all(gains.tasks.len()));
-            client.receipts.extend(all(gains.receipts.len().min(4)));
+            client.holds.extend(all(gained.leases));
+            client.tasks.extend(all(gained.tasks));
+            client.receipts.extend(all(gained.receipts.min(4)));
             keep(&mut client.holds);
             keep(&mut client.tasks);
             keep(&mut client.receipts);

@@ -14,6 +14,7 @@ use super::{
     Model,
     audit::Journal,
     oracle::{Question, asks_for},
+    times::shows,
 };
 use crate::{
     step::Op,
@@ -119,16 +120,16 @@ impl Model {
 
     /// A task is shown as it is.
     pub(super) fn check_record(&self, record: &TaskRecord, task: &Task) -> Checked {
-        let lease = record.lease.as_ref().map(|lease| lease.lease_id.clone());
+        let lease = record.lease.as_ref().map(|lease| lease.lease_id.as_str());
         let same = record.task_id == task.id.to_string()
             && status(record.status) == task.status()
             && record.attempt == task.attempt
             && record.lease_expiries == task.expiries
             && record.payload.get() == task.spec.payload.text()
             && record.created_by.id == task.created_by.id
-            && record.updated_at == task.updated_at.to_string()
-            && record.next_eligible_at == task.next_eligible_at.to_string()
-            && lease == task.lease().map(|lease| lease.id.to_string())
+            && shows(&record.updated_at, task.updated_at)
+            && shows(&record.next_eligible_at, task.next_eligible_at)
+            && lease == task.lease().map(|lease| lease.id.to_string()).as_deref()
             && record.result.is_some() == task.end().is_some();
         hold(same, "truthful observability", || {
             format!(
@@ -229,7 +230,7 @@ impl Model {
         }
         let end = asked.lease_end(answered.question.now, asked.lease_ttl_seconds);
         let held = story.task.lease().is_some_and(|held| {
-            held.id == lease && held.expires_at == end && leased.expires_at == end.to_string()
+            held.id == lease && held.expires_at == end && shows(&leased.expires_at, end)
         });
         hold(held, "who holds what", told)
     }
@@ -250,7 +251,7 @@ impl Model {
         let held = task.and_then(Task::lease).is_some_and(|lease| {
             Some(lease.id.to_string()) == asked.lease_id
                 && lease.expires_at >= end
-                && lease.expires_at.to_string() == output.expires_at
+                && shows(&output.expires_at, lease.expires_at)
         });
         hold(held, "who holds what", || format!("{output:?} of {id}"))
     }

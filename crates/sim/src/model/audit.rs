@@ -1,11 +1,11 @@
 //! Comparing the whole history with what is stored, and the laws of conservation.
 
 use asyncgate_core::{
-    Link, Principal, PrincipalKey, ReceiptType, Seq, TaskId, Timestamp, obligation, task::Status,
+    Link, Principal, ReceiptType, Seq, TaskId, Timestamp, obligation, task::Status,
 };
 use asyncgate_store::{Depths, ReceiptFilter, SeqPage, Store};
 
-use super::{Model, Story, Tenant};
+use super::{Model, Party, Story, Tenant};
 use crate::{
     cast::{TENANTS, tenant_id},
     store::at_once,
@@ -16,6 +16,9 @@ const EVERYTHING: SeqPage = SeqPage {
     after: 0,
     limit: usize::MAX,
 };
+
+/// How many receipts are compared at once.
+const PAGE: usize = 64;
 
 /// What clients were told. It must be stored for ever, whatever the model thinks.
 #[derive(Debug, Default)]
@@ -185,32 +188,44 @@ impl Tenant {
 
     /// Compares new receipts; a `whole` audit compares all, and recomputes the chain.
     fn audit_ledger(&mut self, number: usize, store: &dyn Store, whole: bool) -> Checked {
-        let (from, mut link) = (self.audited, Link::START);
-        let page = SeqPage {
-            after: from as Seq,
-            limit: usize::MAX,
-        };
-        let stored = at_once(store.receipts(tenant_id(number), ReceiptFilter::All, page));
-        let stored = stored.unwrap_or_default();
-        let known = &self.ledger[from..];
-        hold(stored.len() == known.len(), "ledger", || {
-            format!("{} new receipts, should be {}", stored.len(), known.len())
-        })?;
-        for (stored, known) in stored.iter().zip(known) {
-            let told = || format!("receipt {} of tenant {number}", known.seq());
-            hold(stored.receipt == *known, "receipts immutable", told)?;
-            if whole {
-                link = link.then(tenant_id(number), known);
-                hold(stored.link == link, "hash chain", told)?;
+        let mut link = Link::START;
+        // Page by page, so that what is compared is still in the processor's cache.
+        loop {
+            let page = SeqPage {
+                after: self.audited as Seq,
+                limit: PAGE,
+            };
+            let stored = at_once(store.receipts(tenant_id(number), ReceiptFilter::All, page));
+            let stored = stored.unwrap_or_default();
+            let known = &self.ledger[self.audited..];
+            let known = &known[..known.len().min(PAGE)];
+            hold(stored.len() == known.len(), "ledger", || {
+                let count = stored.len();
+                format!(
+                    "{count} receipts after {}, should be {}",
+                    page.after,
+                    known.len()
+                )
+            })?;
+            for (stored, known) in stored.iter().zip(known) {
+                let told = || format!("receipt {} of tenant {number}", known.seq());
+                hold(stored.receipt == *known, "receipts immutable", told)?;
+                if whole {
+                    link = link.then(tenant_id(number), known);
+                    hold(stored.link == link, "hash chain", told)?;
+                }
+                let delivered = self.delivered.get(&known.seq()).copied();
+                hold(stored.delivered_at == delivered, "first delivery", told)?;
             }
-            let delivered = self.delivered.get(&known.seq()).copied();
-            hold(stored.delivered_at == delivered, "first delivery", told)?;
+            self.audited += known.len();
+            if known.len() < PAGE {
+                break;
+            }
         }
-        self.audited = self.ledger.len();
         let head = at_once(store.head(tenant_id(number))).unwrap_or_default();
         let ends = head.seq == self.ledger.len() as Seq
             && (!whole || head.link == link)
-            && head.open_obligations == self.open.len() as u64;
+            && head.open_obligations == self.open_count() as u64;
         hold(ends, "ledger head", || {
             format!("{head:?} of tenant {number}")
         })
@@ -220,30 +235,25 @@ impl Tenant {
     fn audit_obligations(&self, number: usize, store: &dyn Store, whole: bool) -> Checked {
         if whole {
             let open = obligation::open(&self.ledger);
-            hold(self.open.iter().eq(sorted(&open)), "obligations", || {
-                format!("{} known, {} by the ledger", self.open.len(), open.len())
+            let all_known = open.iter().all(|key| self.is_open(key));
+            let known = self.open_count();
+            hold(all_known && open.len() == known, "obligations", || {
+                format!("{known} known, {} by the ledger", open.len())
             })?;
         }
-        let mut listed = 0;
-        for owner in self.inbox.keys() {
-            let stored = at_once(store.obligations(tenant_id(number), owner.clone(), EVERYTHING));
+        for Party { who, open, .. } in &self.parties {
+            let stored = at_once(store.obligations(tenant_id(number), who.clone(), EVERYTHING));
             let seqs = stored.unwrap_or_default();
             let seqs: Vec<Seq> = seqs.iter().map(|found| found.receipt.seq()).collect();
-            let known = self.open.iter().filter(|key| key.owner == *owner);
-            hold(
-                known.map(|key| key.seq).eq(seqs.iter().copied()),
-                "obligations",
-                || format!("of {owner} in tenant {number}: {seqs:?}"),
-            )?;
-            listed += seqs.len();
+            hold(open.iter().eq(&seqs), "obligations", || {
+                format!("of {who} in tenant {number}: {seqs:?}")
+            })?;
         }
-        hold(listed == self.open.len(), "obligations", || {
-            format!("{listed} listed of {}", self.open.len())
-        })
+        Ok(())
     }
 
     fn audit_tasks(&mut self, number: usize, store: &dyn Store) -> Checked {
-        let system: PrincipalKey = Principal::system().key();
+        let system = Principal::system();
         let tenant = tenant_id(number);
         for (n, seq) in std::mem::take(&mut self.changed).into_iter().enumerate() {
             let Some(story) = self.tasks.get(&seq) else {
@@ -272,23 +282,13 @@ impl Tenant {
             after: (self.ledger.len() as Seq).saturating_sub(64),
             limit: usize::MAX,
         };
-        let inbox = at_once(store.receipts(tenant, ReceiptFilter::To(system.clone()), page));
+        let inbox = at_once(store.receipts(tenant, ReceiptFilter::To(system.key()), page));
         let seqs = inbox.unwrap_or_default();
         let seqs: Vec<Seq> = seqs.iter().map(|found| found.receipt.seq()).collect();
-        let known = self
-            .inbox
-            .get(&system)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        let known = self.inbox(&system);
         let start = known.partition_point(|seq| *seq <= page.after);
         hold(seqs == known[start..], "ledger index", || {
             format!("inbox of the server: {seqs:?}")
         })
     }
-}
-
-fn sorted<T: Ord>(list: &[T]) -> std::vec::IntoIter<&T> {
-    let mut list: Vec<&T> = list.iter().collect();
-    list.sort_unstable();
-    list.into_iter()
 }

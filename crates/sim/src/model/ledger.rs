@@ -1,6 +1,8 @@
 //! What every receipt must satisfy: its place, its size, its addressee, and parents that follow
 //! the termination registry.
 
+use std::sync::LazyLock;
+
 use asyncgate_core::{
     Changes, Json, ObligationKey, Principal, Receipt, ReceiptType, Seq, Timestamp,
 };
@@ -10,6 +12,8 @@ use crate::violation::{Checked, broken, hold};
 
 const MAX_BODY_BYTES: usize = 64 * 1024;
 const MAX_PARENTS: usize = 10;
+
+static SERVER: LazyLock<Principal> = LazyLock::new(Principal::system);
 
 impl Model {
     /// Checks the receipts of a commit and that it opens and closes exactly what they say.
@@ -34,14 +38,14 @@ impl Model {
             let written = &changes.receipts[..n];
             tenant.check_addressee(receipt, changes)?;
             self.check_parents(tenant, receipt, written)?;
-            let owner = receipt.to.key();
+            let of = |seq| ObligationKey {
+                owner: receipt.to.key(),
+                seq,
+            };
             if receipt.receipt_type == ReceiptType::TaskAssigned {
-                opened.push(ObligationKey { owner, seq: place });
+                opened.push(of(place));
             } else if ends(receipt.receipt_type) {
-                closed.extend(receipt.parents.iter().map(|parent| ObligationKey {
-                    owner: owner.clone(),
-                    seq: parent.seq(),
-                }));
+                closed.extend(receipt.parents.iter().map(|parent| of(parent.seq())));
             }
         }
         hold(opened == changes.opened, "obligations opened", || {
@@ -50,10 +54,8 @@ impl Model {
         hold(closed == changes.closed, "obligations closed", || {
             format!("{:?}, should be {closed:?}", changes.closed)
         })?;
-        let still_open = |key: &ObligationKey| tenant.open.contains(key);
-        hold(closed.iter().all(still_open), "discharged once", || {
-            format!("{closed:?}")
-        })
+        let still_open = closed.iter().all(|key| tenant.is_open(key));
+        hold(still_open, "discharged once", || format!("{closed:?}"))
     }
 
     fn check_parents(&self, tenant: &Tenant, receipt: &Receipt, written: &[Receipt]) -> Checked {
@@ -128,7 +130,7 @@ impl Tenant {
             story.or(new).filter(|task| task.id == id)
         });
         let to_owner = owner.is_some_and(|task| receipt.to == task.created_by);
-        let to_server = receipt.to == Principal::system();
+        let to_server = receipt.to == *SERVER;
         let right = match receipt.receipt_type {
             ReceiptType::TaskAssigned
             | ReceiptType::TaskRetryScheduled

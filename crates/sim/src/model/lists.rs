@@ -7,7 +7,7 @@ use asyncgate_api::{
 use asyncgate_core::{Link, Principal, ReceiptType, Seq, task::Status};
 use asyncgate_engine::Role;
 
-use super::{Gains, Model, answers::Answered, oracle::Question};
+use super::{Gains, Model, answers::Answered, oracle::Question, times::shows};
 use crate::{
     cast::tenant_id,
     step::Op,
@@ -62,7 +62,6 @@ impl Model {
         let Ok(principal) = answered.question.principal() else {
             return broken("authorisation", "obligations of another");
         };
-        let key = principal.key();
         let assigned = |record: &ReceiptRecord| record.receipt_type == "task.assigned";
         let own = output
             .open_obligations
@@ -70,9 +69,9 @@ impl Model {
             .all(|record| assigned(record) && record.to.id == principal.id);
         hold(own, "obligations are assignments", || principal.id.clone())?;
         if answered.exact {
-            let open = &self.tenants[actor.tenant].open;
-            let open = open.iter().filter(|open| open.owner == key);
-            let seqs: Vec<Seq> = open.map(|open| open.seq).collect();
+            let party = self.tenants[actor.tenant].party(principal.kind, &principal.id);
+            let open = party.into_iter().flat_map(|party| &party.open);
+            let seqs: Vec<Seq> = open.copied().collect();
             let after = self.place(actor.tenant, asked.since_receipt_id.as_deref());
             self.check_page(
                 actor.tenant,
@@ -94,22 +93,17 @@ impl Model {
         let records = &output.attention.inbox_receipts;
         if answered.exact {
             let tenant = &self.tenants[actor.tenant];
-            let seqs = tenant.inbox.get(&principal.key());
-            let seqs = seqs.map(Vec::as_slice).unwrap_or_default();
+            let seqs = tenant.inbox(&principal);
             let after = self.place(actor.tenant, asked.since_receipt_id.as_deref());
             let expected = page(seqs, after, limit(asked.max_items));
             self.check_page(actor.tenant, records, &expected)?;
             for record in records {
-                let at = tenant.delivered.get(&record.seq).map(ToString::to_string);
+                let (at, shown) = (tenant.delivered.get(&record.seq), &record.delivered_at);
+                let told = at.zip(shown.as_deref());
                 hold(
-                    at.is_some() && at == record.delivered_at,
+                    told.is_some_and(|(at, shown)| shows(shown, *at)),
                     "first delivery",
-                    || {
-                        format!(
-                            "{} at {:?}, should be {at:?}",
-                            record.seq, record.delivered_at
-                        )
-                    },
+                    || format!("{} at {shown:?}, should be {at:?}", record.seq),
                 )?;
             }
             self.check_known(actor.tenant, &principal, &output.relationship)?;
@@ -125,15 +119,15 @@ impl Model {
         } = answered.question;
         let tenant = &self.tenants[actor.tenant];
         let after = self.place(actor.tenant, asked.since_receipt_id.as_deref());
-        let inbox = answered.question.principal().ok();
-        let inbox = inbox.and_then(|principal| tenant.inbox.get(&principal.key()));
+        let inbox = answered.question.principal();
+        let inbox = inbox.map_or(&[][..], |principal| tenant.inbox(&principal));
         let task = asked
             .task_id
             .as_deref()
             .and_then(|id| self.task(actor.tenant, id));
         let kind = asked.receipt_type.as_deref().and_then(ReceiptType::parse);
         let seqs: Vec<Seq> = if op == Op::INBOX {
-            inbox.cloned().unwrap_or_default()
+            inbox.to_vec()
         } else if asked.task_id.is_some() {
             task.map(|story| story.receipts.clone()).unwrap_or_default()
         } else {
@@ -168,7 +162,7 @@ impl Model {
         let output: LedgerHead = answered.read()?;
         let tenant = &self.tenants[answered.question.actor.tenant];
         let same = output.seq == tenant.ledger.len() as Seq
-            && output.open_obligations == tenant.open.len() as u64
+            && output.open_obligations == tenant.open_count() as u64
             && output.link.parse::<Link>().is_ok()
             && output.tenant_id == tenant_id(answered.question.actor.tenant).to_string()
             && output.signature.is_some();
@@ -205,9 +199,10 @@ impl Model {
         principal: &Principal,
         record: &RelationshipRecord,
     ) -> Checked {
-        let known = self.tenants[number].known.get(&principal.key());
+        let party = self.tenants[number].party(principal.kind, &principal.id);
+        let known = party.and_then(|party| party.known.as_ref());
         let same = known.is_some_and(|known| {
-            record.first_seen_at == known.first_seen_at.to_string()
+            shows(&record.first_seen_at, known.first_seen_at)
                 && record.sessions_count == known.sessions_count
         });
         hold(same, "relationship", || format!("{record:?}"))

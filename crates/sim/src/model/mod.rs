@@ -10,20 +10,22 @@ mod ledger;
 mod lists;
 mod moves;
 mod oracle;
+mod times;
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
 };
 
 use asyncgate_core::{
-    Changes, LeaseId, ObligationKey, Placement, Policy, PrincipalKey, Reach, Receipt, ReceiptId,
-    ReceiptType, Relationship, Seq, Task, TaskId, Timestamp,
+    Changes, LeaseId, ObligationKey, Placement, Policy, Principal, PrincipalKey, PrincipalKind,
+    Reach, Receipt, ReceiptId, ReceiptType, Relationship, Seq, Task, TaskId, Timestamp,
     task::{State, Status},
 };
 
 use crate::{
     cast::{TENANTS, tenant_number},
+    hash::{Map, Set},
     store::Commit,
     violation::{Checked, hold},
 };
@@ -51,12 +53,27 @@ struct Tenant {
     tasks: BTreeMap<Seq, Story>,
     changed: BTreeSet<Seq>,
     ready: BTreeSet<(Reverse<i32>, Seq)>,
-    keys: HashMap<(PrincipalKey, String), TaskId>,
-    leases: HashSet<LeaseId>,
-    open: BTreeSet<ObligationKey>,
-    inbox: HashMap<PrincipalKey, Vec<Seq>>,
-    delivered: HashMap<Seq, Timestamp>,
-    known: HashMap<PrincipalKey, Relationship>,
+    leases: Set<LeaseId>,
+    delivered: Map<Seq, Timestamp>,
+    /// In the order of their first appearance. They are so few that looking through them is the
+    /// fastest way to find one.
+    parties: Vec<Party>,
+}
+
+/// What one principal has a part in.
+#[derive(Debug)]
+struct Party {
+    who: PrincipalKey,
+    inbox: Vec<Seq>,
+    open: BTreeSet<Seq>,
+    keys: Map<String, TaskId>,
+    known: Option<Relationship>,
+}
+
+impl Party {
+    fn is(&self, kind: PrincipalKind, id: &str) -> bool {
+        self.who.kind == kind && self.who.id == id
+    }
 }
 
 /// A task and how it came to be what it is.
@@ -154,9 +171,13 @@ impl Model {
         for receipt in changes.receipts {
             tenant.append(receipt);
         }
-        tenant.open.extend(changes.opened);
+        for opened in &changes.opened {
+            let owner = tenant.party_mut(opened.owner.kind, &opened.owner.id);
+            owner.open.insert(opened.seq);
+        }
         for closed in &changes.closed {
-            tenant.open.remove(closed);
+            let owner = tenant.party_mut(closed.owner.kind, &closed.owner.id);
+            owner.open.remove(&closed.seq);
         }
         if let Some(delivery) = changes.delivered {
             for seq in delivery.seqs {
@@ -164,7 +185,8 @@ impl Model {
             }
         }
         if let Some(known) = changes.relationship {
-            tenant.known.insert(known.principal.key(), known);
+            let party = tenant.party_mut(known.principal.kind, &known.principal.id);
+            party.known = Some(known);
         }
     }
 
@@ -188,10 +210,47 @@ impl Tenant {
         self.ledger.get(index).filter(|receipt| receipt.id == id)
     }
 
+    fn party(&self, kind: PrincipalKind, id: &str) -> Option<&Party> {
+        self.parties.iter().find(|party| party.is(kind, id))
+    }
+
+    fn party_mut(&mut self, kind: PrincipalKind, id: &str) -> &mut Party {
+        let n = self.parties.iter().position(|party| party.is(kind, id));
+        let n = n.unwrap_or_else(|| {
+            self.parties.push(Party {
+                who: PrincipalKey {
+                    kind,
+                    id: id.to_owned(),
+                },
+                inbox: Vec::new(),
+                open: BTreeSet::new(),
+                keys: Map::default(),
+                known: None,
+            });
+            self.parties.len() - 1
+        });
+        &mut self.parties[n]
+    }
+
+    /// The places of everything that was addressed to a principal.
+    fn inbox(&self, who: &Principal) -> &[Seq] {
+        let party = self.party(who.kind, &who.id);
+        party.map_or(&[], |party| party.inbox.as_slice())
+    }
+
+    fn is_open(&self, key: &ObligationKey) -> bool {
+        let owner = self.party(key.owner.kind, &key.owner.id);
+        owner.is_some_and(|owner| owner.open.contains(&key.seq))
+    }
+
+    fn open_count(&self) -> usize {
+        self.parties.iter().map(|party| party.open.len()).sum()
+    }
+
     fn begin(&mut self, task: Task) {
         if let Some(key) = &task.spec.idempotency_key {
-            let name = (task.created_by.key(), key.clone());
-            self.keys.insert(name, task.id);
+            let owner = self.party_mut(task.created_by.kind, &task.created_by.id);
+            owner.keys.insert(key.clone(), task.id);
         }
         let story = Story {
             task,
@@ -228,7 +287,8 @@ impl Tenant {
 
     fn append(&mut self, receipt: Receipt) {
         let seq = receipt.seq();
-        self.inbox.entry(receipt.to.key()).or_default().push(seq);
+        let addressee = self.party_mut(receipt.to.kind, &receipt.to.id);
+        addressee.inbox.push(seq);
         if let Some(story) = receipt
             .task_id
             .and_then(|task| self.tasks.get_mut(&task.seq()))

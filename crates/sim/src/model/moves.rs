@@ -123,11 +123,9 @@ impl Moving<'_> {
             "created",
         )?;
         let key = task.spec.idempotency_key.as_ref();
-        let key = key.map(|key| (task.created_by.key(), key.clone()));
-        self.must(
-            !key.is_some_and(|key| self.tenant.keys.contains_key(&key)),
-            "one task per key",
-        )
+        let owner = self.tenant.party(task.created_by.kind, &task.created_by.id);
+        let taken = key.is_some_and(|key| owner.is_some_and(|owner| owner.keys.contains_key(key)));
+        self.must(!taken, "one task per key")
     }
 
     fn check(&self, before: &Task) -> Checked {

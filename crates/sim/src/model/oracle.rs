@@ -127,7 +127,8 @@ impl Model {
         let Some(key) = &asked.idempotency_key else {
             return Ok(());
         };
-        let Some(first) = tenant.keys.get(&(owner.key(), key.clone())) else {
+        let owner = tenant.party(owner.kind, &owner.id);
+        let Some(first) = owner.and_then(|owner| owner.keys.get(key)) else {
             return Ok(());
         };
         let first = tenant.tasks.get(&first.seq()).map(|story| &story.task);

@@ -3,7 +3,7 @@
 mod flight;
 mod names;
 
-use std::{collections::HashMap, sync::Arc, task::Poll, time::Duration};
+use std::{sync::Arc, task::Poll, time::Duration};
 
 use asyncgate_api::Code;
 use asyncgate_core::Timestamp;
@@ -18,6 +18,7 @@ use self::flight::{Begin, Flight, Watch};
 use crate::{
     cast::{Actor, TENANTS, cast, tenant_id},
     clock::{FakeClock, FakeEntropy, Machine},
+    hash::Map,
     model::{Answered, DEFAULT_LIMIT, Gains, Journal, MAX_LIMIT, Model, Question},
     mutant::Mutant,
     schedule::Setup,
@@ -36,10 +37,18 @@ pub struct Outcome {
     pub label: u32,
     /// Who called.
     pub actor: usize,
-    /// What the client learnt; absent if it got no answer, or was told to try again.
-    pub gains: Option<Gains>,
+    /// How much the client learnt; absent if it got no answer, or was told to try again.
+    pub gained: Option<Gained>,
     /// Whether it was told that this cannot be done.
     pub refused: bool,
+}
+
+/// How many things of each kind an answer named.
+#[derive(Debug, Clone, Copy)]
+pub struct Gained {
+    pub tasks: usize,
+    pub leases: usize,
+    pub receipts: usize,
 }
 
 /// An engine, its store and its clients.
@@ -57,7 +66,7 @@ pub struct World {
     watch: Option<Watch>,
     watch_faulted_until: Timestamp,
     flights: Vec<Flight>,
-    gains: HashMap<u32, Gains>,
+    gains: Map<u32, Gains>,
     outcomes: Vec<Outcome>,
     model: Model,
     journal: Journal,
@@ -101,7 +110,7 @@ impl World {
             watch_faulted_until: Timestamp::default(),
             engine,
             flights: Vec::new(),
-            gains: HashMap::new(),
+            gains: Map::default(),
             outcomes: Vec::new(),
             journal: Journal::default(),
         };
@@ -209,7 +218,7 @@ impl World {
             self.outcomes.push(Outcome {
                 label,
                 actor: flight.actor,
-                gains: None,
+                gained: None,
                 refused: false,
             });
         }
@@ -235,7 +244,7 @@ impl World {
 
     /// Hands every commit to the model, after asking it what the call behind it should be told.
     fn learn(&mut self) -> Checked {
-        for commit in self.store.tape() {
+        while let Some(commit) = self.store.next_commit() {
             for flight in &mut self.flights {
                 if commit.origin != Origin::Call(flight.label) {
                     flight.overtaken = true;
@@ -306,15 +315,19 @@ impl World {
         };
         let refused = refused && gains.is_some();
         let gains = gains.filter(|_| flight.manner != Manner::Lost);
-        if let Some(gains) = &gains {
-            self.gains.insert(flight.label, gains.clone());
-        }
         self.outcomes.push(Outcome {
             label: flight.label,
             actor: flight.actor,
-            gains,
+            gained: gains.as_ref().map(|gains| Gained {
+                tasks: gains.tasks.len(),
+                leases: gains.leases.len(),
+                receipts: gains.receipts.len(),
+            }),
             refused,
         });
+        if let Some(gains) = gains {
+            self.gains.insert(flight.label, gains);
+        }
         Ok(())
     }
 
@@ -418,7 +431,7 @@ impl World {
             self.outcomes.push(Outcome {
                 label: flight.label,
                 actor: flight.actor,
-                gains: None,
+                gained: None,
                 refused: false,
             });
         }

@@ -1,20 +1,23 @@
 //! Names in inputs: `@t12.0` is the first task in the answer of call 12, `@l` a lease, `@r` a
 //! receipt; `@x70` is seventy letters, `@a101` a list of as many numbers.
 
-use std::collections::HashMap;
-
-use crate::model::Gains;
+use crate::{hash::Map, model::Gains};
 
 /// An id that nothing has.
 const NOBODY: &str = "00000000-0000-7000-8000-000000000000";
 
 /// Replaces names by what they stand for.
-pub fn resolve(template: &str, gains: &HashMap<u32, Gains>) -> String {
+pub fn resolve(template: &str, gains: &Map<u32, Gains>) -> String {
     let mut input = String::with_capacity(template.len() + 40);
     let mut rest = template;
-    while let Some(start) = rest.find("\"@") {
-        input.push_str(&rest[..start]);
-        let name = &rest[start + 2..];
+    while let Some((before, name)) = rest.split_once('@') {
+        let Some(before) = before.strip_suffix('"') else {
+            input.push_str(before);
+            input.push('@');
+            rest = name;
+            continue;
+        };
+        input.push_str(before);
         let end = name.find('"').unwrap_or(name.len());
         expand(&name[..end], gains, &mut input);
         rest = name.get(end + 1..).unwrap_or_default();
@@ -23,7 +26,7 @@ pub fn resolve(template: &str, gains: &HashMap<u32, Gains>) -> String {
     input
 }
 
-fn expand(name: &str, gains: &HashMap<u32, Gains>, input: &mut String) {
+fn expand(name: &str, gains: &Map<u32, Gains>, input: &mut String) {
     let (kind, number) = name.split_at(1.min(name.len()));
     if kind == "a" {
         let count = number.parse().unwrap_or(0);
@@ -42,7 +45,7 @@ fn expand(name: &str, gains: &HashMap<u32, Gains>, input: &mut String) {
     input.push('"');
 }
 
-fn find<'a>(kind: &str, number: &str, gains: &'a HashMap<u32, Gains>) -> Option<&'a str> {
+fn find<'a>(kind: &str, number: &str, gains: &'a Map<u32, Gains>) -> Option<&'a str> {
     let (label, index) = number.split_once('.')?;
     let gains = gains.get(&label.parse().ok()?)?;
     let list = match kind {
