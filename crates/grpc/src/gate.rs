@@ -81,7 +81,8 @@ impl Gate {
         };
         let response = self.call(request, bytes, corr_id).await;
         match refused_by_tonic(&response) {
-            None => response,
+            // What is not implemented, such as a compression, clients know how to do without.
+            None | Some(tonic::Code::Unimplemented) => response,
             Some(tonic::Code::OutOfRange) => {
                 let message = format!("the message is larger than {bytes} bytes");
                 refuse(Fault::new(Code::TooLarge, message).with("limit", bytes))

@@ -206,3 +206,33 @@ async fn what_is_not_http_is_refused_and_oversized_headers_too() {
         );
     }
 }
+
+#[tokio::test]
+async fn either_protocol_is_recognised_however_its_first_bytes_come() {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let post = b"POST /quick HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let listener = start(limits(4), Arc::default()).await;
+    for piece in [1, 2, 3, 100] {
+        let mut stream = connect(&listener, b"").await;
+        stream.set_nodelay(true).unwrap();
+        for bytes in PREFACE.chunks(piece) {
+            stream.write_all(bytes).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let mut frame = [0; 9];
+        timeout(LONG, stream.read_exact(&mut frame))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(frame[3], 4, "the server's settings");
+
+        let mut stream = connect(&listener, b"").await;
+        stream.set_nodelay(true).unwrap();
+        for bytes in post.chunks(piece) {
+            stream.write_all(bytes).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let answer = read_to_end(&mut stream).await;
+        assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
+    }
+}

@@ -1,0 +1,157 @@
+//! An engine on the memory store and fake time, behind the facade, with generated clients.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+};
+
+use asyncgate_api::Code;
+use asyncgate_core::Timestamp;
+use asyncgate_engine::{
+    Authenticator, Caller, Clock, Engine, Entropy, Fault, Principal, PrincipalKind, Role, Settings,
+    TenantId,
+};
+use asyncgate_grpc::{
+    Options,
+    pb::{self, mailbox_client::MailboxClient},
+};
+use asyncgate_store::memory::MemoryStore;
+use axum::Router;
+use futures_util::future::BoxFuture;
+use tonic::{Request, Status};
+use tonic_types::StatusExt as _;
+
+pub struct World {
+    pub engine: Arc<Engine>,
+    pub router: Router,
+    pub serving: Arc<AtomicBool>,
+    clock: Arc<FakeClock>,
+}
+
+struct FakeClock(AtomicI64);
+
+impl Clock for FakeClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+struct Counter(AtomicU64);
+
+impl Entropy for Counter {
+    fn next_u64(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Knows an admin, an agent, and a key for which the place where keys are kept cannot be reached.
+struct Keys;
+
+impl Authenticator for Keys {
+    fn authenticate<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<Caller, Fault>> {
+        let caller = |role| {
+            Ok(Caller {
+                tenant: TenantId::from_bytes([7; 16]),
+                principal: Principal::new(PrincipalKind::Service, "someone"),
+                role,
+            })
+        };
+        let answer = match bearer {
+            Some("admin") => caller(Role::Admin),
+            Some("agent") => caller(Role::Agent),
+            Some("down") => Err(Fault::new(Code::Unavailable, "no keys").retry_after(3)),
+            _ => Err(Fault::new(Code::Unauthorized, "no such key")),
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with(Settings::default())
+    }
+
+    pub fn with(settings: Settings) -> Self {
+        let clock = Arc::new(FakeClock(AtomicI64::new(1_767_610_800_000)));
+        let engine = Arc::new(Engine::new(
+            Arc::new(MemoryStore::new()),
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            Arc::new(Counter(AtomicU64::new(1))),
+            settings,
+        ));
+        let serving = Arc::new(AtomicBool::new(true));
+        let told = Arc::clone(&serving);
+        let options = Options {
+            serving: Arc::new(move || told.load(Ordering::Relaxed)),
+        };
+        let router = asyncgate_grpc::router(Arc::clone(&engine), Arc::new(Keys), options);
+        Self {
+            engine,
+            router,
+            serving,
+            clock,
+        }
+    }
+
+    pub fn client(&self) -> MailboxClient<Router> {
+        MailboxClient::new(self.router.clone())
+    }
+
+    /// Lets time pass, and acts on the deadlines that came.
+    pub async fn advance(&self, millis: i64) {
+        self.clock.0.fetch_add(millis, Ordering::Relaxed);
+        self.engine.act_on_messages().await.unwrap();
+    }
+
+    /// Sends a message and answers its id.
+    pub async fn send(&self, topic: &str, idem_key: &str) -> String {
+        let request = as_admin(message(topic, idem_key));
+        self.client()
+            .send(request)
+            .await
+            .unwrap()
+            .into_inner()
+            .msg_id
+    }
+
+    /// Receives the messages of a topic.
+    pub async fn recv(&self, topic: &str) -> Vec<pb::Envelope> {
+        let request = pb::RecvRequest {
+            topic: topic.to_owned(),
+            ..pb::RecvRequest::default()
+        };
+        let received = self.client().recv(as_admin(request)).await.unwrap();
+        received.into_inner().messages
+    }
+}
+
+pub fn message(topic: &str, idem_key: &str) -> pb::SendRequest {
+    pb::SendRequest {
+        topic: topic.to_owned(),
+        idem_key: idem_key.to_owned(),
+        payload: format!("payload of {idem_key}").into(),
+        ..pb::SendRequest::default()
+    }
+}
+
+pub fn as_admin<T>(message: T) -> Request<T> {
+    with_key("admin", message)
+}
+
+pub fn with_key<T>(key: &str, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    let bearer = format!("Bearer {key}").parse().unwrap();
+    request.metadata_mut().insert("authorization", bearer);
+    request
+}
+
+/// The status and the code of a refusal. It must name a correlation id, in two places.
+#[track_caller]
+pub fn refusal<T: std::fmt::Debug>(answer: Result<T, Status>) -> (tonic::Code, String, Status) {
+    let status = answer.unwrap_err();
+    let info = status.get_details_error_info().expect("ErrorInfo");
+    assert_eq!(info.domain, "asyncgate");
+    let corr_id = status.metadata().get("x-corr-id").unwrap();
+    assert_eq!(info.metadata["corr_id"], corr_id.to_str().unwrap());
+    (status.code(), info.reason, status)
+}
