@@ -10,6 +10,8 @@ use rusqlite::{
     types::{FromSqlError, Type},
 };
 
+use crate::rows::checksum::Checksum;
+
 /// A row's integer key: the tenant's number above, a place in its ledger below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key(pub i64);
@@ -91,21 +93,44 @@ pub(crate) fn receipt_ids(ids: &[ReceiptId]) -> Option<Vec<u8>> {
     (!ids.is_empty()).then(|| ids.iter().flat_map(|id| *id.as_bytes()).collect())
 }
 
-/// Reads columns of one row in the order they were selected.
+/// Reads columns of one row in the order they were selected, and adds them up if they have a checksum.
 pub(crate) struct Columns<'a> {
     row: &'a Row<'a>,
     next: usize,
+    sum: Option<Checksum>,
 }
 
 impl<'a> Columns<'a> {
     pub(crate) fn of(row: &'a Row<'a>) -> Self {
-        Self { row, next: 0 }
+        Self {
+            row,
+            next: 0,
+            sum: None,
+        }
     }
 
     pub(crate) fn get<T: rusqlite::types::FromSql>(&mut self) -> Result<T> {
         let column = self.next;
         self.next += 1;
-        self.row.get(column)
+        let value = self.row.get_ref(column)?;
+        if let Some(sum) = &mut self.sum {
+            sum.add(value);
+        }
+        T::column_result(value).map_err(|error| {
+            rusqlite::Error::FromSqlConversionFailure(column, value.data_type(), error.into())
+        })
+    }
+
+    /// Adds up what is read from here on.
+    pub(crate) fn begin_sum(&mut self, sum: Checksum) {
+        self.sum = Some(sum);
+    }
+
+    /// What was added up, and the checksum that stands here.
+    pub(crate) fn end_sum(&mut self) -> Result<(Checksum, i64)> {
+        let sum = self.sum.take();
+        let stored = self.get()?;
+        Ok((self.must(sum)?, stored))
     }
 
     fn damaged(&self, kind: Type) -> rusqlite::Error {

@@ -26,8 +26,6 @@ const SELECT: &str = "
            idempotency_key, outcome_kind, artifact_mime, owner, created_at, assignment, spec_sum,
            payload, instance
     FROM task WHERE task = ?1";
-const STATE: (usize, usize) = (0, 19);
-const SPEC: (usize, usize) = (20, 33);
 
 const INSERT: &str = "
     INSERT INTO task (
@@ -230,18 +228,18 @@ struct Loaded {
 }
 
 fn read(row: &Row<'_>, key: Key) -> Result<Loaded> {
-    let mut sum = Checksum::new(key);
-    let stored = sum.add_columns(row, STATE.0, STATE.1)?;
-    sum.check(stored)?;
     let mut columns = Columns::of(row);
     let c = &mut columns;
+    c.begin_sum(Checksum::new(key));
     let state: i64 = c.get()?;
     let (attempt, expiries) = (c.get()?, c.get()?);
     let (updated_at, next_eligible_at) = (c.time()?, c.time()?);
     let hold = read_hold(c)?;
     let progress = read_progress(c)?;
     let state = read_state(c, state, hold)?;
-    c.get::<i64>()?;
+    let (sum, stored) = c.end_sum()?;
+    sum.check(stored)?;
+    c.begin_sum(Checksum::new(key));
     let id = c.task_id()?;
     let spec = Spec {
         task_type: c.get()?,
@@ -269,9 +267,7 @@ fn read(row: &Row<'_>, key: Key) -> Result<Loaded> {
         progress,
         instance: "".into(),
     };
-    c.get::<i64>()?;
-    let mut sum = Checksum::new(key);
-    let stored = sum.add_columns(row, SPEC.0, SPEC.1)?;
+    let (sum, stored) = c.end_sum()?;
     Ok(Loaded {
         task,
         payload: c.json()?,
