@@ -6,6 +6,7 @@ use asyncgate_api::{ErrorBody, Method, Operation};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header, uri::Scheme};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use hyper_util::{client::legacy, rt::TokioExecutor};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::Instant;
@@ -18,6 +19,8 @@ use crate::{
 
 /// The most of an answer that is read. A full page of the largest tasks fits.
 const MAX_ANSWER_BYTES: usize = 512 << 20;
+/// The most of a refusal that is read where the answer itself is not.
+const MAX_REFUSAL_BYTES: usize = 1 << 20;
 /// How much of an answer that makes no sense is shown.
 const SHOWN_CHARS: usize = 200;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -138,14 +141,38 @@ impl Client {
         match tokio::time::timeout(limit, exchange).await {
             Ok(Ok(answer)) => self.judge(answer),
             Ok(Err(failure)) => Err(failure),
-            Err(_) => {
-                let message = format!(
-                    "{} did not answer within {} s",
-                    self.shared.base,
-                    limit.as_secs_f32()
-                );
-                Err(Failure::new(Kind::Timeout, message, Again::IfRepeatable))
+            Err(_) => Err(self.late(limit)),
+        }
+    }
+
+    pub(crate) fn retry(&self) -> Retry {
+        self.retry
+    }
+
+    /// Sends once and gives the body of a success as it comes.
+    pub(crate) async fn open(&self, prepared: &Prepared) -> Result<Incoming, Error> {
+        let request = self.request(prepared).map_err(|failure| failure.error)?;
+        let opening = async {
+            let answer = self.shared.http.request(request).await;
+            let (head, body) = answer
+                .map_err(|error| self.lost(&error).error)?
+                .into_parts();
+            if head.status.is_success() {
+                return Ok(body);
             }
+            let body = Limited::new(body, MAX_REFUSAL_BYTES).collect().await;
+            let body = body.map_err(|error| self.unfinished(&*error).error)?;
+            let refusal = Answer {
+                status: head.status,
+                headers: head.headers,
+                body: body.to_bytes(),
+            };
+            Err(self.refusal(&refusal).error)
+        };
+        let limit = self.shared.timeout;
+        match tokio::time::timeout(limit, opening).await {
+            Ok(opened) => opened,
+            Err(_) => Err(self.late(limit).error),
         }
     }
 
@@ -176,13 +203,7 @@ impl Client {
         let answer = self.shared.http.request(request).await;
         let (head, body) = answer.map_err(|error| self.lost(&error))?.into_parts();
         let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
-        let body = body.map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                return Failure::new(Kind::Protocol, "the answer is too long", Again::Never);
-            }
-            let message = format!("the answer of {} broke off: {error}", self.shared.base);
-            Failure::new(Kind::Unreachable, message, Again::IfRepeatable)
-        })?;
+        let body = body.map_err(|error| self.unfinished(&*error))?;
         Ok(Answer {
             status: head.status,
             headers: head.headers,
@@ -208,12 +229,30 @@ impl Client {
         Failure::new(Kind::Unreachable, message, Again::IfRepeatable)
     }
 
+    fn unfinished(&self, error: &(dyn std::error::Error + 'static)) -> Failure {
+        if error.is::<LengthLimitError>() {
+            return Failure::new(Kind::Protocol, "the answer is too long", Again::Never);
+        }
+        let message = format!("the answer of {} broke off: {error}", self.shared.base);
+        Failure::new(Kind::Unreachable, message, Again::IfRepeatable)
+    }
+
+    fn late(&self, limit: Duration) -> Failure {
+        let (base, seconds) = (&self.shared.base, limit.as_secs_f32());
+        let message = format!("{base} did not answer within {seconds} s");
+        Failure::new(Kind::Timeout, message, Again::IfRepeatable)
+    }
+
     /// Tells a success from a refusal.
     fn judge(&self, answer: Answer) -> Result<Answer, Failure> {
-        let status = answer.status;
-        if status.is_success() {
+        if answer.status.is_success() {
             return Ok(answer);
         }
+        Err(self.refusal(&answer))
+    }
+
+    fn refusal(&self, answer: &Answer) -> Failure {
+        let status = answer.status;
         let retry_after = answer.retry_after();
         let busy = matches!(
             status,
@@ -221,10 +260,10 @@ impl Client {
         );
         if let Ok(body) = serde_json::from_slice::<ErrorBody>(&answer.body) {
             let again = if busy { Again::Always } else { Again::Never };
-            return Err(Failure {
+            return Failure {
                 error: Error::refused(body).after(retry_after),
                 again,
-            });
+            };
         }
         // Something between us and the server answered; it may not know what the server did.
         let gateway = matches!(
@@ -243,7 +282,7 @@ impl Client {
             Failure::new(Kind::Protocol, message, Again::Never)
         };
         failure.error = failure.error.after(retry_after);
-        Err(failure)
+        failure
     }
 }
 

@@ -31,6 +31,7 @@ mod connect;
 mod consumer;
 mod error;
 pub mod handlers;
+mod live;
 mod mailbox;
 mod operations;
 mod pages;

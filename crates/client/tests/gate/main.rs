@@ -4,9 +4,11 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod calls;
+mod consumer;
 mod faults;
 mod http_get;
 mod lists;
+mod mailbox;
 mod proxy;
 mod server;
 #[cfg(feature = "tls")]

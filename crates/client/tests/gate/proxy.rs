@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
     net::{TcpListener, TcpStream},
     sync::watch,
 };
@@ -110,6 +110,12 @@ async fn pass(shared: &Shared, mut client: TcpStream, target: SocketAddr) -> Opt
         let seen = format!("{line}\n{body}");
         shared.seen.lock().expect("no panic").push(seen);
         match fault_for(shared, &line) {
+            None if line.contains("/stream") => {
+                // It has no end: what comes is passed on.
+                server.write_all(&request).await.ok()?;
+                copy_bidirectional(&mut client, &mut server).await.ok()?;
+                return None;
+            }
             None => {
                 server.write_all(&request).await.ok()?;
                 let answer = message(&mut server).await?;

@@ -105,10 +105,12 @@ impl Gate {
     pub async fn advance(&self, time: Duration) {
         let millis = i64::try_from(time.as_millis()).expect("a short time");
         self.clock.0.fetch_add(millis, Ordering::Relaxed);
-        self.engine
-            .act_on_deadlines()
-            .await
-            .expect("the memory store does not fail");
+        for acted in [
+            self.engine.act_on_deadlines().await,
+            self.engine.act_on_messages().await,
+        ] {
+            acted.expect("the memory store does not fail");
+        }
     }
 
     pub fn client(&self) -> Client {
