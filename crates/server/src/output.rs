@@ -6,14 +6,19 @@ use std::io::{self, Write as _, stderr, stdout};
 ///
 /// A reader that went away is not an error: `asyncgate config show | head` is legitimate.
 pub fn say(text: &str) -> io::Result<()> {
+    was_said(text).map(drop)
+}
+
+/// As [`say`], and tells whether a reader is left.
+pub fn was_said(text: &str) -> io::Result<bool> {
     let mut out = stdout().lock();
     let written = out
         .write_all(text.as_bytes())
         .and_then(|()| out.write_all(b"\n"))
         .and_then(|()| out.flush());
     match written {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other,
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        other => other.map(|()| true),
     }
 }
 
@@ -21,6 +26,12 @@ pub fn say(text: &str) -> io::Result<()> {
 pub fn overwrite(line: &str) {
     let mut out = stderr().lock();
     let _ = write!(out, "\r\u{1b}[K{line}").and_then(|()| out.flush());
+}
+
+/// Writes a question to stderr and stays on its line.
+pub fn ask(question: &str) {
+    let mut out = stderr().lock();
+    let _ = write!(out, "{question}").and_then(|()| out.flush());
 }
 
 /// Writes one line to stderr. If even that fails, nobody is left to be told.

@@ -6,6 +6,7 @@
 mod completions;
 mod demo;
 mod ledger;
+mod mail;
 mod obligations;
 mod receipts;
 mod remote;
@@ -29,7 +30,7 @@ Exit codes:
   1  something unexpected; the line on stderr says what
   2  the command line or the settings are wrong
   3  the server refused; the line on stderr has its code
-  4  no such task or receipt
+  4  no such task, receipt or message
   5  the server cannot be reached or does not answer in time
   6  the task did not end well, or not in time (task wait)
   7  the ledger is broken (verify)
@@ -45,6 +46,9 @@ pub enum RemoteCommand {
     Receipts(receipts::Receipts),
     /// List what a principal is still owed.
     Obligations(obligations::Obligations),
+    /// Send, receive and settle messages, and look after topics and dead letters.
+    #[command(subcommand)]
+    Mail(mail::Mail),
     /// Copy the ledger into a file that can be verified, or read its signed head.
     #[command(subcommand)]
     Ledger(ledger::Ledger),
@@ -59,6 +63,7 @@ impl RemoteCommand {
             Self::Task(command) => command.run().await,
             Self::Receipts(command) => command.run().await,
             Self::Obligations(command) => command.run().await,
+            Self::Mail(command) => command.run().await,
             Self::Ledger(command) => command.run().await,
             Self::Worker(command) => command.run().await,
         }
@@ -90,6 +95,14 @@ impl Ended {
         }
     }
 
+    /// Something that the server did not do, though it did the rest.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self {
+            code: 3,
+            message: message.into(),
+        }
+    }
+
     /// A command line that cannot be meant.
     pub fn usage(message: impl Into<String>) -> Self {
         Self {
@@ -101,15 +114,14 @@ impl Ended {
 
 /// The exit code that an error of a command stands for.
 pub fn exit_code(error: &anyhow::Error) -> Option<ExitCode> {
-    use asyncgate_client::{Error, Kind, api::Code};
+    use asyncgate_client::{Error, Kind};
 
     if let Some(ended) = error.downcast_ref::<Ended>() {
         return Some(ExitCode::from(ended.code));
     }
     let error = error.downcast_ref::<Error>()?;
-    let not_found = [Code::TaskNotFound, Code::ReceiptNotFound, Code::NotFound];
     let code = match error.kind() {
-        Kind::Refused(body) if not_found.contains(&body.code) => 4,
+        Kind::Refused(body) if body.code.http_status() == 404 => 4,
         Kind::Refused(_) => 3,
         Kind::Unreachable | Kind::Timeout => 5,
         Kind::Invalid => 2,

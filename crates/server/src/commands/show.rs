@@ -13,12 +13,21 @@ pub fn show<T: Serialize>(
     value: &T,
     text: impl FnOnce() -> String,
 ) -> anyhow::Result<()> {
+    was_shown(json, value, text).map(drop)
+}
+
+/// As [`show`], and tells whether a reader is left.
+pub fn was_shown<T: Serialize>(
+    json: bool,
+    value: &T,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<bool> {
     let text = if json {
         serde_json::to_string_pretty(value)?
     } else {
         text()
     };
-    Ok(output::say(text.trim_end())?)
+    Ok(output::was_said(text.trim_end())?)
 }
 
 /// A table with a header, each column as wide as its widest cell.

@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use crate::harness::{Ended, KEY, Launch, Server, eventually, run};
 
 /// A server, and the command line pointed at it.
-struct Scene {
-    server: Server,
+pub struct Scene {
+    pub server: Server,
 }
 
 impl Scene {
-    fn set() -> Self {
+    pub fn set() -> Self {
         Self {
             server: Server::start(),
         }
     }
 
-    fn command(&self, line: &str) -> Command {
+    pub fn command(&self, line: &str) -> Command {
         let mut command = self.server.launch().bare_command();
         command
             .args(line.split_whitespace())
@@ -29,26 +29,26 @@ impl Scene {
     }
 
     #[track_caller]
-    fn run(&self, line: &str) -> Ended {
+    pub fn run(&self, line: &str) -> Ended {
         run(self.command(line))
     }
 
     /// What a command prints, which must end well.
     #[track_caller]
-    fn says(&self, line: &str) -> String {
+    pub fn says(&self, line: &str) -> String {
         let ended = self.run(line);
         assert!(ended.status.success(), "{line}: {ended:?}");
         ended.stdout.trim_end().to_owned()
     }
 
     #[track_caller]
-    fn says_json(&self, line: &str) -> Value {
+    pub fn says_json(&self, line: &str) -> Value {
         serde_json::from_str(&self.says(&format!("{line} --json"))).unwrap()
     }
 
     /// That a command ends with this code, one line on stderr that has `words`, and nothing else.
     #[track_caller]
-    fn ends(&self, line: &str, code: i32, words: &str) {
+    pub fn ends(&self, line: &str, code: i32, words: &str) {
         ends(&self.run(line), code, words);
     }
 }
@@ -72,7 +72,9 @@ fn ends(ended: &Ended, code: i32, words: &str) {
 fn plain(text: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     for word in text.split(' ') {
-        let id = word.len() == 36 && word.matches('-').count() == 4;
+        let uuid = word.len() == 36 && word.matches('-').count() == 4;
+        let ulid = word.len() == 26 && word.starts_with("01");
+        let id = uuid || ulid;
         let time = word.len() == 24 && word.ends_with('Z') && word.starts_with("20");
         words.push(match (id, time) {
             (true, _) => "ID".to_owned(),
@@ -84,7 +86,7 @@ fn plain(text: &str) -> String {
 }
 
 /// Lines, each with its spaces folded.
-fn lines(text: &str) -> Vec<String> {
+pub fn lines(text: &str) -> Vec<String> {
     let folded = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     text.lines().map(|line| plain(&folded(line))).collect()
 }
@@ -317,6 +319,17 @@ fn every_command_teaches_by_example() {
         "receipts",
         "obligations",
         "worker",
+        "mail send",
+        "mail recv",
+        "mail ack",
+        "mail nack",
+        "mail extend",
+        "mail peek",
+        "mail topics",
+        "mail dlq list",
+        "mail dlq reprocess",
+        "mail purge",
+        "mail heads",
         "ledger export",
         "ledger head",
         "verify",

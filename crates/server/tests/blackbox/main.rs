@@ -24,6 +24,7 @@ mod leases;
 mod lifecycle;
 mod limits;
 mod lists;
+mod mail_cli;
 mod mcp;
 mod protocol;
 mod receipts;

@@ -1,0 +1,76 @@
+//! A message's content, as it is given and as it is shown.
+
+use std::io::Read as _;
+
+use anyhow::Context as _;
+use asyncgate_client::api::Payload;
+
+use crate::commands::Ended;
+
+/// The content as given, from stdin (`-`) or from a file (`@FILE`).
+pub fn given(text: &str, base64: bool) -> anyhow::Result<Payload> {
+    let bytes = match text.strip_prefix('@') {
+        Some(path) => std::fs::read(path).with_context(|| format!("cannot read {path}"))?,
+        None if text == "-" => {
+            let mut read = Vec::new();
+            std::io::stdin()
+                .read_to_end(&mut read)
+                .context("cannot read stdin")?;
+            read
+        }
+        None => text.as_bytes().to_vec(),
+    };
+    if !base64 {
+        return Ok(bytes.into());
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    // Tools wrap long base64, and end it with a new line.
+    let text: String = text.split_ascii_whitespace().collect();
+    Payload::from_base64(&text).map_err(|why| Ended::usage(format!("the content is {why}")).into())
+}
+
+/// The content on one line: text if it is some, else base64. What would move the cursor or speak to
+/// the terminal is escaped.
+pub fn shown(payload: &Payload, base64: bool) -> String {
+    if base64 {
+        return payload.to_base64();
+    }
+    match std::str::from_utf8(&payload.0) {
+        Ok(text) => plain(text),
+        Err(_) => format!("base64:{}", payload.to_base64()),
+    }
+}
+
+/// A sender's text on one line.
+pub fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() {
+            plain.extend(char.escape_default());
+        } else {
+            plain.push(char);
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_shown_as_it_is_and_bytes_as_base64() {
+        let shown = |bytes: &[u8], base64| shown(&Payload::from(bytes.to_vec()), base64);
+        assert_eq!(shown("Grüße".as_bytes(), false), "Grüße");
+        assert_eq!(shown(b"a\n\x1b[31mb", false), "a\\n\\u{1b}[31mb");
+        assert_eq!(shown(&[0xff, 0xfe], false), "base64://4=");
+        assert_eq!(shown(b"a", true), "YQ==");
+    }
+
+    #[test]
+    fn base64_may_be_wrapped() {
+        assert_eq!(given("Y\nQ==\n", true).unwrap().0, "a");
+        assert!(given("@@", true).is_err());
+        assert_eq!(given("YQ==", false).unwrap().0, "YQ==");
+    }
+}

@@ -1,0 +1,188 @@
+//! `asyncgate mail recv` and `peek`: the messages themselves.
+
+use asyncgate_client::{
+    Client,
+    api::{AckBatchInput, AckInput, AckResult, Envelope, PeekInput, RecvInput},
+};
+use clap::Args;
+use futures_util::StreamExt as _;
+
+use super::{Common, content, seconds};
+use crate::{
+    commands::{
+        Ended,
+        show::{show, table, was_shown},
+    },
+    output,
+    signals::{Signals, Wish},
+};
+
+#[derive(Debug, Args)]
+pub struct Recv {
+    /// Of which topic.
+    topic: String,
+    /// The most messages; with --follow, the most that are not acknowledged yet.
+    #[arg(long, value_name = "N")]
+    max: Option<u32>,
+    /// The most bytes of content; at least one message is always given.
+    #[arg(long, value_name = "BYTES")]
+    max_bytes: Option<u64>,
+    /// Seconds that the messages are yours.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    visibility: Option<i64>,
+    /// Seconds to wait for a message, up to 60.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "follow")]
+    wait: Option<u32>,
+    /// Print messages as they come, until you stop it.
+    #[arg(long)]
+    follow: bool,
+    /// Acknowledge each message once it is printed.
+    #[arg(long)]
+    ack: bool,
+    #[command(flatten)]
+    look: Look,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+pub struct Peek {
+    /// Of which topic.
+    topic: String,
+    /// The most messages.
+    #[arg(long, value_name = "N")]
+    max: Option<u32>,
+    #[command(flatten)]
+    look: Look,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+struct Look {
+    /// Show content as base64. Otherwise that is done only to what is not text.
+    #[arg(long)]
+    base64: bool,
+}
+
+impl Peek {
+    pub async fn run(self) -> anyhow::Result<()> {
+        let input = PeekInput {
+            topic: self.topic,
+            max_messages: self.max,
+            max_bytes: None,
+        };
+        let found = self.common.remote.client()?.peek_messages(&input).await?;
+        show(self.common.json, &found.messages, || {
+            let row = |message: &Envelope| {
+                [
+                    message.msg_id.clone(),
+                    message.attempt.to_string(),
+                    message.ts.clone(),
+                    content::plain(&message.idem_key),
+                    content::shown(&message.payload_b64, self.look.base64),
+                ]
+            };
+            let header = ["MESSAGE", "ATTEMPT", "SENT", "KEY", "CONTENT"];
+            table(header, found.messages.iter().map(row).collect())
+        })
+    }
+}
+
+impl Recv {
+    pub async fn run(self) -> anyhow::Result<()> {
+        let client = self.common.remote.client()?;
+        let input = RecvInput {
+            topic: self.topic.clone(),
+            visibility_ms: self.visibility,
+            max_messages: self.max,
+            max_bytes: self.max_bytes,
+            wait_seconds: self.wait,
+        };
+        if self.follow {
+            return self.follow(&client, input).await;
+        }
+        let messages = client.receive_messages(&input).await?.messages;
+        let read = was_shown(self.common.json, &messages, || {
+            let row = |message: &Envelope| self.row(message);
+            table(HEADER, messages.iter().map(row).collect())
+        })?;
+        if self.ack && read {
+            acknowledge(&client, &messages).await?;
+        }
+        Ok(())
+    }
+
+    async fn follow(&self, client: &Client, input: RecvInput) -> anyhow::Result<()> {
+        let mut signals = Signals::listen()?;
+        let mut messages = client.receive_stream(input);
+        let mut is_first = true;
+        loop {
+            let message = tokio::select! {
+                wish = signals.next() => match wish {
+                    Wish::Stop => return Ok(()),
+                    Wish::Reload => continue,
+                },
+                message = messages.next() => message,
+            };
+            let Some(message) = message.transpose()? else {
+                return Ok(());
+            };
+            let text = if self.common.json {
+                serde_json::to_string(&message)?
+            } else {
+                let text = table(HEADER, vec![self.row(&message)]);
+                let from = if is_first {
+                    0
+                } else {
+                    text.find('\n').map_or(0, |end| end + 1)
+                };
+                text[from..].to_owned()
+            };
+            is_first = false;
+            // What the reader did not read is not acknowledged.
+            if !output::was_said(&text)? {
+                return Ok(());
+            }
+            let message = std::slice::from_ref(&message);
+            if self.ack
+                && let Err(error) = acknowledge(client, message).await
+            {
+                // It comes again; those after it need not wait for that.
+                output::complain(&format!("{error:#}"));
+            }
+        }
+    }
+
+    fn row(&self, message: &Envelope) -> [String; 5] {
+        [
+            message.msg_id.clone(),
+            message.attempt.to_string(),
+            message.ts.clone(),
+            message.lease.clone().unwrap_or_default(),
+            content::shown(&message.payload_b64, self.look.base64),
+        ]
+    }
+}
+
+const HEADER: [&str; 5] = ["MESSAGE", "ATTEMPT", "SENT", "LEASE", "CONTENT"];
+
+async fn acknowledge(client: &Client, messages: &[Envelope]) -> anyhow::Result<()> {
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let ack = |message: &Envelope| AckInput {
+        msg_id: message.msg_id.clone(),
+        lease: message.lease.clone(),
+    };
+    let acks = messages.iter().map(ack).collect();
+    let answers = client.ack_messages(&AckBatchInput { acks }).await?.results;
+    for (message, answer) in messages.iter().zip(answers) {
+        if let AckResult::Refused(why) = answer {
+            let (id, code) = (&message.msg_id, why.code.as_str());
+            let text = format!("{id} was not acknowledged: {} ({code})", why.message);
+            return Err(Ended::refused(text).into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! `asyncgate mail topics`, `purge` and `heads`: topics as a whole.
+
+use std::io::{IsTerminal as _, stdin};
+
+use anyhow::{Context as _, bail};
+use asyncgate_client::api::{ListTopicsInput, MailboxHead, PurgeInput, PurgeState, TopicState};
+use clap::Args;
+use futures_util::{StreamExt as _, TryStreamExt as _};
+
+use super::Common;
+use crate::{
+    commands::{
+        Ended,
+        show::{show, table},
+    },
+    output,
+};
+
+#[derive(Debug, Args)]
+pub struct Topics {
+    /// The most to print.
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+pub struct Purge {
+    /// Whose messages.
+    topic: String,
+    /// Which of them: those that wait (ready), dead letters (dlq), or both (all).
+    #[arg(long, value_name = "STATE", value_parser = parse_state)]
+    state: PurgeState,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+pub struct Heads {
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Topics {
+    pub async fn run(self) -> anyhow::Result<()> {
+        let input = ListTopicsInput {
+            limit: Some(self.limit.clamp(1, 200) as u32),
+            ..ListTopicsInput::default()
+        };
+        let found = self.common.remote.client()?.topics(input);
+        let topics: Vec<TopicState> = found.take(self.limit).try_collect().await?;
+        show(self.common.json, &topics, || {
+            let row = |topic: &TopicState| {
+                [
+                    super::content::plain(&topic.topic),
+                    topic.ready.to_string(),
+                    topic.delayed.to_string(),
+                    topic.inflight.to_string(),
+                    topic.dlq_depth.to_string(),
+                    topic.oldest_age_ms.map_or_else(String::new, age),
+                ]
+            };
+            let header = ["TOPIC", "READY", "DELAYED", "INFLIGHT", "DEAD", "OLDEST"];
+            table(header, topics.iter().map(row).collect())
+        })
+    }
+}
+
+impl Purge {
+    pub async fn run(self) -> anyhow::Result<()> {
+        let client = self.common.remote.client()?;
+        if !self.yes && !confirmed(&self.topic, self.state)? {
+            bail!("nothing was thrown away");
+        }
+        let input = PurgeInput {
+            topic: self.topic,
+            state: self.state,
+        };
+        let purged = client.purge_topic(&input).await?;
+        show(self.common.json, &purged, || {
+            format!("{} thrown away", purged.purged)
+        })
+    }
+}
+
+impl Heads {
+    pub async fn run(self) -> anyhow::Result<()> {
+        let heads = self.common.remote.client()?.mailbox_heads().await?.heads;
+        show(self.common.json, &heads, || {
+            let row = |head: &MailboxHead| {
+                [
+                    head.shard.to_string(),
+                    head.seq.to_string(),
+                    head.link.clone(),
+                    head.signed_at.clone(),
+                ]
+            };
+            let header = ["SHARD", "MESSAGES", "LINK", "SIGNED"];
+            table(header, heads.iter().map(row).collect())
+        })
+    }
+}
+
+/// Asks whoever sits at the terminal. A script must say that it means it.
+fn confirmed(topic: &str, state: PurgeState) -> anyhow::Result<bool> {
+    if !stdin().is_terminal() {
+        return Err(Ended::usage("nobody is here to be asked: say --yes").into());
+    }
+    let what = match state {
+        PurgeState::Ready => "every waiting message",
+        PurgeState::Dlq => "every dead letter",
+        PurgeState::All => "every waiting message and dead letter",
+    };
+    output::ask(&format!("Throw away {what} of {topic:?}? [y/N] "));
+    let mut answer = String::new();
+    stdin()
+        .read_line(&mut answer)
+        .context("cannot read the answer")?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn parse_state(text: &str) -> Result<PurgeState, String> {
+    serde_json::from_value(text.into()).map_err(|_| "must be ready, dlq or all".to_owned())
+}
+
+fn age(millis: i64) -> String {
+    let seconds = millis / 1_000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_short() {
+        for (millis, text) in [
+            (0, "0 s"),
+            (59_999, "59 s"),
+            (60_000, "1 min"),
+            (3_600_000, "1 h"),
+            (200_000_000, "2 d"),
+        ] {
+            assert_eq!(age(millis), text);
+        }
+    }
+}
