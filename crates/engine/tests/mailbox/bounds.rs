@@ -14,7 +14,7 @@ fn send(extra: Value) -> Value {
     input
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn values_out_of_bounds_are_schema_errors() {
     let world = World::new();
     let many: serde_json::Map<_, _> = (0..65).map(|n| (n.to_string(), json!(""))).collect();
@@ -87,7 +87,7 @@ async fn values_out_of_bounds_are_schema_errors() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn bounds_themselves_are_within_bounds() {
     let world = World::new();
     let full = "x".repeat(256);
@@ -112,7 +112,7 @@ async fn bounds_themselves_are_within_bounds() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_payload_may_be_exactly_as_large_as_the_limit() {
     let world = World::new();
     let payload = |bytes: usize| asyncgate_api::Payload::from(vec![7; bytes]).to_base64();
@@ -125,7 +125,7 @@ async fn a_payload_may_be_exactly_as_large_as_the_limit() {
     assert_eq!(fault.details["limit"], 1 << 20);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_full_shard_says_when_to_come_back_but_still_knows_repetitions() {
     let world = World::with(|policy| policy.shard_capacity = 1);
     let id = world.send("t", "a").await;
@@ -152,7 +152,7 @@ async fn a_full_shard_says_when_to_come_back_but_still_knows_repetitions() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn too_many_deliveries_or_remembered_sends_are_saturation() {
     let world = World::with(|policy| policy.global_inflight = 1);
     world.send("t", "a").await;
@@ -173,7 +173,7 @@ async fn too_many_deliveries_or_remembered_sends_are_saturation() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn only_admins_purge_and_reprocess() {
     let world = World::new();
     for (operation, input) in [
@@ -189,7 +189,7 @@ async fn only_admins_purge_and_reprocess() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn leases_are_asked_for_where_the_server_wants_them() {
     let world = World::with(|policy| policy.require_lease = true);
     let id = world.send("t", "k").await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, text};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_is_sent_once_and_delivered_until_it_is_acknowledged() {
     let world = World::new();
     let id = world.send("user:42:inbox", "k").await;
@@ -42,7 +42,7 @@ async fn a_message_is_sent_once_and_delivered_until_it_is_acknowledged() {
     assert_eq!(world.topic("user:42:inbox").await, Value::Null);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_repeated_send_is_answered_as_its_sender_wants_it() {
     let world = World::new();
     let id = world.send("t", "k").await;
@@ -63,7 +63,7 @@ async fn a_repeated_send_is_answered_as_its_sender_wants_it() {
     assert_eq!(world.done("mailbox_send", other).await["duplicate"], false);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_last_failed_delivery_makes_a_dead_letter_that_can_come_back() {
     let world = World::with(|policy| policy.max_attempts = 2);
     let id = world.send("t", "k").await;
@@ -131,7 +131,7 @@ async fn dead_letters_come_back_so_many_each_second() {
     assert_eq!(world.topic("t").await["ready"], 4);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_grows_too_old_is_a_dead_letter_and_does_not_vanish() {
     let world = World::new();
     let input = json!({ "topic": "t", "idem_key": "k", "payload_b64": "", "ttl_ms": 1_000 });
@@ -142,7 +142,7 @@ async fn what_grows_too_old_is_a_dead_letter_and_does_not_vanish() {
     assert_eq!(dead["messages"][0]["cause"], "expired");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_delivery_can_be_kept_longer_and_a_message_delayed() {
     let world = World::new();
     let input = json!({ "topic": "t", "idem_key": "k", "payload_b64": "", "delay_ms": 500 });
@@ -159,7 +159,7 @@ async fn a_delivery_can_be_kept_longer_and_a_message_delayed() {
     assert_eq!(world.recv("t").await[0]["attempt"], 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn batches_answer_item_by_item() {
     let world = World::with(|policy| policy.max_payload_bytes = 2);
     let item =
@@ -194,7 +194,7 @@ async fn batches_answer_item_by_item() {
     assert_eq!(results["results"][3], json!({ "ok": true }));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn purging_takes_what_waits_or_is_dead_but_nothing_that_is_leased() {
     let world = World::with(|policy| policy.max_attempts = 1);
     let dead = world.send("t", "dead").await;
@@ -236,7 +236,7 @@ async fn a_receiver_that_waits_is_woken_by_a_send() {
     assert_eq!(started.elapsed().as_secs(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn damaged_messages_are_told_of_and_never_delivered() {
     let world = World::with(|policy| policy.max_attempts = 1);
     let id: MessageId = world.send("t", "k").await.parse().unwrap();
@@ -253,7 +253,7 @@ async fn damaged_messages_are_told_of_and_never_delivered() {
     assert_eq!(world.recv("t").await[0]["msg_id"], json!(intact));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn messages_that_nobody_came_for_are_buried_by_the_watch() {
     let world = World::with(|policy| policy.ready_retention_ms = 1_000);
     world.send("t", "k").await;
@@ -274,7 +274,7 @@ async fn messages_that_nobody_came_for_are_buried_by_the_watch() {
     watch.await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn chains_end_where_the_last_message_says() {
     let world = World::new();
     world.send("t", "a").await;

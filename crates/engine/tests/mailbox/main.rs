@@ -7,5 +7,7 @@
 
 mod bounds;
 mod delivery;
+mod metrics;
 mod stream;
+mod watch;
 mod world;

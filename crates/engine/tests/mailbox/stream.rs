@@ -102,7 +102,7 @@ async fn a_silent_stream_gives_a_sign_of_life_and_ends_when_the_server_does() {
     assert_eq!(stream.next().await, None);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_refuses_a_receiver_refuses_a_stream() {
     let world = World::with(|policy| policy.global_inflight = 1);
     let caller = world.caller();

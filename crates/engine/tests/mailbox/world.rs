@@ -13,12 +13,19 @@ use asyncgate_engine::{
 };
 use asyncgate_store::{Store, memory::MemoryStore};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-pub struct FakeClock(AtomicI64);
+/// Runs with the runtime's clock, which tests stop, and can be set forward.
+pub struct FakeClock {
+    started: Instant,
+    forward: AtomicI64,
+}
 
 impl Clock for FakeClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+        let run = i64::try_from(self.started.elapsed().as_millis()).unwrap();
+        let forward = self.forward.load(Ordering::Relaxed);
+        Timestamp::from_millis(1_767_610_800_000 + forward + run)
     }
 }
 
@@ -48,7 +55,10 @@ impl World {
         let mut policy = Policy::default();
         change(&mut policy.mailbox);
         let store = Arc::new(MemoryStore::new());
-        let clock = Arc::new(FakeClock(AtomicI64::new(1_767_610_800_000)));
+        let clock = Arc::new(FakeClock {
+            started: Instant::now(),
+            forward: AtomicI64::new(0),
+        });
         let engine = Engine::new(
             Arc::clone(&store) as Arc<dyn Store>,
             Arc::clone(&clock) as Arc<dyn Clock>,
@@ -131,7 +141,7 @@ impl World {
 
     /// Lets time pass, and acts on the deadlines that came.
     pub async fn pass(&self, millis: i64) {
-        self.clock.0.fetch_add(millis, Ordering::Relaxed);
+        self.clock.forward.fetch_add(millis, Ordering::Relaxed);
         self.engine.act_on_messages().await.unwrap();
     }
 }

@@ -1,8 +1,11 @@
 //! Twins: engines with the same fake time and ids, each behind one facade.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, AtomicU64, Ordering},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
 };
 
 use asyncgate_api::{Code, Method};
@@ -14,10 +17,10 @@ use asyncgate_engine::{
 use asyncgate_store::{ReceiptFilter, SeqPage, Store, memory::MemoryStore};
 use axum::{
     Router,
-    body::{Body, to_bytes},
-    http::Request,
+    body::{Body, BodyDataStream, to_bytes},
+    http::{HeaderMap, Request, Response, StatusCode},
 };
-use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, future::BoxFuture};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -133,10 +136,9 @@ impl Twin {
     pub async fn advance(&self, millis: i64) {
         if millis > 0 {
             self.clock.0.fetch_add(millis, Ordering::Relaxed);
-            self.engine
-                .act_on_deadlines()
-                .await
-                .expect("the memory store does not fail");
+            let tasks = self.engine.act_on_deadlines().await;
+            let messages = self.engine.act_on_messages().await;
+            tasks.and(messages).expect("the memory store does not fail");
         }
     }
 
@@ -174,6 +176,84 @@ impl Twin {
         }
     }
 
+    /// Sends JSON to a route.
+    pub async fn post(&self, path: &str, headers: &[(&'static str, &str)], body: &Value) -> Got {
+        self.post_text(path, headers, &body.to_string()).await
+    }
+
+    pub async fn post_text(&self, path: &str, headers: &[(&'static str, &str)], body: &str) -> Got {
+        let response = self.send(path, headers, body).await;
+        let (parts, body) = response.into_parts();
+        let bytes = to_bytes(body, usize::MAX).await.expect("a body");
+        Got {
+            status: parts.status,
+            headers: parts.headers,
+            body: serde_json::from_slice(&bytes).expect("a JSON body"),
+        }
+    }
+
+    /// Opens a stream of lines.
+    pub async fn stream(&self, path: &str, body: &Value) -> Lines {
+        let response = self.send(path, &[], &body.to_string()).await;
+        let (parts, body) = response.into_parts();
+        let content_type = parts.headers["content-type"].to_str().expect("a text");
+        Lines {
+            status: parts.status,
+            content_type: content_type.to_owned(),
+            body: body.into_data_stream(),
+            lines: VecDeque::new(),
+        }
+    }
+
+    async fn send(
+        &self,
+        path: &str,
+        headers: &[(&'static str, &str)],
+        body: &str,
+    ) -> Response<Body> {
+        let mut request = Request::post(path).header("content-type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(key) = self.credential {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        let request = request
+            .body(Body::from(body.to_owned()))
+            .expect("a request");
+        let answered = self.router.clone().oneshot(request);
+        answered.await.expect("infallible")
+    }
+
+    pub fn drain(&self) {
+        self.engine.drain();
+    }
+
+    /// How many messages receivers have.
+    pub async fn inflight(&self) -> u64 {
+        let load = self.store.mailbox().load().await;
+        load.expect("the memory store does not fail").inflight()
+    }
+
+    /// All messages, as the store has them, with hashes.
+    pub async fn messages(&self) -> Vec<Value> {
+        let found = self.store.mailbox().messages(TENANT, None, 10_000).await;
+        found
+            .expect("the memory store does not fail")
+            .iter()
+            .map(|message| {
+                json!({
+                    "id": message.id.to_string(),
+                    "attempt": message.attempt,
+                    "state": format!("{:?}", message.state),
+                    "hash": message.hash_chain.to_string(),
+                    "link": message.chain_head().link.to_string(),
+                    "reason": message.reason,
+                })
+            })
+            .collect()
+    }
+
     /// The whole ledger, as the store has it, with hashes.
     pub async fn ledger(&self) -> Vec<Value> {
         let page = SeqPage {
@@ -195,6 +275,49 @@ impl Twin {
                 })
             })
             .collect()
+    }
+}
+
+/// An answer to a request that a test made by hand.
+pub struct Got {
+    pub status: StatusCode,
+    headers: HeaderMap,
+    pub body: Value,
+}
+
+impl Got {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+/// A stream of lines that is being read.
+pub struct Lines {
+    pub status: StatusCode,
+    pub content_type: String,
+    body: BodyDataStream,
+    lines: VecDeque<String>,
+}
+
+impl Lines {
+    /// The next line.
+    pub async fn line(&mut self) -> Value {
+        while self.lines.is_empty() {
+            assert!(!self.ended().await, "the stream has ended");
+        }
+        let line = self.lines.pop_front().expect("a line");
+        serde_json::from_str(&line).expect("a JSON line")
+    }
+
+    /// Reads on. True when the stream has ended.
+    pub async fn ended(&mut self) -> bool {
+        let Some(data) = self.body.next().await else {
+            return true;
+        };
+        let data = data.expect("data");
+        let text = String::from_utf8(data.to_vec()).expect("UTF-8");
+        self.lines.extend(text.lines().map(str::to_owned));
+        false
     }
 }
 

@@ -1,5 +1,5 @@
 //! Every operation through every facade, on twin engines that see the same time and the same ids:
-//! answers, error codes, ledgers and receipt hashes must be the same.
+//! answers, error codes, ledgers, receipt hashes and messages must be the same.
 //!
 //! The cases are demanded by the registry: an operation without a case, or without a refused one,
 //! fails the suite.
@@ -7,10 +7,13 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod facades;
+mod messages;
+mod rest;
 mod script;
 
 use std::collections::HashSet;
 
+use asyncgate_api::{Code, Payload};
 use asyncgate_engine::registry;
 use serde_json::{Value, json};
 
@@ -19,8 +22,9 @@ use crate::{
     script::{Memory, Step, script},
 };
 
-/// Runs the whole script through one facade.
-async fn play(twin: &Twin) -> Vec<(String, Outcome)> {
+/// Runs the whole script through one facade. Answers what each step came to, and how the messages
+/// stood after it: later ones would be too late, because messages are forgotten.
+async fn play(twin: &Twin) -> Vec<(String, Outcome, Vec<Value>)> {
     let mut memory = Memory::default();
     let mut outcomes = Vec::new();
     for step in script() {
@@ -28,7 +32,7 @@ async fn play(twin: &Twin) -> Vec<(String, Outcome)> {
         twin.advance(step.after_ms).await;
         let outcome = twin.call(step.operation, &input).await;
         memory.keep(&step, &outcome);
-        outcomes.push((step.to_string(), outcome));
+        outcomes.push((step.to_string(), outcome, twin.messages().await));
     }
     outcomes
 }
@@ -37,8 +41,8 @@ async fn play(twin: &Twin) -> Vec<(String, Outcome)> {
 async fn every_facade_gives_the_same_answers_and_leaves_the_same_ledger() {
     let (rest, mcp) = (Twin::rest(), Twin::mcp());
     let (by_rest, by_mcp) = (play(&rest).await, play(&mcp).await);
-    for ((step, rest), (_, mcp)) in by_rest.iter().zip(&by_mcp) {
-        assert_eq!(rest, mcp, "{step}");
+    for (rest, mcp) in by_rest.iter().zip(&by_mcp) {
+        assert_eq!(rest, mcp);
     }
     let (rest, mcp) = (rest.ledger().await, mcp.ledger().await);
     assert!(rest.len() > 20, "the script must leave a history");
@@ -46,9 +50,38 @@ async fn every_facade_gives_the_same_answers_and_leaves_the_same_ledger() {
 }
 
 #[tokio::test]
+async fn a_payload_may_be_exactly_as_large_as_the_limit_in_every_facade() {
+    for twin in [Twin::rest(), Twin::mcp()] {
+        for (bytes, code) in [
+            (1 << 20, None),
+            ((1 << 20) + 1, Some("E_FRAME_TOO_LARGE")),
+            (3 << 20, Some("E_FRAME_TOO_LARGE")),
+        ] {
+            let payload = Payload::from(vec![7; bytes]).to_base64();
+            let key = bytes.to_string();
+            let message = json!({ "topic": "t", "idem_key": key, "payload_b64": payload });
+            let outcome = twin.call("mailbox_send", &message).await;
+            match code {
+                None => assert!(matches!(outcome, Outcome::Answer(_)), "{outcome:?}"),
+                Some(code) => assert_eq!(outcome, Outcome::Refused(code.to_owned())),
+            }
+        }
+        // A batch may be larger than one message.
+        let payload = Payload::from(vec![8; 1 << 20]).to_base64();
+        let messages: Vec<Value> = (0..4)
+            .map(|n| json!({ "topic": "t", "idem_key": n.to_string(), "payload_b64": payload }))
+            .collect();
+        let outcome = twin
+            .call("mailbox_send_batch", &json!({ "messages": messages }))
+            .await;
+        assert!(matches!(outcome, Outcome::Answer(_)), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
 async fn every_step_ends_as_the_script_says() {
     let outcomes = play(&Twin::rest()).await;
-    for (step, (name, outcome)) in script().iter().zip(outcomes) {
+    for (step, (name, outcome, _)) in script().iter().zip(outcomes) {
         match (&step.code, &outcome) {
             (None, Outcome::Answer(_)) => {}
             (Some(expected), Outcome::Refused(code)) => assert_eq!(code, expected, "{name}"),
@@ -88,9 +121,10 @@ async fn unknown_fields_are_refused_by_every_operation_in_every_facade() {
         }
         for twin in [&rest, &mcp] {
             let outcome = twin.call(entry.spec.name, &input).await;
+            let code = entry.spec.plane.code(Code::BadRequest);
             assert_eq!(
                 outcome,
-                Outcome::Refused("BAD_REQUEST".to_owned()),
+                Outcome::Refused(code.as_str().to_owned()),
                 "{}",
                 entry.spec.name
             );
@@ -101,13 +135,18 @@ async fn unknown_fields_are_refused_by_every_operation_in_every_facade() {
 
 #[tokio::test]
 async fn what_no_one_may_do_without_a_credential_is_refused_in_every_facade() {
-    for twin in [Twin::rest(), Twin::mcp()] {
+    // MCP checks the credential before it knows which tool is called.
+    for (twin, knows_the_plane) in [(Twin::rest(), true), (Twin::mcp(), false)] {
         let twin = twin.without_credential();
         for entry in registry().iter().filter(|entry| entry.spec.tool.is_some()) {
             let outcome = twin.call(entry.spec.name, &json!({ "task_id": "x" })).await;
+            let code = match knows_the_plane {
+                true => entry.spec.plane.code(Code::Unauthorized),
+                false => Code::Unauthorized,
+            };
             assert_eq!(
                 outcome,
-                Outcome::Refused("UNAUTHORIZED".to_owned()),
+                Outcome::Refused(code.as_str().to_owned()),
                 "{}",
                 entry.spec.name
             );

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt};
 
 use serde_json::{Value, json};
 
-use crate::facades::Outcome;
+use crate::{facades::Outcome, messages::messages};
 
 /// One call, and what it must come to.
 pub struct Step {
@@ -26,18 +26,18 @@ impl fmt::Display for Step {
 }
 
 impl Step {
-    fn after(mut self, millis: i64) -> Self {
+    pub fn after(mut self, millis: i64) -> Self {
         self.after_ms = millis;
         self
     }
 
-    fn keep(mut self, keep: &'static [(&'static str, &'static str)]) -> Self {
+    pub fn keep(mut self, keep: &'static [(&'static str, &'static str)]) -> Self {
         self.keep = keep;
         self
     }
 }
 
-fn done(operation: &'static str, input: Value) -> Step {
+pub fn done(operation: &'static str, input: Value) -> Step {
     Step {
         operation,
         input,
@@ -47,7 +47,7 @@ fn done(operation: &'static str, input: Value) -> Step {
     }
 }
 
-fn refused(operation: &'static str, input: Value, code: &'static str) -> Step {
+pub fn refused(operation: &'static str, input: Value, code: &'static str) -> Step {
     Step {
         code: Some(code),
         ..done(operation, input)
@@ -74,7 +74,8 @@ impl Memory {
                 .iter()
                 .map(|(key, value)| (key.clone(), self.fill(value)))
                 .collect(),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => input.clone(),
+            Value::Array(values) => values.iter().map(|value| self.fill(value)).collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => input.clone(),
         }
     }
 
@@ -113,6 +114,12 @@ fn create(extra: Value) -> Value {
 
 /// The whole history.
 pub fn script() -> Vec<Step> {
+    let mut steps = tasks();
+    steps.extend(messages());
+    steps
+}
+
+fn tasks() -> Vec<Step> {
     let alice = || json!({ "principal_id": "alice" });
     let worker = || json!({ "worker_id": "w" });
     vec![
