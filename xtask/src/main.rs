@@ -15,6 +15,7 @@
 
 mod bench;
 mod codegen;
+mod fuzz;
 mod process;
 mod services;
 mod sim;
@@ -46,6 +47,8 @@ enum Command {
     Codegen(codegen::Options),
     /// Simulate the engine under faults for a while
     Sim(sim::Options),
+    /// Throw broken input at everything that reads what strangers send
+    Fuzz(fuzz::Options),
     /// Measure the release build
     #[command(subcommand)]
     Bench(bench::Command),
@@ -67,6 +70,7 @@ fn run(command: Command) -> Result<()> {
         Command::Test(options) => test::run(&options),
         Command::Tidy => tidy::run(),
         Command::Codegen(options) => codegen::run(&options),
+        Command::Fuzz(options) => fuzz::run(&options),
         Command::Sim(options) => sim::run(&options),
         Command::Bench(command) => bench::run(&command),
     }

@@ -8,6 +8,7 @@
 //! The format is described in `docs/LEDGER.md` for those who verify in another language.
 
 mod broken;
+mod chains;
 mod digest;
 mod export;
 mod file;
@@ -17,11 +18,13 @@ mod read;
 mod record;
 mod report;
 mod seal;
+mod standing;
 mod story;
 mod time;
 mod verify;
 
 pub use broken::{Break, Failure, Kind};
+pub use chains::{BrokenChain, ChainReport, ChainVerifier};
 pub use export::{Export, ExportError, FORMAT, Header, VERSION};
 pub use file::{Progress, verify_export, verify_export_with};
 pub use lines::MAX_LINE_BYTES;
@@ -29,5 +32,6 @@ pub use read::{Entry, Reader};
 pub use record::record;
 pub use report::{KeyUse, Report};
 pub use seal::{NotAKey, PublicKey};
+pub use standing::Standings;
 pub use story::Story;
 pub use verify::{Expectations, KnownHead, Verifier};
