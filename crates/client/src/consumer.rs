@@ -30,6 +30,20 @@ const RELEASED: &str = "released";
 type Handler = Arc<dyn Fn(Delivery) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
 
 /// Handles the messages of a topic. Made by [`Consumer::builder`].
+///
+/// ```no_run
+/// # use asyncgate_client::{Client, Consumer, Error};
+/// # async fn example() -> Result<(), Error> {
+/// let client = Client::new("http://127.0.0.1:8080", "secret")?;
+/// let consumer = Consumer::builder(&client, "jobs", |delivery| async move {
+///     let name: String = delivery.parse()?;
+///     println!("painting {name}");
+///     Ok(())
+/// });
+/// consumer.concurrency(8).build()?.run(std::future::pending()).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Consumer(Arc<Shared>);
 
 /// How a consumer is set up.

@@ -41,8 +41,9 @@ impl Client {
             .await
     }
 
-    /// Receives messages, perhaps after waiting for some. See [`crate::Consumer`] for a loop that
-    /// keeps and settles them.
+    /// Receives messages, perhaps after waiting for some. It is not sent again after a lost answer,
+    /// whose messages come back by themselves. See [`crate::Consumer`] for a loop that keeps and
+    /// settles them.
     pub async fn receive_messages(&self, input: &RecvInput) -> Result<RecvOutput, Error> {
         self.call::<ReceiveMessages>(input).await
     }
@@ -57,14 +58,15 @@ impl Client {
         self.call::<AckMessages>(input).await
     }
 
-    /// Gives a message back, to be delivered again.
+    /// Gives a message back, to be delivered again. Sent again after a lost answer only if it names
+    /// the lease.
     pub async fn nack_message(&self, input: &NackInput) -> Result<AckOutput, Error> {
         let repeatable = input.lease.is_some();
         self.careful::<NackMessage>(input, repeatable, Duration::ZERO)
             .await
     }
 
-    /// Keeps a message longer.
+    /// Keeps a message longer. Sent again after a lost answer only if it names the lease.
     pub async fn extend_message(&self, input: &ExtendInput) -> Result<ExtendOutput, Error> {
         let repeatable = input.lease.is_some();
         self.careful::<ExtendMessage>(input, repeatable, Duration::ZERO)
@@ -76,7 +78,7 @@ impl Client {
         self.call::<PeekMessages>(input).await
     }
 
-    /// Throws a topic's messages away.
+    /// Throws a topic's messages away. It is not sent again after a lost answer.
     pub async fn purge_topic(&self, input: &PurgeInput) -> Result<PurgeOutput, Error> {
         self.careful::<PurgeTopic>(input, false, Duration::ZERO)
             .await

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::commands::{Completions, Demo, EXIT_CODES, RemoteCommand, Verify};
 use crate::config::{CONFIG_ENV, Flag, Inputs};
 
-/// AsyncGate: durable tasks, leases and receipts between agents, services and workers.
+/// AsyncGate: durable tasks, messages and receipts between agents, services and workers.
 #[derive(Debug, Parser)]
 #[command(name = "asyncgate", version, after_help = format!("{EXAMPLES}\n{EXIT_CODES}"))]
 pub struct Cli {
@@ -32,6 +32,8 @@ With a server running, and its key in ASYNCGATE_API_KEY:
   asyncgate task create echo --payload '{\"to\":\"world\"}' --as alice
   asyncgate worker --id w1
   asyncgate task list
+  asyncgate mail send jobs 'paint the fence'
+  asyncgate mail recv jobs --wait 30
   asyncgate verify
 ";
 
