@@ -13,9 +13,7 @@ use std::{
 use asyncgate_api::{Code, Plane, Spec};
 use asyncgate_core::{
     TenantId,
-    mailbox::{
-        Cause, Damage, Death, Full, Kind, Message, Policy, Rejection, Sent, Settlement, Trace,
-    },
+    mailbox::{Damage, Death, Full, Kind, Message, Policy, Rejection, Sent, Settlement, Trace},
 };
 use asyncgate_store::{Stopwatch, mailbox::Load};
 use prometheus_client::{
@@ -35,6 +33,8 @@ use crate::{Settings, mailbox::corr_id};
 /// How many different reasons of receivers are told apart; the rest is `other`.
 const MAX_REASONS: usize = 32;
 const MAX_REASON_BYTES: usize = 64;
+/// The reasons that are the server's own.
+const OWN_REASONS: [&str; 4] = ["visibility_timeout", "expired", "integrity", "nack"];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfClass {
@@ -341,7 +341,7 @@ impl MailboxMetrics {
     fn known_reason(&self, death: &Death) -> String {
         let reason = &death.reason;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
-        if death.cause == Cause::MaxAttempts {
+        if !OWN_REASONS.contains(&reason.as_str()) {
             let mut known = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
             let fit = reason.len() <= MAX_REASON_BYTES && reason.bytes().all(plain);
             if !known.contains(reason) && (!fit || known.len() >= MAX_REASONS) {
