@@ -169,7 +169,7 @@ impl MailboxMetrics {
                     Full::Inflight | Full::Dedup { .. } => None,
                 };
                 let reason = "saturated";
-                tracing::warn!(event = "send.rejected", reason, topic_class, shard);
+                tracing::debug!(event = "send.rejected", reason, topic_class, shard);
             }
             Err(_) => {}
         }
@@ -226,9 +226,13 @@ impl MailboxMetrics {
 
     /// Receivers let the deadlines of these messages pass.
     pub(crate) fn timed_out(&self, settings: &Settings, messages: &[Trace]) {
+        // One line for all: a receiver that stops may leave thousands behind.
+        if !messages.is_empty() {
+            tracing::info!(event = "scanner.requeue", count = messages.len());
+        }
         for trace in messages {
             let class = of_class(settings, &trace.topic);
-            tracing::info!(
+            tracing::debug!(
                 event = "scanner.requeue",
                 topic_class = class.topic_class.as_str(),
                 shard = trace.shard,
