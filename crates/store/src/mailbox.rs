@@ -81,11 +81,12 @@ pub struct Take {
 }
 
 impl Take {
-    /// Takes messages while they fit.
-    pub fn fits(&self, taken: &mut usize, message: &Message) -> bool {
-        let first = *taken == 0;
-        *taken = taken.saturating_add(message.payload.len().max(1));
-        first || *taken <= self.max_bytes
+    /// Takes messages while they fit. `taken` counts their bytes; it is absent before the first.
+    pub fn fits(&self, taken: &mut Option<usize>, message: &Message) -> bool {
+        let first = taken.is_none();
+        let bytes = taken.get_or_insert_default();
+        *bytes = bytes.saturating_add(message.payload.len());
+        first || *bytes <= self.max_bytes
     }
 }
 
@@ -136,7 +137,7 @@ pub struct Snapshot {
     pub dead: Vec<Message>,
     /// How many messages wait in each shard that dead letters would return to.
     pub depths: BTreeMap<u16, u64>,
-    /// The waiting messages, in the order in which they were sent.
+    /// The waiting messages: those that are ready in the order of delivery, then those that are not.
     pub waiting: Vec<Message>,
     /// How many messages receivers hold, over all tenants.
     pub inflight: u64,

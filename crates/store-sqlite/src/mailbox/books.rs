@@ -1,6 +1,6 @@
 //! What the writer keeps of topics and shards between commits: numbers, counts and chains.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use asyncgate_core::{
     Link,
@@ -15,17 +15,15 @@ use crate::db::Db;
 const MAX_TOPICS: usize = 50_000;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Topic {
-    pub(super) number: i64,
+struct Topic {
+    number: i64,
     counts: Counts,
-    changed: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Shard {
     chain: ChainHead,
     counts: Counts,
-    changed: bool,
 }
 
 /// Topics as they are needed, and every shard.
@@ -35,6 +33,9 @@ pub(super) struct Books {
     shards: BTreeMap<(i64, u16), Shard>,
     /// Over all tenants.
     totals: BTreeMap<u16, Counts>,
+    /// What the open transaction changed: a commit costs no more because more is known.
+    changed_topics: BTreeSet<(i64, String)>,
+    changed_shards: BTreeSet<(i64, u16)>,
 }
 
 impl Books {
@@ -52,7 +53,6 @@ impl Books {
                     seq: row.get::<_, i64>(7)?.unsigned_abs(),
                     link: Link::from_bytes(row.get(8)?),
                 },
-                changed: false,
             };
             let total = books.totals.entry(number).or_default();
             for kind in Kind::ALL {
@@ -79,7 +79,6 @@ impl Books {
                 Ok(Topic {
                     counts: read_counts(row)?,
                     number: row.get(5)?,
-                    changed: false,
                 })
             })
             .optional()?;
@@ -100,7 +99,6 @@ impl Books {
         let topic = Topic {
             number,
             counts: Counts::default(),
-            changed: false,
         };
         self.topics.insert((tenant, name.to_owned()), topic);
         Ok(number)
@@ -114,14 +112,15 @@ impl Books {
         before: Option<Kind>,
         after: Option<Kind>,
     ) {
-        if let Some(topic) = self.topics.get_mut(&(tenant, topic.to_owned())) {
+        let key = (tenant, topic.to_owned());
+        if let Some(topic) = self.topics.get_mut(&key) {
             topic.counts.count(before, after);
-            topic.changed = true;
+            self.changed_topics.insert(key);
         }
         self.totals.entry(shard).or_default().count(before, after);
-        let shard = self.shards.entry((tenant, shard)).or_default();
-        shard.counts.count(before, after);
-        shard.changed = true;
+        let counts = &mut self.shards.entry((tenant, shard)).or_default().counts;
+        counts.count(before, after);
+        self.changed_shards.insert((tenant, shard));
     }
 
     pub(super) fn chain(&self, tenant: i64, shard: u16) -> ChainHead {
@@ -130,9 +129,8 @@ impl Books {
     }
 
     pub(super) fn set_chain(&mut self, tenant: i64, shard: u16, chain: ChainHead) {
-        let shard = self.shards.entry((tenant, shard)).or_default();
-        shard.chain = chain;
-        shard.changed = true;
+        self.shards.entry((tenant, shard)).or_default().chain = chain;
+        self.changed_shards.insert((tenant, shard));
     }
 
     /// The place of the tenant's last message: every message is part of one chain.
@@ -154,29 +152,15 @@ impl Books {
 
     /// Writes what changed, for the commit that is about to be made.
     pub(super) fn save(&mut self, db: &Db) -> Result<()> {
-        for topic in self.topics.values_mut().filter(|topic| topic.changed) {
-            let count = |kind| topic.counts.of(kind) as i64;
-            db.conn
-                .prepare_cached(
-                    "UPDATE topic SET ready = ?2, delayed = ?3, leased = ?4, dead = ?5, gone = ?6
-                     WHERE topic = ?1",
-                )?
-                .execute(params![
-                    topic.number,
-                    count(Kind::Ready),
-                    count(Kind::Delayed),
-                    count(Kind::Leased),
-                    count(Kind::Dead),
-                    count(Kind::Gone),
-                ])?;
-            topic.changed = false;
+        for key in std::mem::take(&mut self.changed_topics) {
+            self.save_topic(db, &key)?;
         }
-        self.drop_topics(db)?;
-        for ((tenant, number), shard) in &mut self.shards {
-            if !std::mem::take(&mut shard.changed) {
-                continue;
-            }
-            let count = |kind| shard.counts.of(kind) as i64;
+        if self.topics.len() > MAX_TOPICS {
+            self.topics.clear();
+        }
+        for (tenant, number) in std::mem::take(&mut self.changed_shards) {
+            let Shard { chain, counts } = self.shards[&(tenant, number)];
+            let count = |kind| counts.of(kind) as i64;
             db.conn
                 .prepare_cached(
                     "INSERT OR REPLACE INTO shard VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
@@ -184,8 +168,8 @@ impl Books {
                 .execute(params![
                     tenant,
                     number,
-                    shard.chain.seq as i64,
-                    shard.chain.link.as_bytes(),
+                    chain.seq as i64,
+                    chain.link.as_bytes(),
                     count(Kind::Ready),
                     count(Kind::Delayed),
                     count(Kind::Leased),
@@ -196,24 +180,33 @@ impl Books {
         Ok(())
     }
 
-    /// A topic lives as long as it has messages. Others are only dropped from memory.
-    fn drop_topics(&mut self, db: &Db) -> Result<()> {
-        let mut empty = Vec::new();
-        self.topics.retain(|_, topic| {
-            let is_empty = topic.counts == Counts::default();
-            if is_empty {
-                empty.push(topic.number);
-            }
-            !is_empty
-        });
-        for number in empty {
-            db.conn
-                .prepare_cached("DELETE FROM topic WHERE topic = ?1")?
-                .execute([number])?;
+    /// A topic lives as long as it has messages.
+    fn save_topic(&mut self, db: &Db, key: &(i64, String)) -> Result<()> {
+        let Some(Topic { number, counts }) = self.topics.get(key).copied() else {
+            return Ok(());
+        };
+        if counts == Counts::default() {
+            self.topics.remove(key);
+            let mut delete = db
+                .conn
+                .prepare_cached("DELETE FROM topic WHERE topic = ?1")?;
+            delete.execute([number])?;
+            return Ok(());
         }
-        if self.topics.len() > MAX_TOPICS {
-            self.topics.clear();
-        }
+        let count = |kind| counts.of(kind) as i64;
+        db.conn
+            .prepare_cached(
+                "UPDATE topic SET ready = ?2, delayed = ?3, leased = ?4, dead = ?5, gone = ?6
+                 WHERE topic = ?1",
+            )?
+            .execute(params![
+                number,
+                count(Kind::Ready),
+                count(Kind::Delayed),
+                count(Kind::Leased),
+                count(Kind::Dead),
+                count(Kind::Gone),
+            ])?;
         Ok(())
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn ready(db: &mut Db, topic: i64, take: &Take) -> Result<Vec<Message>
     );
     let mut query = db.conn.prepare_cached(&sql)?;
     let mut rows = query.query(params![topic, take.max_messages as i64])?;
-    let (mut found, mut taken) = (Vec::new(), 0);
+    let (mut found, mut taken) = (Vec::new(), None);
     while let Some(row) = rows.next()? {
         let message = row::read(row)?;
         if !take.fits(&mut taken, &message.0) {
@@ -73,17 +73,16 @@ pub(super) fn ready(db: &mut Db, topic: i64, take: &Take) -> Result<Vec<Message>
     found.into_iter().map(|found| name(db, found)).collect()
 }
 
-/// Waiting messages of a topic, in the order in which they were sent.
+/// Waiting messages of a topic: ready ones in the order of delivery, then delayed ones.
 pub(super) fn waiting(db: &mut Db, topic: i64, limit: usize) -> Result<Vec<Message>> {
     let mut all = Vec::new();
     for state in ["0", "1"] {
         let rest =
             format!("WHERE m.topic = ?1 AND m.state = {state} ORDER BY m.rank, m.message LIMIT ?2");
         let sql = select(Read::WithoutPayload, &rest);
-        all.extend(list(db, &sql, params![topic, limit as i64])?);
+        let left = limit - all.len();
+        all.extend(list(db, &sql, params![topic, left as i64])?);
     }
-    all.sort_by_key(|message| message.id.seq());
-    all.truncate(limit);
     Ok(all)
 }
 
@@ -203,6 +202,9 @@ pub(super) fn next_due(db: &mut Db) -> Result<Option<Timestamp>> {
     Ok(earliest.map(Timestamp::from_millis))
 }
 
+/// Rows lie in the order in which messages were sent, and none waits since before that. So a tenant
+/// is looked through up to the first message that was sent too late, and costs no more than what is
+/// old.
 pub(super) fn waiting_since(
     db: &mut Db,
     since: Timestamp,
@@ -210,20 +212,43 @@ pub(super) fn waiting_since(
     limit: usize,
 ) -> Result<Vec<(TenantId, MessageId)>> {
     let after = match after {
-        None => 0,
+        None => Key(0),
         Some((tenant, id)) => match db.tenant(tenant)? {
-            Some(tenant) => Key::new(tenant, id.seq()).0,
-            None => 0,
+            Some(tenant) => Key::new(tenant, id.seq()),
+            None => Key(0),
         },
     };
-    ids(
-        db,
-        "SELECT t.tenant_id, c.msg_id FROM message m JOIN content c USING (message)
-         JOIN tenant t ON t.tenant = m.message >> ?4
-         WHERE m.message > ?1 AND m.since <= ?2 AND m.state IN (0, 1) ORDER BY m.message LIMIT ?3",
-        params![after, since.as_millis(), limit as i64, SEQ_BITS],
-    )
+    let tenants: Vec<(i64, [u8; 16])> = db
+        .conn
+        .prepare_cached("SELECT tenant, tenant_id FROM tenant WHERE tenant >= ?1 ORDER BY tenant")?
+        .query_map([after.0 >> SEQ_BITS], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_>>()?;
+    let mut query = db.conn.prepare_cached(OLDEST)?;
+    let mut found = Vec::new();
+    for (tenant, tenant_id) in tenants {
+        let first = Key::new(tenant, 0).max(after);
+        let mut rows = query.query([first.0, Key::end(tenant).0])?;
+        while let Some(row) = rows.next()? {
+            let sent_at: i64 = row.get(1)?;
+            if found.len() >= limit {
+                return Ok(found);
+            }
+            if sent_at > since.as_millis() {
+                break;
+            }
+            let (waits_since, state): (i64, u8) = (row.get(2)?, row.get(3)?);
+            if waits_since <= since.as_millis() && [0, 1].contains(&state) {
+                let id = MessageId::from_bytes(row.get(0)?);
+                found.push((TenantId::from_bytes(tenant_id), id));
+            }
+        }
+    }
+    Ok(found)
 }
+
+const OLDEST: &str = "SELECT c.msg_id, c.sent_at, m.since, m.state
+     FROM message m JOIN content c USING (message)
+     WHERE m.message > ?1 AND m.message < ?2 ORDER BY m.message";
 
 fn ids(db: &Db, sql: &str, params: impl Params) -> Result<Vec<(TenantId, MessageId)>> {
     let mut query = db.conn.prepare_cached(sql)?;

@@ -17,6 +17,7 @@ mod isolation;
 mod keys;
 mod ledger;
 mod lists;
+mod mailbox;
 mod obligations;
 mod sights;
 mod transactions;
@@ -29,6 +30,7 @@ use futures_util::future::BoxFuture;
 use crate::Store;
 
 pub use driver::{Driver, agent, bare, echo, failure, json, proven, worker};
+pub use mailbox::{ALL, MailDriver, ONE, dead, mail, of_topic};
 
 /// Longer than any case can take, so that one that waits for ever fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -86,6 +88,7 @@ fn all() -> Vec<Case> {
         content::cases(),
         lists::cases(),
         waiting::cases(),
+        mailbox::cases(),
     ]
     .into_iter()
     .flatten()

@@ -8,13 +8,13 @@ use std::{
 
 use asyncgate_core::{
     MessageId, TenantId, Timestamp,
-    mailbox::{ChainHead, Changes, Kind, Message, Shelf, Standing},
+    mailbox::{ChainHead, Changes, Kind, Message, Policy, Shelf, Standing},
 };
 
 use crate::mailbox::{Counts, DeadFilter, Load, Reads, SendKey, Snapshot, Take, Topic};
 
 /// The messages of all tenants.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Messages {
     tenants: BTreeMap<TenantId, Tenant>,
     due: BTreeSet<(Timestamp, TenantId, MessageId)>,
@@ -30,15 +30,56 @@ struct Tenant {
     head: u64,
     messages: BTreeMap<u64, Message>,
     keys: HashMap<(String, String), MessageId>,
-    ready: HashMap<String, BTreeSet<(Reverse<i32>, u64)>>,
+    lines: HashMap<String, Line>,
     dead: BTreeSet<u64>,
     topics: BTreeMap<String, Counts>,
     chains: BTreeMap<u16, ChainHead>,
 }
 
+/// The messages of a topic that wait, those who go first first.
+#[derive(Debug, Default)]
+struct Line {
+    ready: Places,
+    delayed: Places,
+}
+
+/// Priority, then age.
+type Places = BTreeSet<(Reverse<i32>, u64)>;
+
+impl Default for Messages {
+    fn default() -> Self {
+        Self {
+            tenants: BTreeMap::new(),
+            due: BTreeSet::new(),
+            shards: BTreeMap::new(),
+            inflight: 0,
+            remembered: VecDeque::new(),
+            replay_window_ms: Policy::default().t_replay_ms,
+        }
+    }
+}
+
 impl Messages {
+    /// Sets for how long sends are remembered. A longer window brings back what it covers.
     pub(super) fn set_replay_window(&mut self, millis: i64) {
+        if millis > self.replay_window_ms {
+            self.remember_all();
+        }
         self.replay_window_ms = millis;
+    }
+
+    /// Remembers every send whose message is there. Those that are too old go with the next look.
+    fn remember_all(&mut self) {
+        let mut sends = Vec::new();
+        for (id, tenant) in &mut self.tenants {
+            for message in tenant.messages.values() {
+                // In the order in which they were sent: the last one keeps the name.
+                tenant.keys.insert(name(message), message.id);
+                sends.push((message.sent_at, *id, message.id));
+            }
+        }
+        sends.sort_unstable();
+        self.remembered = sends.into();
     }
 
     pub(super) fn load(&mut self, id: TenantId, reads: &Reads, now: Timestamp) -> Snapshot {
@@ -256,18 +297,22 @@ impl Tenant {
     }
 
     fn next(&self, take: &Take) -> Vec<Message> {
-        let Some(ready) = self.ready.get(&take.topic) else {
-            return Vec::new();
-        };
-        let messages = ready
-            .iter()
+        let mut taken = None;
+        self.line(&take.topic, |line| &line.ready)
             .take(take.max_messages)
-            .filter_map(|(_, seq)| self.messages.get(seq));
-        let mut taken = 0;
-        messages
             .take_while(|message| take.fits(&mut taken, message))
             .cloned()
             .collect()
+    }
+
+    fn line<'a>(
+        &'a self,
+        topic: &str,
+        part: fn(&Line) -> &Places,
+    ) -> impl Iterator<Item = &'a Message> {
+        let part = self.lines.get(topic).map(part);
+        let places = part.into_iter().flatten();
+        places.filter_map(|(_, seq)| self.messages.get(seq))
     }
 
     fn dead_letters(&self, filter: &DeadFilter) -> Vec<Message> {
@@ -279,22 +324,16 @@ impl Tenant {
     }
 
     fn waiting(&self, topic: &str, limit: usize) -> Vec<Message> {
-        let messages = self.messages.values();
-        messages
-            .filter(|message| message.topic == topic && is_waiting(message))
-            .take(limit)
-            .cloned()
-            .collect()
+        self.in_line(topic).take(limit).cloned().collect()
+    }
+
+    fn in_line(&self, topic: &str) -> impl Iterator<Item = &Message> {
+        let ready = self.line(topic, |line| &line.ready);
+        ready.chain(self.line(topic, |line| &line.delayed))
     }
 
     fn first_in_line(&self, topic: &str) -> Option<Timestamp> {
-        let waiting = self.waiting(topic, usize::MAX).into_iter();
-        let place = |message: &Message| {
-            let delayed = message.standing().kind == Kind::Delayed;
-            (delayed, Reverse(message.priority), message.id.seq())
-        };
-        let first = waiting.min_by_key(place)?;
-        Some(first.since)
+        self.in_line(topic).next().map(|message| message.since)
     }
 
     fn place(&mut self, message: &Message, before: Option<Standing>, after: Option<Standing>) {
@@ -305,15 +344,16 @@ impl Tenant {
             self.topics.remove(&message.topic);
         }
         let seq = message.id.seq();
-        let ready = self.ready.entry(message.topic.clone()).or_default();
         let place = (Reverse(message.priority), seq);
+        let line = self.lines.entry(message.topic.clone()).or_default();
+        line.ready.remove(&place);
+        line.delayed.remove(&place);
         if after == Some(Kind::Ready) {
-            ready.insert(place);
-        } else {
-            ready.remove(&place);
-        }
-        if ready.is_empty() {
-            self.ready.remove(&message.topic);
+            line.ready.insert(place);
+        } else if after == Some(Kind::Delayed) {
+            line.delayed.insert(place);
+        } else if line.ready.is_empty() && line.delayed.is_empty() {
+            self.lines.remove(&message.topic);
         }
         if after == Some(Kind::Dead) {
             self.dead.insert(seq);
