@@ -4,21 +4,19 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use asyncgate_api::{ErrorBody, Method, Operation};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header, uri::Scheme};
+use http::{HeaderValue, Request, Response, StatusCode, Uri, header, uri::Scheme};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper_util::{client::legacy, rt::TokioExecutor};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::Instant;
 
 use crate::{
     Error, Kind, Retry,
-    connect::{self, Connector, Reach},
+    connect::{self, Reach},
+    pool::{Lost, Pool},
     request::Prepared,
 };
 
-/// The most of an answer that is read. A full page of the largest tasks fits.
-const MAX_ANSWER_BYTES: usize = 512 << 20;
 /// The most of a refusal that is read where the answer itself is not.
 const MAX_REFUSAL_BYTES: usize = 1 << 20;
 /// How much of an answer that makes no sense is shown.
@@ -44,9 +42,12 @@ pub struct Client {
 }
 
 struct Shared {
-    http: legacy::Client<Connector, Full<Bytes>>,
+    pool: Pool,
     /// The address without a slash at its end.
     base: String,
+    /// What stands before the path of every operation.
+    prefix: String,
+    host: HeaderValue,
     authorization: Option<HeaderValue>,
     timeout: Duration,
     generate_keys: bool,
@@ -137,10 +138,10 @@ impl Client {
         let request = self.request(prepared)?;
         let limit = self.shared.timeout + prepared.wait;
         // On the heap: whatever holds a call in itself would be moved around with it.
-        let exchange = Box::pin(self.exchange(request));
+        let exchange = Box::pin(self.shared.pool.exchange(request));
         match tokio::time::timeout(limit, exchange).await {
-            Ok(Ok(answer)) => self.judge(answer),
-            Ok(Err(failure)) => Err(failure),
+            Ok(Ok(answer)) => self.judge(Answer(answer)),
+            Ok(Err(lost)) => Err(self.lost(lost)),
             Err(_) => Err(self.late(limit)),
         }
     }
@@ -153,21 +154,15 @@ impl Client {
     pub(crate) async fn open(&self, prepared: &Prepared) -> Result<Incoming, Error> {
         let request = self.request(prepared).map_err(|failure| failure.error)?;
         let opening = async {
-            let answer = self.shared.http.request(request).await;
-            let (head, body) = answer
-                .map_err(|error| self.lost(&error).error)?
-                .into_parts();
+            let answer = self.shared.pool.open(request).await;
+            let (head, body) = answer.map_err(|lost| self.lost(lost).error)?.into_parts();
             if head.status.is_success() {
                 return Ok(body);
             }
             let body = Limited::new(body, MAX_REFUSAL_BYTES).collect().await;
-            let body = body.map_err(|error| self.unfinished(&*error).error)?;
-            let refusal = Answer {
-                status: head.status,
-                headers: head.headers,
-                body: body.to_bytes(),
-            };
-            Err(self.refusal(&refusal).error)
+            let body = body.map_err(|error| self.lost(Lost::Unfinished(error)).error)?;
+            let refusal = Response::from_parts(head, body.to_bytes());
+            Err(self.refusal(&Answer(refusal)).error)
         };
         let limit = self.shared.timeout;
         match tokio::time::timeout(limit, opening).await {
@@ -177,14 +172,14 @@ impl Client {
     }
 
     fn request(&self, prepared: &Prepared) -> Result<Request<Full<Bytes>>, Failure> {
-        let uri = format!("{}{}", self.shared.base, prepared.target);
         let mut builder = Request::builder()
             .method(match prepared.spec.method {
                 Method::Get => http::Method::GET,
                 Method::Post => http::Method::POST,
                 Method::Delete => http::Method::DELETE,
             })
-            .uri(uri)
+            .uri(format!("{}{}", self.shared.prefix, prepared.target))
+            .header(header::HOST, &self.shared.host)
             .header(header::USER_AGENT, USER_AGENT);
         if let Some(authorization) = &self.shared.authorization {
             builder = builder.header(header::AUTHORIZATION, authorization);
@@ -199,42 +194,31 @@ impl Client {
         })
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
-        let answer = self.shared.http.request(request).await;
-        let (head, body) = answer.map_err(|error| self.lost(&error))?.into_parts();
-        let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
-        let body = body.map_err(|error| self.unfinished(&*error))?;
-        Ok(Answer {
-            status: head.status,
-            headers: head.headers,
-            body: body.to_bytes(),
-        })
-    }
-
-    /// Sorts what can go wrong before an answer.
-    fn lost(&self, error: &legacy::Error) -> Failure {
+    /// Sorts what can go wrong before there is an answer.
+    fn lost(&self, lost: Lost) -> Failure {
         let base = &self.shared.base;
-        if error.is_connect() {
-            let message = connect::explain(base, error);
-            return Failure::new(Kind::Unreachable, message, Again::Always);
+        match lost {
+            Lost::Unconnected(error) => {
+                let message = connect::explain(base, &*error);
+                Failure::new(Kind::Unreachable, message, Again::Always)
+            }
+            Lost::Unanswered(error) if error.error().is_parse() => {
+                let message =
+                    format!("what answers at {base} is not an HTTP server; check the port");
+                Failure::new(Kind::Protocol, message, Again::Never)
+            }
+            Lost::Unanswered(error) => {
+                let message = format!("the connection to {base} was lost: {}", error.error());
+                Failure::new(Kind::Unreachable, message, Again::IfRepeatable)
+            }
+            Lost::Unfinished(error) if error.is::<LengthLimitError>() => {
+                Failure::new(Kind::Protocol, "the answer is too long", Again::Never)
+            }
+            Lost::Unfinished(error) => {
+                let message = format!("the answer of {base} broke off: {error}");
+                Failure::new(Kind::Unreachable, message, Again::IfRepeatable)
+            }
         }
-        let cause = std::error::Error::source(error);
-        let hyper = cause.and_then(|cause| cause.downcast_ref::<hyper::Error>());
-        if hyper.is_some_and(hyper::Error::is_parse) {
-            let message = format!("what answers at {base} is not an HTTP server; check the port");
-            return Failure::new(Kind::Protocol, message, Again::Never);
-        }
-        let cause = hyper.map_or_else(|| error.to_string(), ToString::to_string);
-        let message = format!("the connection to {base} was lost: {cause}");
-        Failure::new(Kind::Unreachable, message, Again::IfRepeatable)
-    }
-
-    fn unfinished(&self, error: &(dyn std::error::Error + 'static)) -> Failure {
-        if error.is::<LengthLimitError>() {
-            return Failure::new(Kind::Protocol, "the answer is too long", Again::Never);
-        }
-        let message = format!("the answer of {} broke off: {error}", self.shared.base);
-        Failure::new(Kind::Unreachable, message, Again::IfRepeatable)
     }
 
     fn late(&self, limit: Duration) -> Failure {
@@ -245,20 +229,20 @@ impl Client {
 
     /// Tells a success from a refusal.
     fn judge(&self, answer: Answer) -> Result<Answer, Failure> {
-        if answer.status.is_success() {
+        if answer.0.status().is_success() {
             return Ok(answer);
         }
         Err(self.refusal(&answer))
     }
 
     fn refusal(&self, answer: &Answer) -> Failure {
-        let status = answer.status;
+        let status = answer.0.status();
         let retry_after = answer.retry_after();
         let busy = matches!(
             status,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
         );
-        if let Ok(body) = serde_json::from_slice::<ErrorBody>(&answer.body) {
+        if let Ok(body) = serde_json::from_slice::<ErrorBody>(answer.0.body()) {
             let again = if busy { Again::Always } else { Again::Never };
             return Failure {
                 error: Error::refused(body).after(retry_after),
@@ -295,15 +279,11 @@ impl fmt::Debug for Client {
     }
 }
 
-struct Answer {
-    status: StatusCode,
-    headers: HeaderMap,
-    body: Bytes,
-}
+struct Answer(Response<Bytes>);
 
 impl Answer {
     fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.body).map_err(|error| {
+        serde_json::from_slice(self.0.body()).map_err(|error| {
             let message = format!("the answer cannot be read ({error}): {}", self.shown());
             Error::new(Kind::Protocol, message)
         })
@@ -312,17 +292,17 @@ impl Answer {
     /// How many seconds the server wants to be left alone. Dates are not understood: no server of
     /// ours sends one.
     fn retry_after(&self) -> Option<Duration> {
-        let value = self.headers.get(header::RETRY_AFTER)?;
+        let value = self.0.headers().get(header::RETRY_AFTER)?;
         let seconds = value.to_str().ok()?.trim().parse().ok()?;
         Some(Duration::from_secs(seconds))
     }
 
     fn shown(&self) -> String {
         // A success may hold a payload, which is nobody's business here.
-        if self.status.is_success() {
-            return format!("{} bytes", self.body.len());
+        if self.0.status().is_success() {
+            return format!("{} bytes", self.0.body().len());
         }
-        let text = String::from_utf8_lossy(&self.body);
+        let text = String::from_utf8_lossy(self.0.body());
         text.chars()
             .filter(|char| !char.is_control())
             .take(SHOWN_CHARS)
@@ -415,17 +395,16 @@ impl Builder {
 
     /// The client. No connection is made yet.
     pub fn build(mut self) -> Result<Client, Error> {
-        let base = base(&self.address)?;
-        self.connect.secure = base.to_ascii_lowercase().starts_with("https:");
+        let server = server(&self.address)?;
+        self.connect.secure = server.scheme() == Some(&Scheme::HTTPS);
         let authorization = self.key.as_deref().map(authorization).transpose()?;
-        let http = legacy::Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(Duration::from_secs(30))
-            .pool_timer(hyper_util::rt::TokioTimer::new())
-            .build(connect::connector(&self.connect)?);
+        let connector = connect::connector(&self.connect)?;
         Ok(Client {
             shared: Arc::new(Shared {
-                http,
-                base,
+                base: self.address.trim_end_matches('/').to_owned(),
+                prefix: server.path().trim_end_matches('/').to_owned(),
+                host: host(&server)?,
+                pool: Pool::new(connector, server),
                 authorization,
                 timeout: self.timeout,
                 generate_keys: self.generate_keys,
@@ -443,7 +422,7 @@ impl fmt::Debug for Builder {
     }
 }
 
-fn base(address: &str) -> Result<String, Error> {
+fn server(address: &str) -> Result<Uri, Error> {
     let wrong = |why: &str| {
         Error::invalid(format!(
             "{address:?} is not a server's address: {why}; write e.g. http://127.0.0.1:8080"
@@ -461,7 +440,20 @@ fn base(address: &str) -> Result<String, Error> {
     if uri.query().is_some() || authority.as_str().contains('@') {
         return Err(wrong("it must have neither a query nor a user"));
     }
-    Ok(address.trim_end_matches('/').to_owned())
+    Ok(uri)
+}
+
+/// The `host` header: a port that goes without saying is left out, as everybody does.
+fn host(server: &Uri) -> Result<HeaderValue, Error> {
+    let usual = if server.scheme() == Some(&Scheme::HTTPS) {
+        443
+    } else {
+        80
+    };
+    let host = server.host().unwrap_or_default();
+    let port = server.port_u16().filter(|port| *port != usual);
+    let value = port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+    HeaderValue::try_from(value).map_err(|error| Error::invalid(format!("the host: {error}")))
 }
 
 fn authorization(key: &str) -> Result<HeaderValue, Error> {

@@ -35,6 +35,7 @@ mod live;
 mod mailbox;
 mod operations;
 mod pages;
+mod pool;
 mod random;
 mod request;
 mod retry;

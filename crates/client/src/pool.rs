@@ -1,0 +1,468 @@
+//! Connections to one server, kept for the next request.
+//!
+//! A request drives its connection itself, in the task that waits for the answer. A task for each
+//! connection would have to be woken for every request and every answer, which costs more than all
+//! else that a client does. So nobody watches an idle connection: the next request finds out that it
+//! was closed, before anything is sent on it, and its age is looked at whenever the pool is used.
+
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::{Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::future::OptionFuture;
+use http::{Request, Response, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{
+    body::Incoming,
+    client::conn::{TrySendError, http1},
+};
+use tokio::{task::coop::unconstrained, time::Instant};
+use tower::{Service, ServiceExt};
+
+use crate::connect::Connector;
+
+/// The most connections that are kept. More may be in use.
+const MAX_IDLE: usize = 128;
+/// How long a connection is kept without use.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(30);
+/// The most of an answer that is read. A full page of the largest tasks fits.
+const MAX_ANSWER_BYTES: usize = 512 << 20;
+
+type Body = Full<Bytes>;
+type Stream = <Connector as Service<Uri>>::Response;
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Lost {
+    /// No connection could be made.
+    Unconnected(BoxError),
+    /// The connection broke before an answer.
+    Unanswered(Box<TrySendError<Request<Body>>>),
+    /// The answer has no end, or none within the limit.
+    Unfinished(BoxError),
+}
+
+pub(crate) struct Pool {
+    connector: Connector,
+    server: Uri,
+    /// The one used last stands last and is used next, so that those that are not needed grow old.
+    idle: Mutex<Vec<Idle>>,
+}
+
+struct Idle {
+    connection: Box<Connection>,
+    since: Instant,
+}
+
+struct Connection {
+    requests: http1::SendRequest<Body>,
+    /// `None` once it has ended.
+    driver: Option<http1::Connection<Stream, Body>>,
+}
+
+impl Pool {
+    pub fn new(connector: Connector, server: Uri) -> Self {
+        Self {
+            connector,
+            server,
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Sends a request and reads the whole answer. Dropped before that, it closes its connection.
+    pub async fn exchange(&self, mut request: Request<Body>) -> Result<Response<Bytes>, Lost> {
+        loop {
+            let idle = self.take();
+            let was_idle = idle.is_some();
+            let mut connection = match idle {
+                Some(connection) => connection,
+                // On the heap: it is large, and most requests do without.
+                None => Box::pin(self.connect()).await.map_err(Lost::Unconnected)?,
+            };
+            match connection.exchange(request).await {
+                // It came back unsent, because the server had closed the connection.
+                Err(Lost::Unanswered(mut error)) if was_idle => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(Lost::Unanswered(error)),
+                },
+                Err(lost) => return Err(lost),
+                Ok(answer) => {
+                    if connection.can_be_used_again() {
+                        self.put(connection);
+                    }
+                    return Ok(answer);
+                }
+            }
+        }
+    }
+
+    /// Sends a request on a connection of its own, which ends with the answer, and does not wait for
+    /// the answer's end.
+    pub async fn open(&self, request: Request<Body>) -> Result<Response<Incoming>, Lost> {
+        let connection = self.connect().await.map_err(Lost::Unconnected)?;
+        let Connection {
+            mut requests,
+            driver,
+        } = *connection;
+        // Whoever reads the answer is told how it ended.
+        tokio::spawn(async { drop(OptionFuture::from(driver).await) });
+        let answer = requests.try_send_request(request).await;
+        answer.map_err(|error| Lost::Unanswered(Box::new(error)))
+    }
+
+    async fn connect(&self) -> Result<Box<Connection>, BoxError> {
+        let connector = self.connector.clone();
+        let stream = connector.oneshot(self.server.clone()).await?;
+        let (requests, driver) = http1::handshake(stream).await?;
+        Ok(Box::new(Connection {
+            requests,
+            driver: Some(driver),
+        }))
+    }
+
+    fn take(&self) -> Option<Box<Connection>> {
+        let mut idle = self.idle();
+        let last = idle.pop()?;
+        if last.since.elapsed() <= MAX_IDLE_TIME {
+            return Some(last.connection);
+        }
+        // The others are older still.
+        idle.clear();
+        None
+    }
+
+    fn put(&self, connection: Box<Connection>) {
+        let since = Instant::now();
+        let mut idle = self.idle();
+        let old = idle.partition_point(|idle| since - idle.since > MAX_IDLE_TIME);
+        idle.drain(..old);
+        if idle.len() < MAX_IDLE {
+            idle.push(Idle { connection, since });
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connection {
+    fn exchange(
+        &mut self,
+        request: Request<Body>,
+    ) -> impl Future<Output = Result<Response<Bytes>, Lost>> {
+        let head = self.requests.try_send_request(request);
+        let answer = async {
+            let head = head.await.map_err(|e| Lost::Unanswered(Box::new(e)))?;
+            let (head, body) = head.into_parts();
+            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
+            let body = body.map_err(Lost::Unfinished)?.to_bytes();
+            Ok(Response::from_parts(head, body))
+        };
+        let driver = &mut self.driver;
+        async move {
+            // The answer gets on only when the driver does, and is looked at after it each time. So
+            // it needs no waker; and the runtime must not make it yield, which would rely on one.
+            let mut answer = pin!(unconstrained(answer));
+            poll_fn(|cx| {
+                // The driver and the answer wake each other. When that is this task, it is woken for
+                // nothing, perhaps on another thread; and when a connection is idle, it still knows
+                // the task that used it last. So the task is only named if there is no answer yet.
+                for waker in [Waker::noop(), cx.waker()] {
+                    drive(driver, waker);
+                    let answer = answer.as_mut();
+                    let answer = answer.poll(&mut Context::from_waker(Waker::noop()));
+                    if answer.is_ready() {
+                        return answer;
+                    }
+                }
+                Poll::Pending
+            })
+            .await
+        }
+    }
+
+    fn can_be_used_again(&self) -> bool {
+        self.driver.is_some() && self.requests.is_ready()
+    }
+}
+
+/// Lets bytes flow. A driver that has ended is dropped, which gives back a request that was not sent.
+fn drive(driver: &mut Option<http1::Connection<Stream, Body>>, waker: &Waker) {
+    if let Some(running) = driver
+        && Pin::new(running)
+            .poll(&mut Context::from_waker(waker))
+            .is_ready()
+    {
+        *driver = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::{TcpListener, TcpStream},
+        sync::Barrier,
+        task::{JoinSet, coop},
+        time::{sleep, timeout},
+    };
+
+    use super::*;
+    use crate::connect::{self, Reach};
+
+    const SHORT: Duration = Duration::from_millis(50);
+
+    /// What a server does about a request.
+    #[derive(Clone)]
+    enum Act {
+        Answer,
+        /// And says that it will close the connection.
+        Last,
+        /// And closes the connection a little later, without a word.
+        AnswerAndClose,
+        /// A large answer in many pieces.
+        Large,
+        HalfAnswer,
+        Silence,
+        Close,
+        /// Answers when as many requests have come.
+        Together(Arc<Barrier>),
+    }
+
+    #[derive(Default)]
+    struct Seen {
+        connections: AtomicUsize,
+        requests: AtomicUsize,
+    }
+
+    /// A server that does these things in turn, and from then on the last.
+    async fn server(acts: &[Act]) -> (Pool, Arc<Seen>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let seen = Arc::new(Seen::default());
+        let (acts, counts) = (acts.to_vec(), Arc::clone(&seen));
+        tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                counts.connections.fetch_add(1, Ordering::Relaxed);
+                connections.spawn(serve(stream, acts.clone(), Arc::clone(&counts)));
+            }
+        });
+        let connector = connect::connector(&connect::Options {
+            reach: Reach::Anywhere,
+            timeout: Duration::from_secs(5),
+            secure: false,
+            roots: None,
+        });
+        (
+            Pool::new(connector.unwrap(), address.parse().unwrap()),
+            seen,
+        )
+    }
+
+    async fn serve(mut stream: TcpStream, acts: Vec<Act>, seen: Arc<Seen>) -> Option<()> {
+        loop {
+            let body = body(&mut stream).await?;
+            let number = seen.requests.fetch_add(1, Ordering::Relaxed);
+            let act = &acts[number.min(acts.len() - 1)];
+            match act {
+                Act::Answer | Act::AnswerAndClose => answer(&mut stream, "", &body).await?,
+                Act::Last => answer(&mut stream, "connection: close\r\n", &body).await?,
+                Act::Large => {
+                    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+                    stream.write_all(head.as_bytes()).await.ok()?;
+                    for _ in 0..64 {
+                        let chunk = format!("10000\r\n{}\r\n", "x".repeat(1 << 16));
+                        stream.write_all(chunk.as_bytes()).await.ok()?;
+                    }
+                    stream.write_all(b"0\r\n\r\n").await.ok()?;
+                }
+                Act::HalfAnswer => {
+                    let half = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf";
+                    stream.write_all(half).await.ok()?;
+                    std::future::pending().await
+                }
+                Act::Silence => std::future::pending().await,
+                Act::Together(all) => {
+                    all.wait().await;
+                    answer(&mut stream, "", &body).await?;
+                }
+                Act::Close => return None,
+            }
+            if matches!(act, Act::AnswerAndClose) {
+                sleep(SHORT).await;
+                return None;
+            }
+        }
+    }
+
+    async fn body(stream: &mut TcpStream) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        loop {
+            if stream.read_buf(&mut bytes).await.ok()? == 0 {
+                return None;
+            }
+            let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+                continue;
+            };
+            let head = String::from_utf8_lossy(&bytes[..end]);
+            let length = head
+                .lines()
+                .find_map(|l| l.strip_prefix("content-length: "));
+            let length = length.map_or(0, |length| length.parse().unwrap());
+            if bytes.len() == end + 4 + length {
+                return Some(bytes.split_off(end + 4));
+            }
+        }
+    }
+
+    async fn answer(stream: &mut TcpStream, header: &str, body: &[u8]) -> Option<()> {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\n{header}content-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.ok()?;
+        stream.write_all(body).await.ok()
+    }
+
+    async fn say(pool: &Pool, body: impl Into<Bytes>) -> Result<Bytes, Lost> {
+        let mut request = Request::new(Full::new(body.into()));
+        *request.method_mut() = http::Method::POST;
+        let limit = Duration::from_secs(10);
+        let answer = timeout(limit, pool.exchange(request)).await;
+        answer.expect("no hanging").map(Response::into_body)
+    }
+
+    fn counted(pool: &Pool, seen: &Seen) -> (usize, usize, usize) {
+        let requests = seen.requests.load(Ordering::Relaxed);
+        let connections = seen.connections.load(Ordering::Relaxed);
+        (requests, connections, pool.idle().len())
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_used_again() {
+        let (pool, seen) = server(&[Act::Answer]).await;
+        for word in ["one", "two", ""] {
+            assert_eq!(say(&pool, word).await.unwrap(), word);
+        }
+        assert_eq!(counted(&pool, &seen), (3, 1, 1));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_the_server_closed_is_replaced() {
+        let together = Act::Together(Arc::new(Barrier::new(2)));
+        let close = Act::AnswerAndClose;
+        let acts = [
+            together.clone(),
+            together,
+            close.clone(),
+            close,
+            Act::Answer,
+        ];
+        let (pool, seen) = server(&acts).await;
+        for _ in 0..2 {
+            let (one, other) = tokio::join!(say(&pool, "one"), say(&pool, "other"));
+            assert_eq!(
+                (&*one.unwrap(), &*other.unwrap()),
+                (&b"one"[..], &b"other"[..])
+            );
+        }
+        assert_eq!(counted(&pool, &seen), (4, 2, 2));
+        sleep(4 * SHORT).await;
+        assert_eq!(say(&pool, "three").await.unwrap(), "three");
+        assert_eq!(counted(&pool, &seen), (5, 3, 1));
+    }
+
+    #[tokio::test]
+    async fn what_may_have_been_done_is_not_sent_again() {
+        let (pool, seen) = server(&[Act::Answer, Act::Close, Act::Answer]).await;
+        say(&pool, "one").await.unwrap();
+        let lost = say(&pool, "two").await.unwrap_err();
+        assert!(matches!(lost, Lost::Unanswered(_)), "{lost:?}");
+        assert_eq!(counted(&pool, &seen), (2, 1, 0));
+        assert_eq!(say(&pool, "three").await.unwrap(), "three");
+    }
+
+    #[tokio::test]
+    async fn a_dropped_request_takes_its_connection_with_it() {
+        let acts = [
+            Act::Answer,
+            Act::Silence,
+            Act::Answer,
+            Act::HalfAnswer,
+            Act::Answer,
+        ];
+        let (pool, seen) = server(&acts).await;
+        say(&pool, "one").await.unwrap();
+        for word in ["two", "three"] {
+            assert!(timeout(SHORT, say(&pool, "dropped")).await.is_err());
+            assert_eq!(pool.idle().len(), 0);
+            assert_eq!(say(&pool, word).await.unwrap(), word);
+        }
+        assert_eq!(counted(&pool, &seen), (5, 3, 1));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_the_server_will_close_is_not_kept() {
+        let (pool, seen) = server(&[Act::Last]).await;
+        for word in ["one", "two"] {
+            assert_eq!(say(&pool, word).await.unwrap(), word);
+        }
+        assert_eq!(counted(&pool, &seen), (2, 2, 0));
+    }
+
+    #[tokio::test]
+    async fn the_pool_is_bounded() {
+        let many = MAX_IDLE + 9;
+        let (pool, seen) = server(&[Act::Together(Arc::new(Barrier::new(many)))]).await;
+        let requests = (0..many).map(|n| say(&pool, n.to_string()));
+        let answers = futures_util::future::join_all(requests).await;
+        assert!(answers.iter().all(Result::is_ok));
+        assert_eq!(counted(&pool, &seen), (many, many, MAX_IDLE));
+    }
+
+    #[tokio::test]
+    async fn an_old_connection_is_not_used() {
+        let (pool, seen) = server(&[Act::Answer]).await;
+        say(&pool, "one").await.unwrap();
+        let old = MAX_IDLE_TIME + Duration::from_secs(1);
+        for idle in pool.idle().iter_mut() {
+            idle.since = idle.since.checked_sub(old).unwrap();
+        }
+        say(&pool, "two").await.unwrap();
+        assert_eq!(counted(&pool, &seen), (2, 2, 1));
+    }
+
+    #[tokio::test]
+    async fn large_bodies_pass_both_ways() {
+        let (pool, seen) = server(&[Act::Answer, Act::Large, Act::Answer]).await;
+        let large = Bytes::from(vec![b'y'; 4 << 20]);
+        assert_eq!(say(&pool, large.clone()).await.unwrap(), large);
+        assert_eq!(say(&pool, large).await.unwrap().len(), 64 << 16);
+        assert_eq!(say(&pool, "small").await.unwrap(), "small");
+        assert_eq!(counted(&pool, &seen), (3, 1, 1));
+    }
+
+    #[tokio::test]
+    async fn a_task_that_should_yield_still_gets_its_answer() {
+        let (pool, _) = server(&[Act::Answer]).await;
+        for _ in 0..9 {
+            while coop::has_budget_remaining() {
+                coop::consume_budget().await;
+            }
+            assert_eq!(say(&pool, "word").await.unwrap(), "word");
+        }
+    }
+}
