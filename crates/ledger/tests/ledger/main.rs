@@ -8,6 +8,7 @@
 
 mod flips;
 mod format;
+mod standing;
 mod story;
 mod tampering;
 mod verify;
