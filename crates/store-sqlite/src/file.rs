@@ -1,52 +1,105 @@
 //! A database file to look at, also while a server writes to it.
 
-use std::path::Path;
+use std::{path::Path, result};
 
-use asyncgate_core::{Head, TenantId};
+use asyncgate_core::{Head, Task, TenantId};
 use asyncgate_store::{DeliveredReceipt, Error, ReceiptFilter, SeqPage};
+use rusqlite::Result;
 
-use crate::{OpenError, query, reader::Readers};
+use crate::{
+    Finding, OpenError,
+    check::{self, Counted},
+    db::{Db, Use},
+    query,
+    reader::read_error,
+    wal,
+};
 
-/// A file that is only read. It needs no lock: readers see snapshots.
+/// A file that is only read, as it stood when it was opened. It needs no lock, but while it is open a
+/// server's log grows.
 #[derive(Debug)]
 pub struct SqliteFile {
-    readers: Readers,
+    db: Db,
+    counted: Counted,
 }
 
 impl SqliteFile {
-    /// Opens a file that must exist.
-    pub fn open(path: &Path) -> Result<Self, OpenError> {
+    /// Opens a file that must exist, and whose log must not be damaged.
+    pub fn open(path: &Path) -> result::Result<Self, OpenError> {
+        wal::check_beside_a_writer(path)?;
+        let db = Db::open(path, Use::Read)?;
+        db.conn.execute_batch("BEGIN")?;
+        // The state is chosen by the first read.
+        db.conn
+            .query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         Ok(Self {
-            readers: Readers::start(path, 1)?,
+            db,
+            counted: Counted::default(),
         })
     }
 
-    /// Every tenant that has rows.
-    pub async fn tenants(&self) -> Result<Vec<TenantId>, Error> {
-        self.readers.run(query::tenants).await
+    fn read<T>(&mut self, read: impl FnOnce(&mut Db) -> Result<T>) -> result::Result<T, Error> {
+        read(&mut self.db).map_err(|error| read_error(&error))
     }
 
-    /// Where a tenant's ledger ends, and how many obligations the index holds.
-    pub async fn head(&self, tenant: TenantId) -> Result<(Head, u64), Error> {
-        self.readers
-            .run(move |db| match db.tenant(tenant)? {
-                Some(tenant) => query::head_and_index(db, tenant),
-                None => Ok((Head::default(), 0)),
-            })
-            .await
+    /// Every tenant that has rows.
+    pub fn tenants(&mut self) -> result::Result<Vec<TenantId>, Error> {
+        self.read(query::tenants)
+    }
+
+    /// Where a tenant's ledger ends.
+    pub fn head(&mut self, tenant: TenantId) -> result::Result<Head, Error> {
+        self.read(|db| match db.tenant(tenant)? {
+            Some(tenant) => query::head(db, tenant),
+            None => Ok(Head::default()),
+        })
     }
 
     /// A page of a tenant's ledger.
-    pub async fn receipts(
-        &self,
+    pub fn receipts(
+        &mut self,
         tenant: TenantId,
         page: SeqPage,
-    ) -> Result<Vec<DeliveredReceipt>, Error> {
-        self.readers
-            .run(move |db| match db.tenant(tenant)? {
-                Some(tenant) => query::receipts(db, tenant, &ReceiptFilter::All, page),
-                None => Ok(Vec::new()),
-            })
-            .await
+    ) -> result::Result<Vec<DeliveredReceipt>, Error> {
+        self.read(|db| match db.tenant(tenant)? {
+            Some(tenant) => query::receipts(db, tenant, &ReceiptFilter::All, page),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    /// Checks that the file is a sound database. `working` is called now and then.
+    pub fn check_pages(
+        &mut self,
+        mut working: impl FnMut() + Send + 'static,
+    ) -> result::Result<(), Finding> {
+        const STEPS: i32 = 100_000;
+        let conn = &mut self.db.conn;
+        let handler = move || {
+            working();
+            false
+        };
+        conn.progress_handler(STEPS, Some(handler))?;
+        let found = conn.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0));
+        conn.progress_handler(0, None::<fn() -> bool>)?;
+        match found? {
+            sound if sound == "ok" => Ok(()),
+            found => Err(Finding::Wrong(found)),
+        }
+    }
+
+    /// Checks the tasks of a tenant against the indexes, the counters, and what is `told` of them
+    /// elsewhere. `progress` is given the number of tasks that were checked.
+    pub fn check_tasks(
+        &mut self,
+        tenant: TenantId,
+        told: impl FnMut(&Task) -> result::Result<(), String>,
+        progress: impl FnMut(u64),
+    ) -> result::Result<(), Finding> {
+        check::tenant(&mut self.db, &mut self.counted, tenant, told, progress)
+    }
+
+    /// Checks, after the tasks of every tenant, that the indexes have nothing else.
+    pub fn check_indexes(&mut self) -> result::Result<(), Finding> {
+        check::nothing_else(&mut self.db, &self.counted)
     }
 }

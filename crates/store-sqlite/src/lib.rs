@@ -3,6 +3,7 @@
 //! Writes go through one thread that shares a commit among all jobs that are waiting, so that the
 //! cost of an fsync is shared too. Reads use snapshots of their own and never wait for the writer.
 
+mod check;
 mod classes;
 mod codec;
 mod db;
@@ -27,6 +28,7 @@ use asyncgate_store::{
     StoreMetrics, TaskFilter, TaskPage,
 };
 
+pub use check::Finding;
 pub use file::SqliteFile;
 pub use wal::LogError;
 

@@ -152,17 +152,6 @@ pub(crate) fn head(db: &mut Db, tenant: i64) -> Result<Head> {
         .query_row([tenant], |row| read_head(row, 0))
 }
 
-/// The head and the size of the obligation index, of one moment.
-pub(crate) fn head_and_index(db: &mut Db, tenant: i64) -> Result<(Head, u64)> {
-    let head = head(db, tenant)?;
-    let open: i64 = db.conn.query_row(
-        "SELECT count(*) FROM obligation WHERE receipt > ?1 AND receipt < ?2",
-        params![Key::new(tenant, 0).0, Key::end(tenant).0],
-        |row| row.get(0),
-    )?;
-    Ok((head, open.unsigned_abs()))
-}
-
 pub(crate) fn tenants(db: &mut Db) -> Result<Vec<TenantId>> {
     db.conn
         .prepare_cached("SELECT tenant_id FROM tenant ORDER BY tenant")?

@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use crate::{
     OpenError,
     db::{Db, Use},
+    rows::checksum::is_damage,
 };
 
 const MAX_QUEUED_READS: usize = 4_096;
@@ -81,14 +82,8 @@ fn stopped() -> Error {
     Error::Unavailable("the readers have stopped".to_owned())
 }
 
-fn read_error(error: &rusqlite::Error) -> Error {
-    let damaged = matches!(
-        error,
-        rusqlite::Error::FromSqlConversionFailure(..)
-            | rusqlite::Error::IntegralValueOutOfRange(..)
-            | rusqlite::Error::InvalidColumnType(..)
-    );
-    if damaged || error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) {
+pub(crate) fn read_error(error: &rusqlite::Error) -> Error {
+    if is_damage(error) || error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) {
         Error::Corrupt(error.to_string())
     } else {
         Error::Unavailable(error.to_string())

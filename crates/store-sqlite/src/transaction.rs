@@ -319,6 +319,6 @@ impl Writable {
 }
 
 /// Higher priorities come first in ascending order.
-const fn rank(priority: i32) -> i64 {
+pub(crate) const fn rank(priority: i32) -> i64 {
     -(priority as i64)
 }

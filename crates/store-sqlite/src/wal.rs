@@ -116,6 +116,26 @@ pub(crate) fn check(path: &Path) -> Result<Option<u64>, LogError> {
     }
 }
 
+/// Checks the log of a database that somebody may be writing to. What is found twice in a row at the
+/// same place was not just being written.
+pub(crate) fn check_beside_a_writer(path: &Path) -> Result<(), LogError> {
+    let mut before = None;
+    loop {
+        let Err(found) = check(path) else {
+            return Ok(());
+        };
+        let place = match &found {
+            LogError::Frame { frame, .. } => Some(*frame),
+            LogError::Header { .. } => Some(0),
+            LogError::Read { .. } => None,
+        };
+        if place.is_none() || place == before {
+            return Err(found);
+        }
+        before = place;
+    }
+}
+
 fn name_of_log(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push("-wal");

@@ -1,15 +1,20 @@
-//! `asyncgate verify`: whether a ledger is whole, without trusting whoever keeps it.
+//! `asyncgate verify`: whether a ledger is whole, without trusting whoever keeps it; and, of a data
+//! directory, whether everything else in it agrees with the ledger.
 
-use std::{fs::File, path::PathBuf};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 use asyncgate_client::api::{LedgerHead, ReceiptRecord};
-use asyncgate_core::{TaskId, Timestamp};
+use asyncgate_core::{TaskId, TenantId, Timestamp};
 use asyncgate_ledger::{
-    Expectations, Failure, KnownHead, PublicKey, Report, Story, Verifier, verify_export_with,
+    Expectations, Failure, KnownHead, PublicKey, Report, Standings, Story, Verifier,
+    verify_export_with,
 };
 use asyncgate_store::SeqPage;
-use asyncgate_store_sqlite::SqliteFile;
+use asyncgate_store_sqlite::{Finding, LogError, OpenError, SqliteFile};
 use clap::Args;
 
 use super::{
@@ -28,8 +33,9 @@ const PAGE: usize = 1_000;
 #[command(after_help = "\
 It checks that no receipt was changed, left out, added or reordered (the chain of links), that the
 server vouches for it (signatures), that every receipt keeps the rules (parents, discharges), and that
-the open obligations are those that the receipts say. It names the first place that does not hold, and
-exits with 7.
+the open obligations are those that the receipts say. Of a data directory it checks more: that the log
+and the database are sound, and that tasks, indexes and counters say what the receipts say. It names the
+first place that does not hold, and exits with 7.
 
 Examples:
   asyncgate verify ledger.ndjson --public-key 6e1f...   an export, offline
@@ -75,7 +81,7 @@ impl Verify {
         let mut story = self.explain.map(Story::about);
         let reports = match (&self.file, &self.data_dir) {
             (Some(path), _) => vec![self.check_file(path, &mut story)?],
-            (None, Some(dir)) => self.check_data_dir(dir, &mut story).await?,
+            (None, Some(dir)) => self.check_data_dir(dir, &mut story)?,
             (None, None) => vec![self.check_server(&mut story).await?],
         };
         if let Some(story) = story {
@@ -127,45 +133,65 @@ impl Verify {
             .map_err(|error| failure(error.into()))
     }
 
-    async fn check_data_dir(
-        &self,
-        dir: &std::path::Path,
-        story: &mut Option<Story>,
-    ) -> anyhow::Result<Vec<Report>> {
+    fn check_data_dir(&self, dir: &Path, story: &mut Option<Story>) -> anyhow::Result<Vec<Report>> {
         let path = dir.join(DATABASE);
-        let file = SqliteFile::open(&path).with_context(|| format!("{}", path.display()))?;
+        let mut file = SqliteFile::open(&path).map_err(|error| match error {
+            OpenError::Log(LogError::Frame { .. } | LogError::Header { .. }) => {
+                Ended::broken(error.to_string()).into()
+            }
+            _ => anyhow::Error::new(error).context(format!("{}", path.display())),
+        })?;
+        let mut progress = Progress::start();
+        file.check_pages(move || progress.at(|| "checking the database".to_owned()))
+            .map_err(|found| finding("the database", found))?;
         let mut reports = Vec::new();
-        for tenant in file.tenants().await? {
-            let (head, open) = file.head(tenant).await?;
-            let mut verifier = Verifier::new(tenant, self.expectations());
-            let mut progress = Progress::start();
-            let mut after = 0;
-            while after < head.seq {
-                let limit = PAGE.min(usize::try_from(head.seq - after).unwrap_or(PAGE));
-                let found = file.receipts(tenant, SeqPage { after, limit }).await?;
-                if found.is_empty() {
-                    break;
-                }
-                for found in &found {
-                    let record = asyncgate_ledger::record(tenant, &found.receipt, found.link);
-                    take(&mut verifier, story, &record)?;
-                    after = record.seq;
-                }
-                progress.at(|| format!("{after} of {} receipts", head.seq));
-            }
-            let report = verifier
-                .finish(&unsigned(tenant, head))
-                .map_err(|error| failure(error.into()))?;
-            if open != report.open_obligations {
-                let message = format!(
-                    "tenant {tenant}: the receipts leave {} obligations open, the index has {open}",
-                    report.open_obligations
-                );
-                return Err(Ended::broken(message).into());
-            }
-            reports.push(report);
+        for tenant in file.tenants()? {
+            reports.push(self.check_tenant(&mut file, tenant, story)?);
         }
+        file.check_indexes()
+            .map_err(|found| finding("an index", found))?;
         Ok(reports)
+    }
+
+    fn check_tenant(
+        &self,
+        file: &mut SqliteFile,
+        tenant: TenantId,
+        story: &mut Option<Story>,
+    ) -> anyhow::Result<Report> {
+        let head = file.head(tenant)?;
+        let mut verifier = Verifier::new(tenant, self.expectations());
+        let mut standings = Standings::default();
+        let mut progress = Progress::start();
+        let mut after = 0;
+        while after < head.seq {
+            let limit = PAGE.min(usize::try_from(head.seq - after).unwrap_or(PAGE));
+            let found = file.receipts(tenant, SeqPage { after, limit })?;
+            if found.is_empty() {
+                break;
+            }
+            for found in &found {
+                let record = asyncgate_ledger::record(tenant, &found.receipt, found.link);
+                take(&mut verifier, story, &record)?;
+                standings.push(&found.receipt);
+                after = record.seq;
+            }
+            progress.at(|| format!("{after} of {} receipts", head.seq));
+        }
+        let report = verifier
+            .finish(&unsigned(tenant, head))
+            .map_err(|error| failure(error.into()))?;
+        file.check_tasks(
+            tenant,
+            |task| standings.check(task),
+            |tasks| progress.at(|| format!("{tasks} of {} tasks", report.tasks)),
+        )
+        .map_err(|found| finding("a task", found))?;
+        if let Some(task) = standings.missing() {
+            let message = format!("a task is broken: tenant {tenant}, task {task}: it has no row");
+            return Err(Ended::broken(message).into());
+        }
+        Ok(report)
     }
 
     fn tell(&self, story: &Story) -> anyhow::Result<()> {
@@ -197,7 +223,7 @@ fn take(
 }
 
 /// A head that is read off the file itself: nobody vouches for it but the signatures in the ledger.
-fn unsigned(tenant: asyncgate_core::TenantId, head: asyncgate_core::Head) -> LedgerHead {
+fn unsigned(tenant: TenantId, head: asyncgate_core::Head) -> LedgerHead {
     let signed_at = Timestamp::from_millis(0);
     LedgerHead {
         tenant_id: tenant.to_string(),
@@ -215,6 +241,13 @@ fn failure(failure: Failure) -> anyhow::Error {
     match failure {
         Failure::Broken(found) => Ended::broken(format!("the ledger is broken: {found}")).into(),
         Failure::Read(error) => anyhow::Error::new(error).context("cannot read the ledger"),
+    }
+}
+
+fn finding(what: &str, found: Finding) -> anyhow::Error {
+    match found {
+        Finding::Wrong(found) => Ended::broken(format!("{what} is broken: {found}")).into(),
+        Finding::Store(error) => error.into(),
     }
 }
 
