@@ -1,6 +1,8 @@
 //! Messages in the file.
 
 mod books;
+#[cfg(test)]
+mod plans;
 mod query;
 mod row;
 mod sends;

@@ -8,6 +8,7 @@
 
 mod compare;
 mod history;
+mod mailbox;
 
 use std::{path::PathBuf, sync::Arc};
 
