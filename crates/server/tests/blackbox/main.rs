@@ -15,6 +15,7 @@ mod bytes;
 mod calls;
 mod cli;
 mod faults;
+mod grpc;
 mod happy;
 mod harness;
 mod http;

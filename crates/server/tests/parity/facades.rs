@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use asyncgate_api::{Code, Method};
+use asyncgate_api::{Code, Method, Plane};
 use asyncgate_core::Timestamp;
 use asyncgate_engine::{
     Authenticator, Caller, Clock, Engine, Entropy, Entry, Fault, Principal, PrincipalKind, Role,
@@ -23,6 +23,8 @@ use axum::{
 use futures_util::{StreamExt, future::BoxFuture};
 use serde_json::{Value, json};
 use tower::ServiceExt;
+
+use crate::grpc;
 
 /// What came back, without what differs between protocols by design.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +49,8 @@ pub struct Twin {
 enum Protocol {
     Rest,
     Mcp,
+    /// For the mailbox; the rest of the script goes by REST.
+    Grpc,
 }
 
 const TENANT: TenantId = TenantId::from_bytes([7; 16]);
@@ -94,6 +98,10 @@ impl Twin {
         Self::new(Protocol::Mcp)
     }
 
+    pub fn grpc() -> Self {
+        Self::new(Protocol::Grpc)
+    }
+
     fn new(protocol: Protocol) -> Self {
         let store = Arc::new(MemoryStore::new());
         let clock = Arc::new(FakeClock(AtomicI64::new(1_767_610_800_000)));
@@ -104,14 +112,20 @@ impl Twin {
             Settings::default(),
         ));
         let auth: Arc<dyn Authenticator> = Arc::new(OneKey);
+        let rest = |auth| {
+            let max_body_bytes = 2 << 20;
+            let options = asyncgate_rest::Options { max_body_bytes };
+            asyncgate_rest::router(Arc::clone(&engine), auth, options)
+        };
         let router = match protocol {
-            Protocol::Rest => asyncgate_rest::router(
-                Arc::clone(&engine),
-                auth,
-                asyncgate_rest::Options {
-                    max_body_bytes: 2 << 20,
-                },
-            ),
+            Protocol::Rest => rest(auth),
+            Protocol::Grpc => {
+                let options = asyncgate_grpc::Options {
+                    serving: Arc::new(|| true),
+                };
+                let grpc = asyncgate_grpc::router(Arc::clone(&engine), Arc::clone(&auth), options);
+                rest(auth).merge(grpc)
+            }
             Protocol::Mcp => {
                 let options = asyncgate_mcp::Options::default();
                 asyncgate_mcp::router(Arc::clone(&engine), auth, options)
@@ -148,8 +162,13 @@ impl Twin {
             .find(|entry| entry.spec.name == operation)
             .unwrap_or_else(|| panic!("no operation {operation}"));
         // A fixed correlation id: drawing one would shift the ids of one twin.
+        let by_grpc = matches!(self.protocol, Protocol::Grpc) && entry.spec.plane == Plane::Mailbox;
         let mut request = match self.protocol {
-            Protocol::Rest => rest_request(entry, input),
+            Protocol::Grpc if by_grpc => match grpc::request(operation, input) {
+                Ok(request) => request,
+                Err(inexpressible) => return inexpressible,
+            },
+            Protocol::Rest | Protocol::Grpc => rest_request(entry, input),
             Protocol::Mcp => mcp_request(entry, input),
         };
         let headers = request.headers_mut();
@@ -165,13 +184,15 @@ impl Twin {
             .await
             .expect("infallible");
         let failed = !response.status().is_success();
-        let bytes = to_bytes(response.into_body(), usize::MAX)
-            .await
-            .expect("a body");
+        let (parts, body) = response.into_parts();
+        let bytes = to_bytes(body, usize::MAX).await.expect("a body");
+        if by_grpc {
+            return grpc::outcome(operation, &parts.headers, &bytes);
+        }
         let body: Value = serde_json::from_slice(&bytes).expect("a JSON body");
         match self.protocol {
             _ if failed => refused(&body),
-            Protocol::Rest => Outcome::Answer(body),
+            Protocol::Rest | Protocol::Grpc => Outcome::Answer(body),
             Protocol::Mcp => mcp_outcome(&body),
         }
     }

@@ -7,6 +7,7 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod facades;
+mod grpc;
 mod messages;
 mod rest;
 mod script;
@@ -39,19 +40,21 @@ async fn play(twin: &Twin) -> Vec<(String, Outcome, Vec<Value>)> {
 
 #[tokio::test]
 async fn every_facade_gives_the_same_answers_and_leaves_the_same_ledger() {
-    let (rest, mcp) = (Twin::rest(), Twin::mcp());
-    let (by_rest, by_mcp) = (play(&rest).await, play(&mcp).await);
-    for (rest, mcp) in by_rest.iter().zip(&by_mcp) {
-        assert_eq!(rest, mcp);
+    let rest = Twin::rest();
+    let by_rest = play(&rest).await;
+    let ledger = rest.ledger().await;
+    assert!(ledger.len() > 20, "the script must leave a history");
+    for other in [Twin::mcp(), Twin::grpc()] {
+        for (rest, other) in by_rest.iter().zip(&play(&other).await) {
+            assert_eq!(rest, other);
+        }
+        assert_eq!(ledger, other.ledger().await, "ledgers with hashes");
     }
-    let (rest, mcp) = (rest.ledger().await, mcp.ledger().await);
-    assert!(rest.len() > 20, "the script must leave a history");
-    assert_eq!(rest, mcp, "ledgers with hashes");
 }
 
 #[tokio::test]
 async fn a_payload_may_be_exactly_as_large_as_the_limit_in_every_facade() {
-    for twin in [Twin::rest(), Twin::mcp()] {
+    for twin in [Twin::rest(), Twin::mcp(), Twin::grpc()] {
         for (bytes, code) in [
             (1 << 20, None),
             ((1 << 20) + 1, Some("E_FRAME_TOO_LARGE")),

@@ -1,0 +1,193 @@
+//! gRPC on the port of REST: what a connection of HTTP/2 may do, and how it ends.
+
+use std::collections::HashSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use asyncgate_grpc::pb::{self, mailbox_client::MailboxClient};
+use serde_json::json;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+
+use crate::harness::{DEADLINE, KEY, Launch, Server, eventually};
+
+/// One connection to the server, made when it is first used.
+fn channel(server: &Server) -> Channel {
+    let endpoint = Channel::from_shared(format!("http://{}", server.address)).unwrap();
+    endpoint.timeout(DEADLINE).connect_lazy()
+}
+
+fn keyed<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    let bearer = format!("Bearer {KEY}").parse().unwrap();
+    request.metadata_mut().insert("authorization", bearer);
+    request
+}
+
+fn message(idem_key: &str) -> Request<pb::SendRequest> {
+    keyed(pb::SendRequest {
+        topic: "t".into(),
+        idem_key: idem_key.into(),
+        payload: "hello".into(),
+        ..pb::SendRequest::default()
+    })
+}
+
+fn wish(topic: &str) -> Request<pb::RecvRequest> {
+    keyed(pb::RecvRequest {
+        topic: topic.into(),
+        ..pb::RecvRequest::default()
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_rest_sends_grpc_receives_on_the_same_port() {
+    let server = Server::start();
+    let sent = server.post(
+        "/v1/send",
+        &json!({ "topic": "t", "idem_key": "k", "payload_b64": "aGVsbG8=" }),
+    );
+    assert_eq!(sent.status, 200);
+    let mut client = MailboxClient::new(channel(&server));
+    let received = client.recv(wish("t")).await.unwrap().into_inner();
+    assert_eq!(received.messages[0].payload.as_deref(), Some(&b"hello"[..]));
+    let ack = pb::AckRequest {
+        msg_id: received.messages[0].msg_id.clone(),
+        lease: received.messages[0].lease.clone(),
+    };
+    assert!(client.ack(keyed(ack)).await.unwrap().into_inner().ok);
+    let refused = client.send(Request::new(pb::SendRequest::default())).await;
+    assert_eq!(refused.unwrap_err().code(), Code::Unauthenticated);
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_is_told_without_a_credential() {
+    let server = Server::start();
+    let mut client = HealthClient::new(channel(&server));
+    let health = client.check(HealthCheckRequest::default()).await.unwrap();
+    assert_eq!(health.into_inner().status(), ServingStatus::Serving);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_connection_carries_more_calls_than_it_has_streams() {
+    let server = Server::start();
+    let channel = channel(&server);
+    let calls: Vec<_> = (0..600)
+        .map(|n| {
+            let mut client = MailboxClient::new(channel.clone());
+            tokio::spawn(async move { client.send(message(&n.to_string())).await })
+        })
+        .collect();
+    let mut ids = HashSet::new();
+    for call in calls {
+        ids.insert(call.await.unwrap().unwrap().into_inner().msg_id);
+    }
+    assert_eq!(ids.len(), 600);
+    assert_eq!(
+        connections(&server),
+        2,
+        "one for all calls, and the one that asks"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_streams_wait_side_by_side_and_a_drain_ends_them_well() {
+    let server = Server::start();
+    let channel = channel(&server);
+    let mut streams = Vec::new();
+    for n in 0..100 {
+        let mut client = MailboxClient::new(channel.clone());
+        let wish = keyed(pb::RecvRequest {
+            topic: format!("t{n}"),
+            ..pb::RecvRequest::default()
+        });
+        streams.push(client.recv_stream(wish).await.unwrap().into_inner());
+    }
+    let mut client = MailboxClient::new(channel.clone());
+    let mut send = message("k");
+    send.get_mut().topic = "t42".into();
+    client.send(send).await.unwrap();
+    let given = streams[42].message().await.unwrap().unwrap();
+    assert_eq!(given.idem_key, "k");
+
+    let start = Instant::now();
+    server.signal("TERM");
+    for mut stream in streams {
+        assert_eq!(stream.message().await.unwrap(), None);
+    }
+    let ended = server.wait();
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    assert!(start.elapsed() < DEADLINE, "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_never_sends_its_message_is_in_nobodys_way() {
+    let server = Launch::new().set("http.drain_timeout_seconds=1").start();
+    let channel = channel(&server);
+    let half_open = tokio::spawn({
+        let mut grpc = tonic::client::Grpc::new(channel.clone());
+        async move {
+            grpc.ready().await.unwrap();
+            let never = futures_util::stream::pending::<pb::SendRequest>();
+            let path = "/ron.mailbox.v1.Mailbox/Send".parse().unwrap();
+            let codec = tonic_prost::ProstCodec::<_, pb::SendResponse>::default();
+            grpc.client_streaming(keyed(never), path, codec).await
+        }
+    });
+    let mut client = MailboxClient::new(channel);
+    for n in 0..10 {
+        client.send(message(&n.to_string())).await.unwrap();
+    }
+    assert!(!half_open.is_finished());
+    server.stop();
+    let cut: Result<_, Status> = half_open.await.unwrap();
+    assert!(cut.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_connection_is_let_go_and_the_next_call_makes_a_new_one() {
+    let server = Launch::new().set("http.keep_alive_seconds=1").start();
+    let mut client = MailboxClient::new(channel(&server));
+    client.send(message("a")).await.unwrap();
+    eventually("the idle connection is closed", || {
+        (timed_out(&server) >= 1).then_some(())
+    });
+    client.send(message("b")).await.unwrap();
+}
+
+#[test]
+fn a_client_that_only_greets_is_let_go() {
+    let server = Launch::new().set("http.keep_alive_seconds=1").start();
+    for greeting in [&b"P"[..], b"PRI", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.write_all(greeting).unwrap();
+        let mut bytes = Vec::new();
+        // A reset is an end like any other; only a timeout is none.
+        if let Err(error) = stream.read_to_end(&mut bytes) {
+            let kind = error.kind();
+            assert_eq!(kind, std::io::ErrorKind::ConnectionReset, "{greeting:?}");
+        }
+    }
+}
+
+fn connections(server: &Server) -> u64 {
+    metric(server, "asyncgate_http_connections ")
+}
+
+fn timed_out(server: &Server) -> u64 {
+    metric(server, "asyncgate_http_connections_timed_out_total ")
+}
+
+fn metric(server: &Server, name: &str) -> u64 {
+    let response = server.get("/metrics");
+    let text = response.text();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let count = line.unwrap_or_else(|| panic!("no {name} in {text}"));
+    count.parse().unwrap()
+}
