@@ -60,6 +60,10 @@ pub struct ConfigRecord {
     pub capabilities: Vec<String>,
     /// `fsync`: a success answer is on disk. `none`: everything is lost at the end of the process.
     pub durability: String,
+    /// How the server is deployed: a `micronode` keeps everything in memory, a `macronode` is durable.
+    pub profile: String,
+    /// `durable`: dead letters outlive the process. `ephemeral`: they do not.
+    pub dlq_profile: String,
     /// `lenient` or `strict`: what happens to a success without proof.
     pub locatability: String,
     /// The lease time when a claim names none.

@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -13,9 +13,13 @@ use asyncgate_core::{Decision, Env, Ids, Rejection, Stamp, TenantId, Timestamp, 
 use asyncgate_store::{Health, ReadSet, Snapshot, Store, mailbox};
 use tokio::sync::watch;
 
-use crate::{Clock, Entropy, Fault, Settings, Signer, mailbox::DrainMeter, metrics::Metrics};
+use crate::{
+    Clock, Entropy, Events, Fault, Settings, Signer, mailbox::DrainMeter, metrics::Metrics,
+};
 
 const MAX_CORR_ID_BYTES: usize = 128;
+/// How late a round of the watch over messages may be.
+const OVERDUE_MS: i64 = 30_000;
 
 /// The canonical operations over one store. Facades reach it through the registry.
 pub struct Engine {
@@ -31,6 +35,11 @@ pub struct Engine {
     grown: Mutex<HashSet<TenantId>>,
     /// How fast messages leave the mailbox.
     pub(crate) drain_meter: DrainMeter,
+    pub(crate) events: Events,
+    /// False while new work is turned away and everything else goes on.
+    accepting: AtomicBool,
+    /// When the watch over messages last began a round.
+    scanned_at: AtomicI64,
     pub(crate) metrics: Metrics,
 }
 
@@ -53,8 +62,9 @@ impl Engine {
         store
             .mailbox()
             .set_replay_window(settings.policy.mailbox.t_replay_ms);
+        let now = clock.now();
         Self {
-            started_at: clock.now(),
+            started_at: now,
             store,
             clock,
             entropy,
@@ -64,6 +74,9 @@ impl Engine {
             signer: None,
             grown: Mutex::default(),
             drain_meter: DrainMeter::default(),
+            events: Events::default(),
+            accepting: AtomicBool::new(true),
+            scanned_at: AtomicI64::new(now.as_millis()),
             metrics: Metrics::default(),
         }
     }
@@ -93,6 +106,29 @@ impl Engine {
     /// Whether writes are being accepted.
     pub fn health(&self) -> Health {
         self.store.health()
+    }
+
+    /// Says whether new work is welcome. While it is not, sends and new tasks are turned away;
+    /// receivers and workers go on.
+    pub fn set_accepting(&self, accepting: bool) {
+        self.accepting.store(accepting, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_accepting(&self) -> bool {
+        self.accepting.load(Ordering::Relaxed)
+    }
+
+    /// The watch over messages begins a round.
+    pub(crate) fn note_scan(&self) {
+        let now = self.now().as_millis();
+        self.scanned_at.store(now, Ordering::Relaxed);
+    }
+
+    /// Whether the watch over messages is alive: no round is overdue by much.
+    pub fn is_scanning(&self) -> bool {
+        let age = self.now().as_millis() - self.scanned_at.load(Ordering::Relaxed);
+        let longest = i64::try_from(self.settings().sweep_interval_ms).unwrap_or(i64::MAX);
+        age <= longest.saturating_add(OVERDUE_MS)
     }
 
     /// A new correlation id.

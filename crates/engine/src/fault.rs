@@ -7,6 +7,8 @@ use asyncgate_core::Rejection;
 use asyncgate_store::Error;
 use serde_json::{Map, Value};
 
+const BOMB: &str = "ratio_cap";
+
 /// A refusal or a failure, ready for any facade.
 ///
 /// `message` and `details` are public. `cause` never leaves the process except into the log.
@@ -39,6 +41,21 @@ impl Fault {
     /// The input cannot be accepted as it stands.
     pub fn bad_request(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::BadRequest, message)
+    }
+
+    /// A compressed body that would unpack to more than `cap` times its size.
+    pub fn bomb(cap: u32) -> Self {
+        let message = format!("the body unpacks to more than {cap} times its size");
+        Self::bad_request(message)
+            .with("reason", BOMB)
+            .with("limit", cap)
+    }
+
+    /// Whether this is about a compressed body that unpacks to too much.
+    pub(crate) fn is_bomb(&self) -> bool {
+        self.details
+            .get("reason")
+            .is_some_and(|reason| reason == BOMB)
     }
 
     /// Adds a public detail.

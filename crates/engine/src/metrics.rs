@@ -148,6 +148,11 @@ impl Engine {
     /// know from other mailboxes, so `registry` should put nothing in front of them.
     pub fn register_mailbox_metrics(&self, registry: &mut Registry) {
         self.metrics.mailbox.register(registry);
+        registry.register(
+            "bus_lagged",
+            "Events that readers were too slow for",
+            self.events.lagged(),
+        );
     }
 
     /// Brings the gauges up to date, before they are reported.
@@ -171,7 +176,7 @@ impl Engine {
     #[must_use]
     pub fn refuse(&self, spec: &Spec, mut fault: Fault) -> Fault {
         fault.code = spec.plane.code(fault.code);
-        self.metrics.mailbox.refused(spec, fault.code);
+        self.metrics.mailbox.refused(spec, &fault);
         fault
     }
 }

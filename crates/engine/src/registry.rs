@@ -111,7 +111,7 @@ async fn call<O: Execute>(
     source: Source<'_>,
 ) -> Result<Answer, Fault> {
     observed::<O, _>(engine, async {
-        caller.authorise(O::SPEC.access)?;
+        admit::<O>(engine, caller)?;
         let input = input::decode::<O::Input>(source)?;
         let output = O::execute(engine, caller, input).await?;
         let json = serde_json::to_vec(&output).map_err(|error| {
@@ -134,10 +134,26 @@ pub async fn execute<O: Execute>(
     input: O::Input,
 ) -> Result<O::Output, Fault> {
     observed::<O, _>(engine, async {
-        caller.authorise(O::SPEC.access)?;
+        admit::<O>(engine, caller)?;
         O::execute(engine, caller, input).await
     })
     .await
+}
+
+/// Operations that bring new work. They are the first to be turned away when the server is not well,
+/// so that what is there can be worked off.
+const BRINGS_WORK: [&str; 3] = ["create_task", "mailbox_send", "mailbox_send_batch"];
+
+/// When to try again with new work, in seconds.
+const NOT_ACCEPTING_RETRY: u32 = 5;
+
+fn admit<O: Execute>(engine: &Engine, caller: &Caller) -> Result<(), Fault> {
+    caller.authorise(O::SPEC.access)?;
+    if !engine.is_accepting() && BRINGS_WORK.contains(&O::SPEC.name) {
+        let message = "the server takes no new work at the moment; try again";
+        return Err(Fault::new(api::Code::Unavailable, message).retry_after(NOT_ACCEPTING_RETRY));
+    }
+    Ok(())
 }
 
 /// Counts how an operation ends, and calls its error what its plane calls it.
@@ -188,6 +204,16 @@ mod tests {
                 spec.tool.is_none_or(|tool| tools.insert(tool)),
                 "{:?}",
                 spec.tool
+            );
+        }
+    }
+
+    #[test]
+    fn what_brings_work_exists() {
+        for name in BRINGS_WORK {
+            assert!(
+                registry().iter().any(|entry| entry.spec.name == name),
+                "{name}"
             );
         }
     }

@@ -1,6 +1,6 @@
 //! What an operator can set about the engine.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use asyncgate_core::Policy;
 
@@ -15,8 +15,12 @@ pub struct Settings {
     pub version: &'static str,
     /// Whether answers are durable.
     pub durability: Durability,
+    /// How the server is deployed: `micronode` or `macronode`.
+    pub profile: &'static str,
     /// What the rules read.
     pub policy: Arc<Policy>,
+    /// How bodies may come.
+    pub bodies: Bodies,
     /// The page size when a list names none.
     pub default_list_limit: u32,
     /// The largest page.
@@ -42,6 +46,34 @@ impl Settings {
     }
 }
 
+/// How the bodies of requests may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bodies {
+    /// How many times its size a compressed one may unpack to.
+    pub ratio_cap: u32,
+    /// The longest pause while one arrives.
+    pub pause: Duration,
+}
+
+impl Default for Bodies {
+    fn default() -> Self {
+        Self {
+            ratio_cap: 10,
+            pause: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Durability {
+    /// What becomes of dead letters.
+    pub const fn dlq_profile(self) -> &'static str {
+        match self {
+            Self::Fsync => "durable",
+            Self::None => "ephemeral",
+        }
+    }
+}
+
 /// What a success answer means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
@@ -58,7 +90,9 @@ impl Default for Settings {
             environment: "development".to_owned(),
             version: env!("CARGO_PKG_VERSION"),
             durability: Durability::Fsync,
+            profile: "macronode",
             policy: Arc::new(Policy::default()),
+            bodies: Bodies::default(),
             default_list_limit: 50,
             max_list_limit: 200,
             default_bootstrap_items: 50,

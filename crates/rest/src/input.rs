@@ -3,7 +3,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use asyncgate_api::{Code, Method, Spec};
-use asyncgate_engine::{Fault, Source};
+use asyncgate_engine::{Bodies, Fault, Source};
 use axum::{
     body::Body,
     http::{HeaderMap, header},
@@ -11,6 +11,8 @@ use axum::{
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use percent_encoding::percent_decode_str;
+
+use crate::inflate::{self, Coding, Inflate};
 
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -43,6 +45,7 @@ pub(crate) async fn gather(
     headers: &HeaderMap,
     body: Body,
     max_body_bytes: usize,
+    bodies: Bodies,
 ) -> Result<Input, Fault> {
     let query = query.unwrap_or_default();
     for (text, part) in [(path, "path"), (query, "query")] {
@@ -54,7 +57,8 @@ pub(crate) async fn gather(
         Method::Get | Method::Delete => Ok(Input::Form(form(spec, path, query))),
         Method::Post => {
             refuse_browser_forms(headers)?;
-            let body = read(body, max_body_bytes).await?;
+            let coding = inflate::coding(headers)?;
+            let body = read(body, coding, max_body_bytes, bodies).await?;
             splice(spec, path, query, headers, body).map(Input::Json)
         }
     }
@@ -173,16 +177,31 @@ fn refuse_browser_forms(headers: &HeaderMap) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Reads a body of at most `limit` bytes.
-async fn read(body: Body, limit: usize) -> Result<Bytes, Fault> {
-    let read = tokio::time::timeout(BODY_TIMEOUT, collect(body, limit)).await;
-    read.unwrap_or_else(|_| Err(Fault::bad_request("the body did not arrive in time")))
+/// Reads a body that has at most `limit` bytes, unpacked.
+async fn read(
+    body: Body,
+    coding: Option<Coding>,
+    limit: usize,
+    bodies: Bodies,
+) -> Result<Bytes, Fault> {
+    let read = tokio::time::timeout(BODY_TIMEOUT, collect(body, coding, limit, bodies)).await;
+    read.unwrap_or_else(|_| Err(too_slow()))
 }
 
-async fn collect(mut body: Body, limit: usize) -> Result<Bytes, Fault> {
+async fn collect(
+    mut body: Body,
+    coding: Option<Coding>,
+    limit: usize,
+    bodies: Bodies,
+) -> Result<Bytes, Fault> {
+    let mut inflate = coding.map(|coding| Inflate::new(coding, limit, bodies.ratio_cap));
     let mut whole = Bytes::new();
     let mut total = 0;
-    while let Some(frame) = body.frame().await {
+    let mut fed = Ok(());
+    while let Some(frame) = tokio::time::timeout(bodies.pause, body.frame())
+        .await
+        .map_err(|_| too_slow())?
+    {
         let frame = frame.map_err(|error| {
             Fault::bad_request("the body did not arrive whole").because(error.to_string())
         })?;
@@ -193,15 +212,28 @@ async fn collect(mut body: Body, limit: usize) -> Result<Bytes, Fault> {
         if total > MAX_DISCARDED_BYTES.max(limit) {
             break;
         }
-        if total <= limit {
-            whole = join(whole, data);
+        if total > limit || fed.is_err() {
+            continue;
+        }
+        match &mut inflate {
+            Some(inflate) => fed = inflate.feed(&data),
+            None => whole = join(whole, data),
         }
     }
+    fed?;
     if total > limit {
-        let message = format!("the body is larger than {limit} bytes");
-        return Err(Fault::new(Code::TooLarge, message).with("limit", limit));
+        return Err(too_large(limit));
     }
-    Ok(whole)
+    inflate.map_or(Ok(whole), Inflate::finish)
+}
+
+pub(crate) fn too_large(limit: usize) -> Fault {
+    let message = format!("the body is larger than {limit} bytes");
+    Fault::new(Code::TooLarge, message).with("limit", limit)
+}
+
+fn too_slow() -> Fault {
+    Fault::bad_request("the body did not arrive in time")
 }
 
 /// Most bodies arrive in one piece, which is not copied.
@@ -282,10 +314,15 @@ mod tests {
     #[tokio::test]
     async fn a_body_may_be_exactly_as_large_as_the_limit() {
         assert_eq!(
-            read(Body::from(vec![b'x'; 10]), 10).await.unwrap().len(),
+            read(Body::from(vec![b'x'; 10]), None, 10, Bodies::default())
+                .await
+                .unwrap()
+                .len(),
             10
         );
-        let fault = read(Body::from(vec![b'x'; 11]), 10).await.unwrap_err();
+        let fault = read(Body::from(vec![b'x'; 11]), None, 10, Bodies::default())
+            .await
+            .unwrap_err();
         assert_eq!(fault.code, Code::TooLarge);
     }
 }

@@ -1,6 +1,7 @@
 //! The REST facade: routes from the registry, JSON in and out. No rule lives here.
 
 mod errors;
+mod inflate;
 mod input;
 mod openapi;
 mod routes;

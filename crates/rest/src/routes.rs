@@ -112,7 +112,9 @@ impl App {
         let received = async {
             let caller = self.caller(spec, &parts.headers).await?;
             let (path, query) = (parts.uri.path(), parts.uri.query());
-            let input = input::gather(spec, path, query, &parts.headers, body, limit).await?;
+            let bodies = self.engine.settings().bodies;
+            let headers = &parts.headers;
+            let input = input::gather(spec, path, query, headers, body, limit, bodies).await?;
             Ok((caller, input))
         };
         received

@@ -1,12 +1,9 @@
 //! The command line: what it accepts and what it says about itself. Nothing is done here.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{Completions, Demo, EXIT_CODES, RemoteCommand, Verify};
-use crate::config::{CONFIG_ENV, Flag, Inputs};
+pub use crate::flags::SettingsArgs;
 
 /// AsyncGate: durable tasks, messages and receipts between agents, services and workers.
 #[derive(Debug, Parser)]
@@ -105,38 +102,6 @@ pub struct ShowArgs {
     pub json: bool,
 }
 
-/// The flags that set settings. Their values are checked with all others, so that the same
-/// mistake gets the same answer wherever it was made.
-#[derive(Debug, Default, Args)]
-pub struct SettingsArgs {
-    /// Read settings from a file that ends in .toml, .yaml, .yml or .json [env: ASYNCGATE_CONFIG].
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Listen on this address and port [default: 127.0.0.1:8080].
-    #[arg(long, value_name = "ADDR")]
-    bind: Option<String>,
-    /// Keep the database and the key file here [default: ./data].
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<String>,
-    /// Keep state in `sqlite` or, until the process ends, in `memory` [default: sqlite].
-    #[arg(long, value_name = "STORE")]
-    store: Option<String>,
-    /// Log `off`, `error`, `warn`, `info`, `debug`, `trace`, or directives per module [default: info].
-    #[arg(long, value_name = "LEVEL")]
-    log_level: Option<String>,
-    /// Log as `text` or `json` [default: text].
-    #[arg(long, value_name = "FORMAT")]
-    log_format: Option<String>,
-    /// Set any setting by its name; may be repeated. See `asyncgate config show`.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
-    set: Vec<(String, String)>,
-}
-
-fn parse_pair(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("must have the form KEY=VALUE")?;
-    Ok((key.trim().to_owned(), value.to_owned()))
-}
-
 impl Cli {
     /// What was asked for; serving, if nothing was.
     pub fn into_command(self) -> Command {
@@ -145,49 +110,12 @@ impl Cli {
     }
 }
 
-impl SettingsArgs {
-    /// Where the settings are to be read from.
-    pub fn inputs(self, env: impl IntoIterator<Item = (OsString, OsString)>) -> Inputs {
-        // A named flag is the shortest way to say something; it wins over `--set`.
-        let set = self.set.into_iter().map(|(name, text)| Flag {
-            flag: "--set",
-            name,
-            text,
-        });
-        let named = [
-            ("--bind", "bind", self.bind),
-            ("--data-dir", "data_dir", self.data_dir),
-            ("--store", "store", self.store),
-            ("--log-level", "log.level", self.log_level),
-            ("--log-format", "log.format", self.log_format),
-        ];
-        let named = named.into_iter().filter_map(|(flag, name, text)| {
-            Some(Flag {
-                flag,
-                name: name.to_owned(),
-                text: text?,
-            })
-        });
-        let env: Vec<(OsString, OsString)> = env.into_iter().collect();
-        // An empty variable counts as not set, as it does for every setting.
-        let from_env = env
-            .iter()
-            .find(|(name, value)| name == CONFIG_ENV && !value.is_empty())
-            .map(|(_, value)| PathBuf::from(value));
-        Inputs {
-            flags: set.chain(named).collect(),
-            file: self.config.or(from_env),
-            env,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
-    use crate::config::Effective;
+    use crate::config::{CONFIG_ENV, Effective};
 
     fn parse(args: &[&str]) -> Command {
         Cli::try_parse_from(std::iter::once(&"asyncgate").chain(args))
@@ -219,6 +147,9 @@ mod tests {
             "debug",
             "--log-format",
             "json",
+            "--shards",
+            "9",
+            "--tls=false",
             "--set",
             "default_priority=5",
             "--set",
@@ -234,6 +165,8 @@ mod tests {
             ("store", "memory", "flag --store"),
             ("log.level", "debug", "flag --log-level"),
             ("log.format", "json", "flag --log-format"),
+            ("mailbox.ready_shards", "9", "flag --shards"),
+            ("tls.enabled", "false", "flag --tls"),
             ("default_priority", "5", "flag --set"),
         ];
         for (name, value, source) in expected {
@@ -260,6 +193,16 @@ mod tests {
         assert_eq!(file(&[], "e.toml"), Some("e.toml".into()));
         let flagged = file(&["serve", "--config", "f.toml"], "e.toml");
         assert_eq!(flagged, Some("f.toml".into()));
+    }
+
+    #[test]
+    fn a_switch_needs_no_value() {
+        let Command::Serve(args) = parse(&["serve", "--amnesia", "--profile", "macronode"]) else {
+            panic!("not serve")
+        };
+        let effective = Effective::read(&args.inputs([])).unwrap();
+        let entry = effective.get("amnesia.enabled").unwrap();
+        assert_eq!(entry.value.to_string(), "true");
     }
 
     #[test]

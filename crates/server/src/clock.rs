@@ -10,6 +10,18 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use asyncgate_core::Timestamp;
 use asyncgate_engine::{Clock, Entropy};
 
+/// The machine's wall time, for what people compare with other clocks. No deadline is.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is where the wall clock is read"
+)]
+pub fn wall() -> Timestamp {
+    let wall = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp::from_millis(i64::try_from(wall.as_millis()).unwrap_or(i64::MAX))
+}
+
 /// Wall time at the start, and from then on only elapsed time.
 ///
 /// So a step of the wall clock, by an operator or a time daemon, neither ends nor revives a lease.
@@ -27,13 +39,7 @@ impl GuardedClock {
         reason = "this is the clock that everything else is given"
     )]
     pub fn start() -> Self {
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        Self::start_at(
-            Instant::now(),
-            i64::try_from(wall.as_millis()).unwrap_or(i64::MAX),
-        )
+        Self::start_at(Instant::now(), wall().as_millis())
     }
 
     fn start_at(started: Instant, wall_ms: i64) -> Self {

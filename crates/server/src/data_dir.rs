@@ -66,7 +66,7 @@ fn private_file(path: &Path) -> io::Result<File> {
 
 /// Makes a directory and those above it that are missing, and sees to it that their names are on the
 /// disk: a file in a directory whose name was lost is lost too.
-fn make(path: &Path) -> io::Result<()> {
+pub fn make(path: &Path) -> io::Result<()> {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());

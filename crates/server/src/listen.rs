@@ -25,13 +25,16 @@ use hyper_util::rt::TokioIo;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tower::Service as _;
 
+use crate::live::Live;
 use crate::pulse::{Patience, Phase, Pulse, Watchdog, Watched};
+use crate::uds::UnixSocket;
 
 /// The largest request line with headers.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
@@ -80,6 +83,42 @@ impl Metrics {
     }
 }
 
+/// Where connections come from.
+#[derive(Debug)]
+pub enum Socket {
+    /// The network.
+    Tcp(TcpListener),
+    /// Processes of this machine.
+    Unix(UnixSocket),
+}
+
+impl From<TcpListener> for Socket {
+    fn from(socket: TcpListener) -> Self {
+        Self::Tcp(socket)
+    }
+}
+
+impl From<UnixSocket> for Socket {
+    fn from(socket: UnixSocket) -> Self {
+        Self::Unix(socket)
+    }
+}
+
+impl Socket {
+    async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(socket) => socket.accept().await.map(|(stream, _)| Stream::Tcp(stream)),
+            Self::Unix(socket) => socket.accept().await.map(Stream::Unix),
+        }
+    }
+}
+
+/// A connection.
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
 /// How far the end has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -93,33 +132,35 @@ enum Stage {
 /// A running listener.
 #[derive(Debug)]
 pub struct Listener {
-    address: SocketAddr,
+    address: Option<SocketAddr>,
     stage: watch::Sender<Stage>,
     accepting: JoinHandle<()>,
     slots: Arc<Semaphore>,
-    limits: Limits,
+    connections: usize,
+    patience: Live<Patience>,
 }
 
 impl Listener {
     /// Starts to accept. Connections made before this call wait in the socket's queue.
     pub fn start(
-        socket: TcpListener,
+        socket: impl Into<Socket>,
         router: Router,
         limits: Limits,
         metrics: Metrics,
     ) -> io::Result<Self> {
-        let address = socket.local_addr()?;
+        let socket = socket.into();
+        let address = match &socket {
+            Socket::Tcp(socket) => Some(socket.local_addr()?),
+            Socket::Unix(_) => None,
+        };
         let (stage, _) = watch::channel(Stage::Serving);
         // A semaphore counts to a bound of its own, far beyond what a process can open.
         let connections = limits.connections.min(u32::MAX as usize >> 4);
         let slots = Arc::new(Semaphore::new(connections));
-        let limits = Limits {
-            connections,
-            ..limits
-        };
+        let patience = Live::new(limits.patience);
         let connection = Connection {
             router,
-            limits,
+            patience: patience.clone(),
             metrics,
             stage: stage.subscribe(),
         };
@@ -129,12 +170,18 @@ impl Listener {
             stage,
             accepting,
             slots,
-            limits,
+            connections,
+            patience,
         })
     }
 
-    /// Where it listens; the real port if 0 was asked for.
-    pub fn address(&self) -> SocketAddr {
+    /// From now on, new connections may take so long.
+    pub fn set_patience(&self, patience: Patience) {
+        self.patience.set(patience);
+    }
+
+    /// Where it listens, on the network; the real port if 0 was asked for.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
@@ -143,7 +190,7 @@ impl Listener {
         self.stage.send_replace(Stage::Draining);
         // The task ends by itself, except for a bug, which must not keep the process alive.
         let _ = timeout(patience, self.accepting).await;
-        let all = u32::try_from(self.limits.connections).unwrap_or(u32::MAX);
+        let all = u32::try_from(self.connections).unwrap_or(u32::MAX);
         let finished = timeout(patience, self.slots.acquire_many(all))
             .await
             .is_ok();
@@ -156,12 +203,12 @@ impl Listener {
 #[derive(Debug, Clone)]
 struct Connection {
     router: Router,
-    limits: Limits,
+    patience: Live<Patience>,
     metrics: Metrics,
     stage: watch::Receiver<Stage>,
 }
 
-async fn accept(socket: TcpListener, connection: Connection, slots: Arc<Semaphore>) {
+async fn accept(socket: Socket, connection: Connection, slots: Arc<Semaphore>) {
     let mut stage = connection.stage.clone();
     let mut stop = pin!(stage.wait_for(|stage| *stage != Stage::Serving));
     loop {
@@ -177,7 +224,7 @@ async fn accept(socket: TcpListener, connection: Connection, slots: Arc<Semaphor
         };
         match accepted {
             None => return,
-            Some((slot, Ok((stream, _)))) => {
+            Some((slot, Ok(stream))) => {
                 let connection = connection.clone();
                 tokio::spawn(async move {
                     connection.serve(stream).await;
@@ -203,19 +250,27 @@ fn is_of_the_client(error: &io::Error) -> bool {
 }
 
 impl Connection {
-    async fn serve(self, stream: TcpStream) {
+    async fn serve(self, stream: Stream) {
         self.metrics.accepted.inc();
         self.metrics.open.inc();
         let metrics = self.metrics.clone();
-        // Answers are small and whole: waiting to fill a packet only delays them. An old socket that
-        // refuses is served all the same.
-        let _ = stream.set_nodelay(true);
-        if let Some(phase) = self.run(stream).await {
+        let ended = match stream {
+            Stream::Tcp(stream) => {
+                // Answers are small and whole: waiting to fill a packet only delays them. An old
+                // socket that refuses is served all the same.
+                let _ = stream.set_nodelay(true);
+                self.run(stream).await
+            }
+            // HTTP/2 is recognised by peeking, which a socket file does not offer.
+            Stream::Unix(stream) => self.run_http1(stream).await,
+        };
+        if let Some(phase) = ended {
             metrics.timed_out.inc();
             match phase {
                 Phase::Open => tracing::debug!("closed a silent connection"),
                 Phase::Head => tracing::debug!("closed a connection whose request did not arrive"),
                 Phase::Answer => tracing::warn!("closed a connection whose request took too long"),
+                Phase::Stuck => tracing::debug!("closed a connection that took nothing more"),
             }
         }
         metrics.open.dec();
@@ -223,7 +278,7 @@ impl Connection {
 
     /// Serves until the client or the drain ends it; or until it took too long, and in which phase.
     async fn run(mut self, stream: TcpStream) -> Option<Phase> {
-        let patience = self.limits.patience;
+        let patience = self.patience.get();
         let spoken = tokio::select! {
             biased;
             spoken = timeout(patience.silence, spoken(&stream)) => spoken,
@@ -241,21 +296,22 @@ impl Connection {
         }
     }
 
-    async fn run_http1(self, stream: TcpStream) -> Option<Phase> {
+    async fn run_http1(self, stream: impl AsyncRead + AsyncWrite + Unpin) -> Option<Phase> {
         let Self {
             router,
-            limits,
+            patience,
             mut stage,
             ..
         } = self;
+        let patience = patience.get();
         let pulse = Arc::new(Pulse::default());
-        let mut dog = Watchdog::new(pulse.clone(), limits.patience);
+        let mut dog = Watchdog::new(pulse.clone(), patience);
         let io = TokioIo::new(Watched::new(stream, pulse.clone()));
         let service = service_fn(move |request| answer(router.clone(), pulse.clone(), request));
         let mut http = http1::Builder::new();
         http.max_header_size(MAX_HEAD_BYTES);
         let mut connection = pin!(http.serve_connection(io, service));
-        let mut tick = interval(limits.patience.tick());
+        let mut tick = interval(patience.tick());
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first tick is immediate and tells nothing.
         tick.reset();

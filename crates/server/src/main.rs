@@ -7,18 +7,23 @@ mod clock;
 mod commands;
 mod config;
 mod data_dir;
+mod flags;
 mod keys;
 mod ledger_key;
 mod listen;
+mod live;
 mod node;
 mod ops;
 mod output;
 mod pulse;
+mod readiness;
 mod reload;
 mod serve;
 mod signals;
 mod stdio;
 mod telemetry;
+mod tell;
+mod uds;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -110,11 +115,11 @@ fn read(args: SettingsArgs) -> Result<(Inputs, Effective), config::Error> {
 fn start(args: SettingsArgs) -> anyhow::Result<(Settings, Running)> {
     let (inputs, effective) = read(args)?;
     let settings = Settings::new(&effective)?;
-    let level = telemetry::start(settings.log_format, &settings.log_level)?;
+    let logs = telemetry::start(&settings)?;
     for warning in &effective.warnings {
         tracing::warn!("{warning}");
     }
-    Ok((settings, Running::new(inputs, effective, level)))
+    Ok((settings, Running::new(inputs, effective, logs)))
 }
 
 fn on_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use asyncgate_core::{Locatability, Policy};
-use asyncgate_engine::{Clock, Durability, Engine};
+use asyncgate_engine::{Bodies, Clock, Durability, Engine};
 use asyncgate_store::Store;
 use asyncgate_store::memory::MemoryStore;
 use asyncgate_store_sqlite::{Options, SqliteStore};
@@ -15,6 +15,7 @@ use crate::clock::{GuardedClock, Random};
 use crate::config::{Settings, StoreKind};
 use crate::data_dir::DataDir;
 use crate::ledger_key::LedgerKey;
+use crate::readiness::Monitor;
 
 /// The file in the data directory that holds everything but the keys.
 pub const DATABASE: &str = "asyncgate.db";
@@ -23,6 +24,7 @@ pub const DATABASE: &str = "asyncgate.db";
 pub struct Node {
     pub engine: Arc<Engine>,
     pub clock: Arc<dyn Clock>,
+    store: Arc<dyn Store>,
     /// Last, so that the directory is given free only after the store has let go of it.
     _data_dir: Option<DataDir>,
 }
@@ -32,7 +34,11 @@ impl Node {
     pub fn open(settings: &Settings) -> anyhow::Result<Self> {
         let (store, data_dir, signer): (Arc<dyn Store>, _, _) = match settings.store {
             StoreKind::Memory => {
-                tracing::warn!("store = memory: everything is forgotten when the process ends");
+                tracing::warn!(
+                    profile = settings.profile.as_str(),
+                    dlq_profile = Durability::None.dlq_profile(),
+                    "store = memory: everything is forgotten when the process ends"
+                );
                 (Arc::new(MemoryStore::new()), None, LedgerKey::fresh()?)
             }
             StoreKind::Sqlite => {
@@ -44,13 +50,26 @@ impl Node {
         };
         let clock = Arc::new(start_clock(store.as_ref()));
         let entropy = Arc::new(Random::seed()?);
-        let engine = Engine::new(store, clock.clone(), entropy, for_engine(settings))
+        store.mailbox().set_weights(settings.weights.clone());
+        let engine = Engine::new(store.clone(), clock.clone(), entropy, for_engine(settings))
             .with_signer(Arc::new(signer));
         Ok(Self {
             engine: Arc::new(engine),
             clock,
+            store,
             _data_dir: data_dir,
         })
+    }
+
+    /// What looks after it.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::new(self.engine.clone(), self.clock.clone(), self.store.clone())
+    }
+
+    /// Puts other settings in force, for what begins after this.
+    pub fn reload(&self, settings: &Settings) {
+        self.engine.reload(for_engine(settings));
+        self.store.mailbox().set_weights(settings.weights.clone());
     }
 
     /// Starts what the engine does of its own accord, until it drains: it acts on leases that run
@@ -109,6 +128,7 @@ pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
             Locatability::Lenient
         },
         max_payload_bytes: settings.max_payload_bytes,
+        mailbox: settings.mailbox.clone(),
         ..Policy::default()
     };
     asyncgate_engine::Settings {
@@ -119,14 +139,19 @@ pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
             StoreKind::Memory => Durability::None,
             StoreKind::Sqlite => Durability::Fsync,
         },
+        profile: settings.profile.as_str(),
         policy: Arc::new(policy),
+        bodies: Bodies {
+            ratio_cap: settings.decompress_ratio_cap,
+            pause: settings.read_timeout,
+        },
         default_list_limit: settings.default_list_limit,
         max_list_limit: settings.max_list_limit,
         default_bootstrap_items: settings.default_bootstrap_items,
         max_bootstrap_items: settings.max_bootstrap_items,
         sweep_interval_ms: settings.lease_sweep_interval.as_secs() * 1_000,
         sign_interval_seconds: settings.ledger_sign_interval.as_secs(),
-        topic_classes: Vec::new(),
+        topic_classes: settings.topic_classes.clone(),
     }
 }
 
@@ -150,7 +175,7 @@ mod tests {
 
     fn settings(pairs: &[(&str, &str)]) -> Settings {
         let flags = pairs.iter().map(|(name, text)| Flag {
-            flag: "--set",
+            flag: "--set".to_owned(),
             name: (*name).to_owned(),
             text: (*text).to_owned(),
         });

@@ -16,12 +16,22 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 
 /// Whether new work is welcome.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Readiness {
-    Ready,
-    /// It is not, for this reason, which operators may see.
-    NotReady(String),
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// What would have to hold and does not.
+    pub missing: Vec<&'static str>,
+    /// Why, in words that operators may see.
+    pub reason: Option<String>,
 }
+
+impl Readiness {
+    pub fn is_ready(&self) -> bool {
+        self.missing.is_empty()
+    }
+}
+
+/// When to ask again, in seconds.
+const RETRY_AFTER: u32 = 5;
 
 /// Where the answers come from.
 pub trait Vitals: Send + Sync + 'static {
@@ -41,48 +51,60 @@ struct Ops {
     registry: Arc<Registry>,
 }
 
-/// The routes `/healthz`, `/readyz` and `/metrics`.
-pub fn router(vitals: Arc<dyn Vitals>, registry: Registry) -> Router {
+/// The routes `/healthz` and `/readyz`.
+pub fn health(vitals: Arc<dyn Vitals>) -> Router {
+    let alive = || async { answer(StatusCode::OK, &json!({ "status": "ok" })) };
+    Router::new()
+        .route("/healthz", get(alive))
+        .route("/readyz", get(ready))
+        .layer(from_fn_with_state(vitals.clone(), stamp))
+        .with_state(vitals)
+}
+
+/// The route `/metrics`.
+pub fn metrics(vitals: Arc<dyn Vitals>, registry: Registry) -> Router {
     let ops = Ops {
-        vitals,
+        vitals: vitals.clone(),
         registry: Arc::new(registry),
     };
     Router::new()
-        .route(
-            "/healthz",
-            get(|| async { answer(StatusCode::OK, &json!({ "status": "ok" })) }),
-        )
-        .route("/readyz", get(ready))
-        .route("/metrics", get(metrics))
-        .layer(from_fn_with_state(ops.clone(), stamp))
+        .route("/metrics", get(show))
+        .layer(from_fn_with_state(vitals, stamp))
         .with_state(ops)
 }
 
-async fn stamp(State(ops): State<Ops>, request: Request, next: Next) -> Response {
+async fn stamp(State(vitals): State<Arc<dyn Vitals>>, request: Request, next: Next) -> Response {
     let given = request
         .headers()
         .get(CORR_ID)
         .and_then(|value| value.to_str().ok());
-    let corr_id = ops.vitals.corr_id(given);
+    let corr_id = vitals.corr_id(given);
     let mut response = next.run(request).await;
     asyncgate_rest::stamp(&mut response, &corr_id);
     response
 }
 
-async fn ready(State(ops): State<Ops>) -> Response {
-    match ops.vitals.readiness() {
-        Readiness::Ready => answer(StatusCode::OK, &json!({ "status": "ready" })),
-        Readiness::NotReady(reason) => {
-            let body = json!({ "status": "not_ready", "code": "UNAVAILABLE", "reason": reason });
-            let mut response = answer(StatusCode::SERVICE_UNAVAILABLE, &body);
-            let seconds = header::HeaderValue::from_static("1");
-            response.headers_mut().insert(header::RETRY_AFTER, seconds);
-            response
-        }
+async fn ready(State(vitals): State<Arc<dyn Vitals>>) -> Response {
+    let readiness = vitals.readiness();
+    if readiness.is_ready() {
+        return answer(StatusCode::OK, &json!({ "status": "ready" }));
     }
+    let body = json!({
+        "status": "not_ready",
+        "code": "UNAVAILABLE",
+        "reason": readiness.reason,
+        "degraded": true,
+        "missing": readiness.missing,
+        "retry_after": RETRY_AFTER,
+    });
+    let mut response = answer(StatusCode::SERVICE_UNAVAILABLE, &body);
+    response
+        .headers_mut()
+        .insert(header::RETRY_AFTER, RETRY_AFTER.into());
+    response
 }
 
-async fn metrics(State(ops): State<Ops>) -> Response {
+async fn show(State(ops): State<Ops>) -> Response {
     ops.vitals.refresh().await;
     let mut text = String::new();
     match prometheus_client::encoding::text::encode(&mut text, &ops.registry) {
@@ -135,7 +157,8 @@ mod tests {
         let refreshes = Counter::default();
         let mut registry = Registry::with_prefix("asyncgate");
         registry.register("refreshes", "Refreshes", refreshes.clone());
-        let router = router(Arc::new(Fixed(readiness, refreshes)), registry);
+        let vitals = Arc::new(Fixed(readiness, refreshes));
+        let router = health(vitals.clone()).merge(metrics(vitals, registry));
         let request = Request::get(path).body(Body::empty()).unwrap();
         let response = router.oneshot(request).await.unwrap();
         let status = response.status();
@@ -145,12 +168,19 @@ mod tests {
 
     #[tokio::test]
     async fn alive_is_not_the_same_as_ready() {
-        let failing = || Readiness::NotReady("the disk is full".to_owned());
+        let failing = || Readiness {
+            missing: vec!["shards_ready"],
+            reason: Some("the disk is full".to_owned()),
+        };
         assert_eq!(get(failing(), "/healthz").await.0, StatusCode::OK);
         let (status, body) = get(failing(), "/readyz").await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-        assert!(body.contains("the disk is full"), "{body}");
-        let (status, body) = get(Readiness::Ready, "/readyz").await;
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body["reason"], "the disk is full");
+        assert_eq!(body["degraded"], true);
+        assert_eq!(body["missing"], json!(["shards_ready"]));
+        assert_eq!(body["retry_after"], RETRY_AFTER);
+        let (status, body) = get(Readiness::default(), "/readyz").await;
         assert_eq!(
             (status, body.as_str()),
             (StatusCode::OK, r#"{"status":"ready"}"#)
@@ -159,7 +189,7 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_are_refreshed_before_they_are_shown() {
-        let (status, body) = get(Readiness::Ready, "/metrics").await;
+        let (status, body) = get(Readiness::default(), "/metrics").await;
         assert_eq!(status, StatusCode::OK);
         assert!(
             body.contains("asyncgate_refreshes_total 1") && body.ends_with("# EOF\n"),

@@ -19,14 +19,18 @@ pub struct Patience {
     pub head: Duration,
     /// For the answer, from the end of the headers.
     pub answer: Duration,
-    /// Between requests, and for a client that does not take what it asked for.
+    /// For a client that does not take what it asked for.
+    pub taking: Duration,
+    /// Between requests.
     pub silence: Duration,
 }
 
 impl Patience {
     /// How often to look: often enough for the shortest limit, and no more.
     pub fn tick(&self) -> Duration {
-        let shortest = self.head.min(self.answer).min(self.silence);
+        let shortest = [self.answer, self.taking, self.silence]
+            .into_iter()
+            .fold(self.head, Duration::min);
         (shortest / 4).clamp(Duration::from_millis(100), Duration::from_secs(5))
     }
 }
@@ -34,12 +38,14 @@ impl Patience {
 /// Where a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Between requests, or handing over an answer.
+    /// Between requests, or handing over an answer that the client takes.
     Open,
     /// Some of a request's headers have arrived.
     Head,
     /// The request is being worked on; its body may still be arriving.
     Answer,
+    /// An answer is there, and the client takes none of it.
+    Stuck,
 }
 
 /// Where a connection stands, and a count of its steps. Only the connection's own task touches it.
@@ -60,6 +66,7 @@ impl Pulse {
         match self.0.load(Ordering::Relaxed) & ((1 << PHASE_BITS) - 1) {
             1 => Phase::Head,
             2 => Phase::Answer,
+            3 => Phase::Stuck,
             _ => Phase::Open,
         }
     }
@@ -73,8 +80,15 @@ impl Pulse {
 
     /// Bytes went out: the client takes its answer.
     fn wrote(&self) {
-        if self.phase() == Phase::Open {
+        if matches!(self.phase(), Phase::Open | Phase::Stuck) {
             self.enter(Phase::Open);
+        }
+    }
+
+    /// Bytes would have gone out, and there is no room for them on the way to the client.
+    fn stuck(&self) {
+        if self.phase() == Phase::Open {
+            self.enter(Phase::Stuck);
         }
     }
 }
@@ -112,6 +126,7 @@ impl Watchdog {
             Phase::Open => self.patience.silence,
             Phase::Head => self.patience.head,
             Phase::Answer => self.patience.answer,
+            Phase::Stuck => self.patience.taking,
         };
         (self.still >= limit).then_some(phase)
     }
@@ -130,8 +145,10 @@ impl<S> Watched<S> {
     }
 
     fn note(&self, written: &Poll<io::Result<usize>>) {
-        if matches!(written, Poll::Ready(Ok(bytes)) if *bytes > 0) {
-            self.pulse.wrote();
+        match written {
+            Poll::Ready(Ok(bytes)) if *bytes > 0 => self.pulse.wrote(),
+            Poll::Ready(_) => {}
+            Poll::Pending => self.pulse.stuck(),
         }
     }
 }
@@ -194,6 +211,7 @@ mod tests {
     const PATIENCE: Patience = Patience {
         head: Duration::from_secs(4),
         answer: Duration::from_secs(12),
+        taking: Duration::from_secs(6),
         silence: Duration::from_secs(8),
     };
 
@@ -207,7 +225,12 @@ mod tests {
     #[test]
     fn each_phase_has_its_own_patience() {
         // One look notices the change, then one per second of patience.
-        for (phase, looks) in [(Phase::Open, 9), (Phase::Head, 5), (Phase::Answer, 13)] {
+        for (phase, looks) in [
+            (Phase::Open, 9),
+            (Phase::Head, 5),
+            (Phase::Answer, 13),
+            (Phase::Stuck, 7),
+        ] {
             let pulse = Arc::new(Pulse::default());
             let mut dog = Watchdog::new(pulse.clone(), PATIENCE);
             pulse.enter(phase);
@@ -247,6 +270,21 @@ mod tests {
             pulse.enter(Phase::Open);
             assert_eq!(dog.look(), None);
         }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_nothing_is_told_from_a_silent_one() {
+        let (near, mut far) = tokio::io::duplex(4);
+        let pulse = Arc::new(Pulse::default());
+        let mut watched = Watched::new(near, pulse.clone());
+        watched.write_all(b"four").await.unwrap();
+        assert_eq!(pulse.phase(), Phase::Open);
+        let more = tokio::time::timeout(Duration::from_millis(1), watched.write_all(b"more"));
+        assert!(more.await.is_err());
+        assert_eq!(pulse.phase(), Phase::Stuck);
+        far.read_exact(&mut [0; 4]).await.unwrap();
+        watched.write_all(b"more").await.unwrap();
+        assert_eq!(pulse.phase(), Phase::Open);
     }
 
     #[tokio::test]

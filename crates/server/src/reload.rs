@@ -3,63 +3,74 @@
 //! A mistake in the file never harms a running server: it is logged, and everything stays as it was.
 
 use crate::config::{Effective, Inputs, Settings, changes};
-use crate::telemetry::Level;
+use crate::telemetry::Logs;
 
 /// The settings that a process runs with, and where they came from.
 #[derive(Debug)]
 pub struct Running {
     inputs: Inputs,
     effective: Effective,
-    level: Level,
+    logs: Logs,
 }
 
 impl Running {
-    pub fn new(inputs: Inputs, effective: Effective, level: Level) -> Self {
+    pub fn new(inputs: Inputs, effective: Effective, logs: Logs) -> Self {
         Self {
             inputs,
             effective,
-            level,
+            logs,
+        }
+    }
+
+    /// Says where the settings came from, if it is not obvious.
+    pub fn announce(&self) {
+        if self.inputs.file.is_none() {
+            tracing::info!("no config file: flags, environment and defaults are in force");
         }
     }
 
     /// Reads the settings again. Gives back what to run with from now on, if it changed.
     pub fn reload(&mut self) -> Option<Settings> {
-        let fresh = match Effective::read(&self.inputs) {
-            Ok(fresh) => fresh,
-            Err(error) => {
-                tracing::error!(%error, "the settings stay as they were");
-                return None;
-            }
-        };
+        self.read_again()
+            .inspect_err(|error| {
+                tracing::error!(event = "config.reload", %error, "the settings stay as they were");
+            })
+            .ok()
+            .flatten()
+    }
+
+    fn read_again(&mut self) -> anyhow::Result<Option<Settings>> {
+        let fresh = Effective::read(&self.inputs)?;
+        // Everything is checked before anything is applied.
+        let next = self.effective.adopt_live(&fresh)?;
+        let settings = Settings::new(&next)?;
+        for warning in &fresh.warnings {
+            tracing::warn!(event = "config.reload", "{warning}");
+        }
         let changes = changes(&self.effective, &fresh);
         for change in &changes {
-            let (key, from, to) = (change.key, &change.from, &change.to);
+            let (key, old, new) = (change.key, &change.from, &change.to);
             if change.live {
-                tracing::info!(key, from, to, "setting changed");
+                tracing::info!(event = "config.reload", key, old, new, "setting changed");
             } else {
                 tracing::warn!(
+                    event = "config.reload",
                     key,
-                    from,
-                    to,
+                    old,
+                    new,
                     "setting changed; it takes effect at the next start"
                 );
             }
         }
         if !changes.iter().any(|change| change.live) {
-            tracing::info!("the settings were read again; nothing to apply");
-            return None;
+            tracing::info!(
+                event = "config.reload",
+                "the settings were read again; nothing to apply"
+            );
+            return Ok(None);
         }
-        self.effective.adopt_live(&fresh);
-        self.apply()
-    }
-
-    fn apply(&self) -> Option<Settings> {
-        let settings = Settings::new(&self.effective)
-            .inspect_err(|error| tracing::error!(%error, "the settings stay as they were"))
-            .ok()?;
-        if let Err(error) = self.level.set(&settings.log_level) {
-            tracing::error!(%error, "the log level stays as it was");
-        }
-        Some(settings)
+        self.logs.set(&settings)?;
+        self.effective = next;
+        Ok(Some(settings))
     }
 }

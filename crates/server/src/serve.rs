@@ -1,26 +1,28 @@
 //! `asyncgate serve`: puts the parts together, runs them, and takes them apart in order.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use asyncgate_engine::{Authenticator, Engine};
-use asyncgate_store::Health;
 use axum::Router;
-use futures_util::future::BoxFuture;
+use futures_util::future::join_all;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
 use crate::config::Settings;
 use crate::keys::{Keys, Token};
-use crate::listen::{Limits, Listener, Metrics};
-use crate::node::{Node, for_engine, for_mcp};
-use crate::ops::{self, Readiness, Vitals};
+use crate::listen::{Limits, Listener, Metrics, Socket};
+use crate::node::{Node, for_mcp};
+use crate::ops::{self, Vitals as _};
 use crate::output;
 use crate::pulse::Patience;
+use crate::readiness::Monitor;
 use crate::reload::Running;
 use crate::signals::{Signals, Wish};
+use crate::tell;
+use crate::uds::UnixSocket;
 
 /// How long the last transaction of the deadline watch may take.
 const LAST_SWEEP: Duration = Duration::from_secs(1);
@@ -30,47 +32,50 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     // Before anything can be in the middle of something.
     let mut signals = Signals::listen().context("cannot listen to signals")?;
     // A port that is taken must not leave a new database and key behind.
-    let socket = TcpListener::bind(settings.bind)
-        .await
-        .with_context(|| format!("cannot listen on {}", settings.bind))?;
+    let sockets = Sockets::bind(&settings).await?;
     let node = Node::open(&settings)?;
     let (keys, fresh) = Keys::open(&settings, &node.clock)?;
     if let Some(token) = &fresh {
-        tell(token);
+        show_once(token);
     }
-    let vitals = Arc::new(State::new(node.engine.clone()));
-    let metrics = Metrics::default();
-    let keys: Arc<dyn Authenticator> = Arc::new(keys);
-    let router = routes(&settings, &node.engine, keys.clone())
-        .merge(asyncgate_grpc::router(
-            node.engine.clone(),
-            keys,
-            for_grpc(vitals.clone()),
-        ))
-        .merge(ops::router(
-            vitals.clone(),
-            registry(&metrics, &node.engine),
-        ));
+    let monitor = Arc::new(node.monitor());
     let background = node.background();
-    let listener = Listener::start(socket, router, limits(&settings), metrics)?;
-    tracing::info!(address = %listener.address(), version = env!("CARGO_PKG_VERSION"), "serving");
-    output::say(&format!("listening on http://{}", listener.address()))?;
+    let watching = tokio::spawn({
+        let monitor = monitor.clone();
+        async move { monitor.watch().await }
+    });
+    let listeners = sockets.serve(&settings, &node.engine, Arc::new(keys), &monitor)?;
+    monitor.bound();
+    let address = listeners.iter().find_map(Listener::address);
+    let address = address.context("nothing listens on the network")?;
+    running.announce();
+    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "serving");
+    output::say(&format!("listening on http://{address}"))?;
 
     while signals.next().await == Wish::Reload {
         if let Some(settings) = running.reload() {
-            node.engine.reload(for_engine(&settings));
+            node.reload(&settings);
+            for listener in &listeners {
+                listener.set_patience(patience(&settings));
+            }
         }
     }
     tracing::info!("stopping: requests in flight may finish");
-    vitals.draining.store(true, Ordering::Relaxed);
+    monitor.draining();
     node.engine.drain();
+    let all = join_all(
+        listeners
+            .into_iter()
+            .map(|listener| listener.drain(settings.drain_timeout)),
+    );
     let finished = tokio::select! {
-        finished = listener.drain(settings.drain_timeout) => finished,
+        finished = all => finished.into_iter().all(|finished| finished),
         // Whoever asks twice does not want to wait.
         () = second_stop(&mut signals) => false,
     };
-    // It stops by itself when the engine drains; a transaction of its own may be under way.
-    let _ = tokio::time::timeout(LAST_SWEEP, background).await;
+    // They stop by themselves when the engine drains; a transaction may be under way.
+    let last = async { tokio::join!(background, watching) };
+    let _ = tokio::time::timeout(LAST_SWEEP, last).await;
     if finished {
         tracing::info!("stopped");
     } else {
@@ -79,27 +84,101 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     Ok(())
 }
 
-fn routes(settings: &Settings, engine: &Arc<Engine>, keys: Arc<dyn Authenticator>) -> Router {
+/// What will be listened on. Connections wait in the sockets' queues until somebody serves them.
+struct Sockets {
+    main: TcpListener,
+    unix: Option<UnixSocket>,
+    metrics: Option<TcpListener>,
+}
+
+impl Sockets {
+    async fn bind(settings: &Settings) -> anyhow::Result<Self> {
+        let tcp = |address| async move {
+            TcpListener::bind(address)
+                .await
+                .with_context(|| format!("cannot listen on {address}"))
+        };
+        let main = tcp(settings.bind).await?;
+        let metrics = match settings.metrics_addr {
+            Some(address) => Some(tcp(address).await?),
+            None => None,
+        };
+        let unix = settings
+            .uds_path
+            .as_deref()
+            .map(|path| UnixSocket::bind(path, &settings.uds_allow_uids))
+            .transpose()?;
+        Ok(Self {
+            main,
+            unix,
+            metrics,
+        })
+    }
+
+    /// Serves; the listener of the main address comes first.
+    fn serve(
+        self,
+        settings: &Settings,
+        engine: &Arc<Engine>,
+        keys: Arc<dyn Authenticator>,
+        monitor: &Arc<Monitor>,
+    ) -> anyhow::Result<Vec<Listener>> {
+        let counts = Metrics::default();
+        let health = ops::health(monitor.clone());
+        let metrics = ops::metrics(monitor.clone(), registry(&counts, engine));
+        let mut main = routes(settings, engine, keys, monitor).merge(health.clone());
+        // Metrics that have an address of their own are for those who can reach that one.
+        if self.metrics.is_none() {
+            main = main.merge(metrics.clone());
+        }
+        let start = |socket: Socket, router| {
+            Listener::start(socket, router, limits(settings), counts.clone())
+        };
+        let mut listeners = vec![start(self.main.into(), main.clone())?];
+        if let Some(socket) = self.unix {
+            listeners.push(start(socket.into(), main)?);
+            tracing::info!("serving on uds.path too");
+        }
+        if let Some(socket) = self.metrics {
+            let address = socket.local_addr()?;
+            listeners.push(start(socket.into(), health.merge(metrics))?);
+            tracing::info!(metrics = %address, "serving metrics");
+        }
+        Ok(listeners)
+    }
+}
+
+fn routes(
+    settings: &Settings,
+    engine: &Arc<Engine>,
+    keys: Arc<dyn Authenticator>,
+    monitor: &Arc<Monitor>,
+) -> Router {
     let options = asyncgate_rest::Options {
         max_body_bytes: settings.max_body_bytes,
     };
     let rest = asyncgate_rest::router(engine.clone(), keys.clone(), options);
-    rest.merge(asyncgate_mcp::router(
-        engine.clone(),
-        keys,
-        for_mcp(settings),
-    ))
+    let mcp = asyncgate_mcp::router(engine.clone(), keys.clone(), for_mcp(settings));
+    let grpc = asyncgate_grpc::router(engine.clone(), keys.clone(), for_grpc(monitor.clone()));
+    let events = tell::router(engine.clone(), keys, monitor.clone());
+    rest.merge(mcp).merge(grpc).merge(events)
 }
 
-fn for_grpc(vitals: Arc<State>) -> asyncgate_grpc::Options {
+fn for_grpc(monitor: Arc<Monitor>) -> asyncgate_grpc::Options {
     asyncgate_grpc::Options {
-        serving: Arc::new(move || vitals.readiness() == Readiness::Ready),
+        serving: Arc::new(move || monitor.readiness().is_ready()),
     }
 }
 
 fn registry(metrics: &Metrics, engine: &Engine) -> Registry {
     let mut registry = Registry::default();
     engine.register_mailbox_metrics(&mut registry);
+    let settings = engine.settings();
+    let profile = Info::new([
+        ("profile", settings.profile),
+        ("dlq_profile", settings.durability.dlq_profile()),
+    ]);
+    registry.register("mailbox_profile", "How the mailbox is deployed", profile);
     let own = registry.sub_registry_with_prefix("asyncgate");
     metrics.register(own);
     engine.register_metrics(own);
@@ -111,7 +190,7 @@ async fn second_stop(signals: &mut Signals) {
 }
 
 /// Shows the first key. It goes around the log, which others may collect and keep.
-fn tell(token: &Token) {
+fn show_once(token: &Token) {
     output::complain(&format!(
         "this is the admin API key; it is shown only now:\n\n    {}\n",
         token.reveal()
@@ -121,45 +200,15 @@ fn tell(token: &Token) {
 fn limits(settings: &Settings) -> Limits {
     Limits {
         connections: settings.max_connections,
-        patience: Patience {
-            head: settings.header_timeout,
-            answer: settings.request_timeout,
-            silence: settings.keep_alive,
-        },
+        patience: patience(settings),
     }
 }
 
-/// What `/readyz` and `/metrics` tell.
-struct State {
-    engine: Arc<Engine>,
-    draining: AtomicBool,
-}
-
-impl State {
-    fn new(engine: Arc<Engine>) -> Self {
-        Self {
-            engine,
-            draining: AtomicBool::new(false),
-        }
-    }
-}
-
-impl Vitals for State {
-    fn readiness(&self) -> Readiness {
-        if self.draining.load(Ordering::Relaxed) {
-            return Readiness::NotReady("the server is stopping".to_owned());
-        }
-        match self.engine.health() {
-            Health::Ready => Readiness::Ready,
-            Health::Failing(reason) => Readiness::NotReady(reason),
-        }
-    }
-
-    fn corr_id(&self, given: Option<&str>) -> String {
-        self.engine.corr_id_or(given)
-    }
-
-    fn refresh(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.engine.refresh_metrics())
+fn patience(settings: &Settings) -> Patience {
+    Patience {
+        head: settings.read_timeout,
+        answer: settings.request_timeout,
+        taking: settings.write_timeout,
+        silence: settings.idle_timeout,
     }
 }

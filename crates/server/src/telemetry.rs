@@ -1,16 +1,26 @@
-//! Logs: one line per event on stderr, as JSON or for people, with a level that can be changed while running.
+//! Logs: one line per event on stderr, as JSON or for people. What is logged and how it looks can be
+//! changed while running.
 //!
 //! Stdout belongs to the command line (and, over stdio, to the protocol). Secrets and payloads are never
 //! logged: values that hold them have no field here, and their `Debug` does not show them.
 
+use std::fmt;
 use std::io::{IsTerminal, stderr};
 
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::format::{Format, Full, Writer};
+use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::registry::Registry;
+use tracing_subscriber::registry::{LookupSpan, Registry};
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer, fmt, reload};
+use tracing_subscriber::{EnvFilter, reload};
 
-use crate::config::LogFormat;
+use crate::clock;
+use crate::config::{LogFormat, Profile, Settings};
+use crate::live::Live;
 
 /// What can go wrong with logging.
 #[derive(Debug, thiserror::Error)]
@@ -23,39 +33,135 @@ pub enum Error {
     Gone(#[from] reload::Error),
 }
 
-/// Changes the level of a running program.
+/// Changes the logs of a running program.
 #[derive(Debug, Clone)]
-pub struct Level {
+pub struct Logs {
     filter: reload::Handle<EnvFilter, Registry>,
+    format: Live<LogFormat>,
 }
 
-impl Level {
-    /// From now on, logs what `directives` say.
-    pub fn set(&self, directives: &str) -> Result<(), Error> {
-        self.filter.reload(EnvFilter::try_new(directives)?)?;
+impl Logs {
+    /// From now on, logs what the settings say.
+    pub fn set(&self, settings: &Settings) -> Result<(), Error> {
+        self.filter
+            .reload(EnvFilter::try_new(&settings.log_level)?)?;
+        self.format.set(settings.log_format);
         Ok(())
     }
 }
 
 /// Sets up logging for the whole process.
-pub fn start(format: LogFormat, directives: &str) -> Result<Level, Error> {
-    let (filter, handle) = reload::Layer::new(EnvFilter::try_new(directives)?);
-    let lines = match format {
-        LogFormat::Json => fmt::layer()
-            .json()
-            .flatten_event(true)
-            .with_current_span(true)
-            .with_span_list(false)
-            .with_writer(stderr)
-            .boxed(),
-        LogFormat::Text => fmt::layer()
-            .with_ansi(stderr().is_terminal())
-            .with_writer(stderr)
-            .boxed(),
+pub fn start(settings: &Settings) -> Result<Logs, Error> {
+    let (filter, handle) = reload::Layer::new(EnvFilter::try_new(&settings.log_level)?);
+    let terminal = stderr().is_terminal();
+    let format = Live::new(settings.log_format);
+    let lines = Lines {
+        format: format.clone(),
+        terminal,
+        text: Format::default().with_timer(Wall),
+        profile: settings.profile,
     };
+    let layer = tracing_subscriber::fmt::layer()
+        .with_ansi(terminal)
+        .event_format(lines)
+        .with_writer(stderr);
     tracing_subscriber::registry()
         .with(filter)
-        .with(lines)
+        .with(layer)
         .try_init()?;
-    Ok(Level { filter: handle })
+    Ok(Logs {
+        filter: handle,
+        format,
+    })
+}
+
+/// The machine's time, as it stands in every line.
+struct Wall;
+
+impl FormatTime for Wall {
+    fn format_time(&self, w: &mut Writer<'_>) -> fmt::Result {
+        write!(w, "{}", clock::wall())
+    }
+}
+
+struct Lines {
+    format: Live<LogFormat>,
+    terminal: bool,
+    text: Format<Full, Wall>,
+    profile: Profile,
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let as_text = match self.format.get() {
+            LogFormat::Text => true,
+            LogFormat::Json => false,
+            LogFormat::Auto => self.terminal,
+        };
+        if as_text {
+            return self.text.format_event(context, writer, event);
+        }
+        writeln!(writer, "{}", json_line(event, self.profile))
+    }
+}
+
+/// One object: when, how grave, who, and what the event says. Its fields cannot replace the first ones.
+fn json_line(event: &Event<'_>, profile: Profile) -> Value {
+    let mut fields = Fields(Map::new());
+    event.record(&mut fields);
+    let mut line = fields.0;
+    let metadata = event.metadata();
+    for (name, value) in [
+        ("ts", clock::wall().to_string()),
+        ("level", metadata.level().to_string()),
+        ("service", "asyncgate".to_owned()),
+        ("profile", profile.as_str().to_owned()),
+        ("target", metadata.target().to_owned()),
+    ] {
+        line.insert(name.to_owned(), Value::from(value));
+    }
+    Value::Object(line)
+}
+
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Fields {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, format!("{value:?}"));
+    }
 }

@@ -25,6 +25,7 @@ impl Engine {
     pub async fn watch_messages(&self) {
         let mut next_search = Instant::now();
         loop {
+            self.note_scan();
             if Instant::now() >= next_search {
                 next_search = Instant::now() + FORGOTTEN_EVERY;
                 if let Err(fault) = self.bury_old_messages().await {

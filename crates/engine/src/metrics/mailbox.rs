@@ -28,7 +28,7 @@ use prometheus_client::{
 };
 
 use super::{Latencies, reorder::Reorder};
-use crate::{Settings, mailbox::corr_id};
+use crate::{Fault, Settings, events::Tally, mailbox::corr_id};
 
 /// How many different reasons of receivers are told apart; the rest is `other`.
 const MAX_REASONS: usize = 32;
@@ -110,6 +110,8 @@ pub(crate) struct MailboxMetrics {
     reorder_depths: Family<InShard, Gauge>,
     reorder: Reorder,
     reasons: Mutex<BTreeSet<String>>,
+    /// What operators are told about once a second.
+    pub(crate) tally: Tally,
 }
 
 impl Default for MailboxMetrics {
@@ -140,6 +142,7 @@ impl Default for MailboxMetrics {
             reorder_depths: Family::default(),
             reorder: Reorder::default(),
             reasons: Mutex::default(),
+            tally: Tally::default(),
         }
     }
 }
@@ -239,6 +242,7 @@ impl MailboxMetrics {
                 corr_id = %corr_id(trace.corr_id),
             );
             self.timeouts.get_or_create(&class).inc();
+            self.tally.requeued(trace.shard);
         }
     }
 
@@ -262,6 +266,7 @@ impl MailboxMetrics {
             attempt = death.attempt,
             corr_id = %corr_id(trace.corr_id),
         );
+        self.tally.died(&class.topic_class, &reason);
         let attempts = self.attempts.get_or_create(&class);
         attempts.observe(f64::from(death.attempt));
         drop(attempts);
@@ -300,8 +305,9 @@ impl MailboxMetrics {
     }
 
     /// A call was refused. The reasons are those that operators of any service know.
-    pub(crate) fn refused(&self, spec: &Spec, code: Code) {
-        if let Some(reason) = reason(code) {
+    pub(crate) fn refused(&self, spec: &Spec, fault: &Fault) {
+        let code = fault.code;
+        if let Some(reason) = reason(fault) {
             self.rejected.get_or_create(&ForReason { reason }).inc();
         }
         let status = code.http_status();
@@ -313,6 +319,7 @@ impl MailboxMetrics {
             let scope = scope(spec);
             tracing::debug!(event = "auth.denied", scope);
             self.auth_failures.get_or_create(&InScope { scope }).inc();
+            self.tally.denied(scope);
         }
     }
 
@@ -403,8 +410,10 @@ fn gauge(count: u64) -> i64 {
 }
 
 /// Why a call was refused, as a label.
-fn reason(code: Code) -> Option<&'static str> {
+fn reason(fault: &Fault) -> Option<&'static str> {
+    let code = fault.code;
     match code.http_status() {
+        400 if fault.is_bomb() => Some("ratio_cap"),
         400 => Some("schema"),
         401 | 403 => Some("unauth"),
         413 => Some("oversize"),

@@ -30,6 +30,8 @@ impl Execute for GetConfig {
                 Durability::None => "none",
             }
             .to_owned(),
+            profile: settings.profile.to_owned(),
+            dlq_profile: settings.durability.dlq_profile().to_owned(),
             locatability: match policy.locatability {
                 Locatability::Lenient => "lenient",
                 Locatability::Strict => "strict",

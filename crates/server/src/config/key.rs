@@ -6,16 +6,27 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
+
+use super::Error;
+use super::quantity::{duration, show_duration, show_size, size};
+use super::source::Given;
 
 /// One line of the table of settings.
 #[derive(Debug)]
 pub struct Key {
     /// The name in files and in `--set`; a dot stands for a table.
     pub name: &'static str,
-    /// A second environment variable that names it, without the product's prefix.
-    pub bare_env: Option<&'static str>,
+    /// Another name in files and in `--set`, from another specification.
+    pub alias: Option<&'static str>,
+    /// Further environment variables that name it, from its specification; the first that is set counts.
+    pub more_env: &'static [&'static str],
+    /// An environment variable that still works and warns.
+    pub old_env: Option<&'static str>,
+    /// A flag of its own on the command line, without the dashes.
+    pub flag: Option<&'static str>,
     /// The value when nobody gave one, as text; empty means not set.
     pub default: &'static str,
     /// What a value must be.
@@ -30,6 +41,33 @@ impl Key {
     /// The environment variable that sets it.
     pub fn env(&self) -> String {
         format!("ASYNCGATE_{}", self.name.replace('.', "_").to_uppercase())
+    }
+
+    /// Every environment variable that sets it; the first that is set counts.
+    pub fn variables(&self) -> impl Iterator<Item = String> {
+        let more = self.more_env.iter().chain(&self.old_env);
+        std::iter::once(self.env()).chain(more.map(|name| (*name).to_owned()))
+    }
+
+    /// The names that files and `--set` may use.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.alias)
+    }
+
+    /// Turns a text that somebody gave into a value, or says what is wrong with it.
+    pub fn check(&'static self, given: &Given) -> Result<Value, Error> {
+        self.rule
+            .check(&given.text)
+            .map_err(|refused| Error::Value {
+                key: self.name,
+                shown: if self.is_secret() {
+                    "(secret)".to_owned()
+                } else {
+                    format!("{:?}", given.text)
+                },
+                source_of: given.source.clone(),
+                problem: refused.to_string(),
+            })
     }
 
     /// True when the value must never be shown.
@@ -52,6 +90,10 @@ pub enum Reload {
 pub enum Rule {
     /// A whole number between two bounds, both included.
     Integer { min: i64, max: i64 },
+    /// A time with a unit, between two bounds in milliseconds, both included.
+    Duration { min_ms: u64, max_ms: u64 },
+    /// A number of bytes, between two bounds, both included.
+    Size { min: u64, max: u64 },
     /// A number of days, or `never`.
     Days,
     /// `true` or `false`.
@@ -68,13 +110,23 @@ pub enum Rule {
     LogFilter,
     /// Web origins (`scheme://host[:port]`), separated by commas.
     Origins,
+    /// User ids, separated by commas.
+    Uids,
+    /// `prefix=class` pairs, separated by commas; a table in a file.
+    Classes,
+    /// `name=weight` pairs, separated by commas; a table in a file.
+    Weights,
     /// A credential; visible ASCII, since it travels in a header.
     Secret,
+    /// What the other rule allows, or nothing.
+    Optional(&'static Rule),
 }
 
 const NAME_MAX: usize = 128;
 const SECRET_MAX: usize = 512;
 const DAYS_MAX: u32 = 36_500;
+const LABEL_MAX: usize = 32;
+const WEIGHT_MAX: u32 = 1_000;
 
 impl Rule {
     /// Turns text into a value, or says what the text should have been.
@@ -84,6 +136,16 @@ impl Rule {
         self.parse(text).ok_or(Refused(self))
     }
 
+    /// True when a value is a list, which a file may write as one.
+    pub fn takes_list(self) -> bool {
+        matches!(self, Self::Origins | Self::Uids)
+    }
+
+    /// True when a value is a list of pairs, which a file may write as a table.
+    pub fn takes_pairs(self) -> bool {
+        matches!(self, Self::Classes | Self::Weights)
+    }
+
     fn parse(self, text: &str) -> Option<Value> {
         match self {
             Self::Integer { min, max } => {
@@ -91,6 +153,15 @@ impl Rule {
                 (min..=max)
                     .contains(&number)
                     .then_some(Value::Integer(number))
+            }
+            Self::Duration { min_ms, max_ms } => {
+                let bounds = Duration::from_millis(min_ms)..=Duration::from_millis(max_ms);
+                let time = duration(text).filter(|time| bounds.contains(time));
+                time.map(Value::Duration)
+            }
+            Self::Size { min, max } => {
+                let bytes = size(text).filter(|bytes| (min..=max).contains(bytes));
+                bytes.map(Value::Size)
             }
             Self::Days if text == "never" => Some(Value::Days(None)),
             Self::Days => {
@@ -122,6 +193,20 @@ impl Rule {
                 known.then(|| Value::Text(text.to_owned()))
             }
             Self::Origins => parse_origins(text).map(Value::List),
+            Self::Uids => {
+                let uids: Option<Vec<u32>> = items(text).map(|uid| uid.parse().ok()).collect();
+                uids.map(Value::Uids)
+            }
+            Self::Classes => parse_pairs(text, is_label).map(Value::Pairs),
+            Self::Weights => {
+                let is_weight = |text: &str| {
+                    text.parse()
+                        .is_ok_and(|weight: u32| (1..=WEIGHT_MAX).contains(&weight))
+                };
+                parse_pairs(text, is_weight).map(Value::Pairs)
+            }
+            Self::Optional(_) if text.is_empty() => Some(Value::Unset),
+            Self::Optional(rule) => rule.parse(text),
             Self::Secret if text.is_empty() => Some(Value::Secret(None)),
             Self::Secret => {
                 let usable = is_visible(text) && text.len() <= SECRET_MAX;
@@ -146,10 +231,36 @@ fn is_directive(text: &str) -> bool {
     )
 }
 
-fn parse_origins(text: &str) -> Option<Vec<String>> {
+/// What stands between commas.
+fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',')
         .map(str::trim)
-        .filter(|origin| !origin.is_empty())
+        .filter(|item| !item.is_empty())
+}
+
+/// Pairs in the order given; the same name twice is a mistake.
+fn parse_pairs(text: &str, good: impl Fn(&str) -> bool) -> Option<Vec<(String, String)>> {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for item in items(text) {
+        let (name, value) = item.split_once('=')?;
+        let (name, value) = (name.trim(), value.trim());
+        let taken = pairs.iter().any(|(other, _)| other == name);
+        if taken || !is_visible(name) || name.len() > NAME_MAX || !good(value) {
+            return None;
+        }
+        pairs.push((name.to_owned(), value.to_owned()));
+    }
+    Some(pairs)
+}
+
+/// A label of a metric: few characters, so that it needs no escape anywhere.
+fn is_label(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    !text.is_empty() && text.len() <= LABEL_MAX && text.bytes().all(plain)
+}
+
+fn parse_origins(text: &str) -> Option<Vec<String>> {
+    items(text)
         .map(|origin| is_origin(origin).then(|| origin.to_ascii_lowercase()))
         .collect()
 }
@@ -185,6 +296,18 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Integer { min, max } => write!(f, "an integer from {min} to {max}"),
+            Self::Duration { min_ms, max_ms } => write!(
+                f,
+                "a time from {} to {}, with its unit (ms, s, m, h or d)",
+                show_duration(Duration::from_millis(*min_ms)),
+                show_duration(Duration::from_millis(*max_ms))
+            ),
+            Self::Size { min, max } => write!(
+                f,
+                "a size from {} to {} (B, KiB or MiB)",
+                show_size(*min),
+                show_size(*max)
+            ),
             Self::Days => write!(f, "a number of days from 1 to {DAYS_MAX}, or never"),
             Self::Switch => f.write_str("true or false"),
             Self::OneOf(words) => write!(f, "one of {}", words.join(", ")),
@@ -195,6 +318,16 @@ impl fmt::Display for Rule {
                 f.write_str("off, error, warn, info, debug or trace, or directives such as info,asyncgate_engine=debug")
             }
             Self::Origins => f.write_str("origins such as https://app.example.com, separated by commas"),
+            Self::Uids => f.write_str("user ids, separated by commas"),
+            Self::Classes => write!(
+                f,
+                "pairs such as user:=user_inbox, separated by commas; a class has up to {LABEL_MAX} of a-z, 0-9 and _"
+            ),
+            Self::Weights => write!(
+                f,
+                "pairs such as bulk:=1, separated by commas; a weight is an integer from 1 to {WEIGHT_MAX}"
+            ),
+            Self::Optional(rule) => write!(f, "{rule}, or empty"),
             Self::Secret => write!(f, "at most {SECRET_MAX} visible ASCII characters without spaces"),
         }
     }
@@ -204,6 +337,8 @@ impl fmt::Display for Rule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     Integer(i64),
+    Duration(Duration),
+    Size(u64),
     Days(Option<u32>),
     Switch(bool),
     Word(&'static str),
@@ -211,7 +346,33 @@ pub enum Value {
     Address(SocketAddr),
     Path(PathBuf),
     List(Vec<String>),
+    Uids(Vec<u32>),
+    Pairs(Vec<(String, String)>),
     Secret(Option<Secret>),
+    /// Nothing was given, and nothing is needed.
+    Unset,
+}
+
+impl Value {
+    /// The value as a number, where larger is more; to compare it with others of its kind.
+    pub fn amount(&self) -> Option<i128> {
+        match self {
+            Self::Integer(number) => Some(i128::from(*number)),
+            Self::Duration(time) => i128::try_from(time.as_millis()).ok(),
+            Self::Size(bytes) => Some(i128::from(*bytes)),
+            Self::Days(_)
+            | Self::Switch(_)
+            | Self::Word(_)
+            | Self::Text(_)
+            | Self::Address(_)
+            | Self::Path(_)
+            | Self::List(_)
+            | Self::Uids(_)
+            | Self::Pairs(_)
+            | Self::Secret(_)
+            | Self::Unset => None,
+        }
+    }
 }
 
 /// A credential that neither `Debug` nor `Display` gives away.
@@ -235,6 +396,8 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Integer(number) => write!(f, "{number}"),
+            Self::Duration(time) => f.write_str(&show_duration(*time)),
+            Self::Size(bytes) => f.write_str(&show_size(*bytes)),
             Self::Days(Some(days)) => write!(f, "{days}"),
             Self::Days(None) => f.write_str("never"),
             Self::Switch(on) => write!(f, "{on}"),
@@ -243,6 +406,15 @@ impl fmt::Display for Value {
             Self::Address(address) => write!(f, "{address}"),
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::List(items) => f.write_str(&items.join(",")),
+            Self::Uids(uids) => {
+                let texts: Vec<String> = uids.iter().map(u32::to_string).collect();
+                f.write_str(&texts.join(","))
+            }
+            Self::Pairs(pairs) => {
+                let texts: Vec<String> = pairs.iter().map(|(k, v)| format!("{k}={v}")).collect();
+                f.write_str(&texts.join(","))
+            }
+            Self::Unset => f.write_str("(not set)"),
             Self::Secret(Some(secret)) => write!(f, "{secret:?}"),
             Self::Secret(None) => f.write_str("(not set)"),
         }
@@ -274,6 +446,38 @@ mod tests {
             &["-5", "0"],
             &["-6", "--5"],
         ),
+        (
+            Rule::Duration {
+                min_ms: 1,
+                max_ms: 60_000,
+            },
+            &["1ms", "1m", "60s"],
+            &["0ms", "60001ms", "5", "", "1h"],
+        ),
+        (
+            Rule::Size {
+                min: 1_024,
+                max: 1 << 20,
+            },
+            &["1024", "1KiB", "1MiB"],
+            &["1023", "1KB", "2MiB", ""],
+        ),
+        (
+            Rule::Uids,
+            &["", "0", "1000, 1001"],
+            &["-1", "root", "1;2", "4294967296"],
+        ),
+        (
+            Rule::Classes,
+            &["", "user:=user_inbox", "a:=x, b:=y2"],
+            &["user:", "=x", "a=", "a=X", "a=x y", "a=x,a=y"],
+        ),
+        (
+            Rule::Weights,
+            &["", "bulk:=1", "a=10,b=1000"],
+            &["a=0", "a=1001", "a=x", "a"],
+        ),
+        (Rule::Optional(&Rule::Address), &["", "127.0.0.1:0"], &["x"]),
         (
             Rule::Days,
             &["1", "36500", "never"],

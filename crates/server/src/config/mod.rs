@@ -5,21 +5,28 @@
 //! with one line that names the key and where it came from.
 
 mod key;
+mod quantity;
 mod reload;
 mod resolve;
 mod settings;
 mod show;
 mod source;
 mod table;
+mod together;
 
 use std::path::PathBuf;
 
 pub use reload::changes;
 pub use resolve::{Effective, Inputs};
-pub use settings::{LogFormat, Settings, StoreKind};
+pub use settings::{LogFormat, Profile, Settings, StoreKind};
 pub use show::{reference, show_json, show_text};
 pub use source::{Flag, Source};
-pub use table::CONFIG_ENV;
+pub use table::{CONFIG_ENV, keys};
+
+/// Whether a setting is either on or off.
+pub fn is_switch(key: &key::Key) -> bool {
+    key.rule == key::Rule::Switch
+}
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]

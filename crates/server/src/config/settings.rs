@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use asyncgate_core::mailbox;
+use asyncgate_store::fair::Weights;
+
 use super::key::{Secret, Value};
 use super::resolve::Effective;
 
@@ -16,6 +19,25 @@ pub enum StoreKind {
     Sqlite,
 }
 
+/// What the mailbox promises about dead letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// Everything is in memory.
+    Micronode,
+    /// What was answered is kept.
+    Macronode,
+}
+
+impl Profile {
+    /// The profile's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Micronode => "micronode",
+            Self::Macronode => "macronode",
+        }
+    }
+}
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -23,12 +45,18 @@ pub enum LogFormat {
     Json,
     /// For people.
     Text,
+    /// Text on a terminal, JSON elsewhere.
+    Auto,
 }
 
 /// Every setting that the program acts on; those that are only kept for later stay in the table.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub bind: SocketAddr,
+    pub metrics_addr: Option<SocketAddr>,
+    pub uds_path: Option<PathBuf>,
+    pub uds_allow_uids: Vec<u32>,
+    pub profile: Profile,
     pub data_dir: PathBuf,
     pub store: StoreKind,
     pub instance_id: String,
@@ -47,6 +75,7 @@ pub struct Settings {
     pub default_priority: i32,
     pub max_payload_bytes: usize,
     pub max_body_bytes: usize,
+    pub decompress_ratio_cap: u32,
     pub default_list_limit: u32,
     pub max_list_limit: u32,
     pub default_bootstrap_items: u32,
@@ -56,13 +85,18 @@ pub struct Settings {
     pub writer_queue_bytes: usize,
     pub sqlite_readers: usize,
     pub max_connections: usize,
-    pub header_timeout: Duration,
-    pub keep_alive: Duration,
+    pub read_timeout: Duration,
+    pub write_timeout: Duration,
+    pub idle_timeout: Duration,
     pub request_timeout: Duration,
     pub drain_timeout: Duration,
     pub allowed_origins: Vec<String>,
     pub log_format: LogFormat,
     pub log_level: String,
+    pub mailbox: mailbox::Policy,
+    /// What topics are called in metrics, longest prefix first.
+    pub topic_classes: Vec<(String, String)>,
+    pub weights: Weights,
 }
 
 /// The table and this struct disagree: a defect, which the tests below would show.
@@ -76,6 +110,14 @@ impl Settings {
         let from = Reader(effective);
         Ok(Self {
             bind: from.address("bind")?,
+            metrics_addr: from.optional("metrics_addr", Reader::address)?,
+            uds_path: from.optional("uds.path", Reader::path)?,
+            uds_allow_uids: from.uids("uds.allow_uids")?,
+            profile: if from.word("mailbox.profile")? == "micronode" {
+                Profile::Micronode
+            } else {
+                Profile::Macronode
+            },
             data_dir: from.path("data_dir")?,
             store: if from.word("store")? == "memory" {
                 StoreKind::Memory
@@ -96,30 +138,85 @@ impl Settings {
             default_retry_backoff_seconds: from.number("default_retry_backoff_seconds")?,
             max_retry_backoff_seconds: from.number("max_retry_backoff_seconds")?,
             default_priority: from.number("default_priority")?,
-            max_payload_bytes: from.number("max_payload_bytes")?,
-            max_body_bytes: from.number("max_body_bytes")?,
+            max_payload_bytes: from.bytes("max_payload_bytes")?,
+            max_body_bytes: from
+                .bytes("max_body_bytes")?
+                .max(body_of(from.bytes("limits.max_body_bytes")?)),
+            decompress_ratio_cap: from.number("limits.decompress_ratio_cap")?,
             default_list_limit: from.number("default_list_limit")?,
             max_list_limit: from.number("max_list_limit")?,
             default_bootstrap_items: from.number("default_bootstrap_max_items")?,
             max_bootstrap_items: from.number("max_bootstrap_max_items")?,
             strict_locatability: from.word("receipts.locatability")? == "strict",
             writer_queue_jobs: from.number("writer.queue_jobs")?,
-            writer_queue_bytes: from.number("writer.queue_bytes")?,
+            writer_queue_bytes: from.bytes("writer.queue_bytes")?,
             sqlite_readers: from.number("sqlite.readers")?,
             max_connections: from.number("http.max_connections")?,
-            header_timeout: from.seconds("http.header_timeout_seconds")?,
-            keep_alive: from.seconds("http.keep_alive_seconds")?,
+            read_timeout: from.duration("read_timeout")?,
+            write_timeout: from.duration("write_timeout")?,
+            idle_timeout: from.duration("idle_timeout")?,
             request_timeout: from.seconds("http.request_timeout_seconds")?,
             drain_timeout: from.seconds("http.drain_timeout_seconds")?,
             allowed_origins: from.list("mcp.allowed_origins")?,
-            log_format: if from.word("log.format")? == "json" {
-                LogFormat::Json
-            } else {
-                LogFormat::Text
+            log_format: match from.word("log.format")? {
+                "json" => LogFormat::Json,
+                "text" => LogFormat::Text,
+                _ => LogFormat::Auto,
             },
             log_level: from.text("log.level")?,
+            mailbox: mailbox(&from)?,
+            topic_classes: longest_first(from.pairs("mailbox.topic_classes")?),
+            weights: weights(from.pairs("mailbox.weights")?)?,
         })
     }
+}
+
+fn mailbox(from: &Reader<'_>) -> Result<mailbox::Policy, Mismatch> {
+    Ok(mailbox::Policy {
+        shards: from.number("mailbox.ready_shards")?,
+        shard_capacity: from.number("mailbox.shard_capacity")?,
+        global_inflight: from.number("mailbox.global_inflight")?,
+        dedup_capacity: from.number("mailbox.dedup_capacity")?,
+        visibility_min_ms: from.millis("mailbox.visibility_ms_min")?,
+        default_visibility_ms: from.millis("mailbox.default_visibility")?,
+        visibility_max_ms: from.millis("mailbox.visibility_max")?,
+        max_messages: from.number("mailbox.max_messages")?,
+        max_bytes: from.bytes("mailbox.max_bytes")?,
+        t_replay_ms: from.millis("mailbox.t_replay")?,
+        backoff_base_ms: from.millis("mailbox.backoff_base")?,
+        backoff_max_ms: from.millis("mailbox.backoff_max")?,
+        max_attempts: from.number("mailbox.max_attempts")?,
+        ready_retention_ms: from.millis("retention.ready_seconds")?,
+        inflight_factor: from.number("retention.inflight_factor")?,
+        dlq_retention_ms: from.millis("retention.dlq_seconds")?,
+        require_lease: from.switch("mailbox.require_lease")?,
+        max_payload_bytes: from.bytes("limits.max_body_bytes")?,
+    })
+}
+
+fn longest_first(mut classes: Vec<(String, String)>) -> Vec<(String, String)> {
+    classes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+    classes
+}
+
+/// What has the form of a tenant's id is one; anything else is the beginning of topics' names.
+fn weights(pairs: Vec<(String, String)>) -> Result<Weights, Mismatch> {
+    let mut weights = Weights::default();
+    for (name, weight) in pairs {
+        let weight = weight.parse().map_err(|_| Mismatch("mailbox.weights"))?;
+        match name.parse() {
+            Ok(tenant) => {
+                weights.tenants.insert(tenant, weight);
+            }
+            Err(_) => weights.topics.push((name, weight)),
+        }
+    }
+    Ok(weights)
+}
+
+/// How large the request around a message's content may be: base64, and room for everything else.
+const fn body_of(content: usize) -> usize {
+    content / 3 * 4 + (64 << 10)
 }
 
 /// Typed access to checked values.
@@ -145,6 +242,62 @@ impl Reader<'_> {
                 None
             }
         })
+    }
+
+    fn bytes(&self, name: &'static str) -> Result<usize, Mismatch> {
+        self.take(name, |value| {
+            if let Value::Size(bytes) = value {
+                usize::try_from(*bytes).ok()
+            } else {
+                None
+            }
+        })
+    }
+
+    fn duration(&self, name: &'static str) -> Result<Duration, Mismatch> {
+        self.take(name, |value| {
+            if let Value::Duration(time) = value {
+                Some(*time)
+            } else {
+                None
+            }
+        })
+    }
+
+    fn millis(&self, name: &'static str) -> Result<i64, Mismatch> {
+        let time = self.duration(name)?;
+        i64::try_from(time.as_millis()).map_err(|_| Mismatch(name))
+    }
+
+    fn uids(&self, name: &'static str) -> Result<Vec<u32>, Mismatch> {
+        self.take(name, |value| {
+            if let Value::Uids(uids) = value {
+                Some(uids.clone())
+            } else {
+                None
+            }
+        })
+    }
+
+    fn pairs(&self, name: &'static str) -> Result<Vec<(String, String)>, Mismatch> {
+        self.take(name, |value| {
+            if let Value::Pairs(pairs) = value {
+                Some(pairs.clone())
+            } else {
+                None
+            }
+        })
+    }
+
+    fn optional<T>(
+        &self,
+        name: &'static str,
+        read: impl FnOnce(&Self, &'static str) -> Result<T, Mismatch>,
+    ) -> Result<Option<T>, Mismatch> {
+        match self.0.get(name) {
+            Some(entry) if entry.value == Value::Unset => Ok(None),
+            _ => read(self, name).map(Some),
+        }
     }
 
     fn seconds(&self, name: &'static str) -> Result<Duration, Mismatch> {
@@ -226,8 +379,7 @@ impl Reader<'_> {
 mod tests {
     use super::super::Inputs;
     use super::super::key::Rule;
-    use super::super::source::Flag;
-    use super::super::table::KEYS;
+    use super::super::table::keys;
     use super::*;
 
     #[test]
@@ -243,38 +395,24 @@ mod tests {
         );
     }
 
-    /// The bounds of every number fit the type of its field.
+    /// The bounds of every amount fit the type of its field.
     #[test]
     fn both_ends_of_every_range_become_settings() {
-        for key in KEYS {
-            let Rule::Integer { min, max } = key.rule else {
+        for key in keys() {
+            let bounds = if let Rule::Integer { min, max } = key.rule {
+                [min.to_string(), max.to_string()]
+            } else if let Rule::Duration { min_ms, max_ms } = key.rule {
+                [min_ms, max_ms].map(|millis| format!("{millis}ms"))
+            } else if let Rule::Size { min, max } = key.rule {
+                [min, max].map(|bytes| bytes.to_string())
+            } else {
                 continue;
             };
-            for bound in [min, max] {
-                let flag = Flag {
-                    flag: "--set",
-                    name: key.name.to_owned(),
-                    text: bound.to_string(),
-                };
-                let mut inputs = Inputs {
-                    flags: vec![flag],
-                    ..Inputs::default()
-                };
-                // A default must stay at or under its maximum, and the other way round.
-                for (low, high) in super::super::table::ORDERED {
-                    let (partner, text) = match key.name {
-                        name if name == *low => (*high, 1_000.max(bound).to_string()),
-                        name if name == *high => (*low, bound.min(1).to_string()),
-                        _ => continue,
-                    };
-                    inputs.flags.push(Flag {
-                        flag: "--set",
-                        name: partner.to_owned(),
-                        text,
-                    });
-                }
-                let effective =
-                    Effective::read(&inputs).unwrap_or_else(|e| panic!("{}: {e}", key.name));
+            for bound in bounds {
+                let mut effective = Effective::read(&Inputs::default()).unwrap();
+                // Other settings may not allow it; here only the type is of interest.
+                let value = key.rule.check(&bound).unwrap();
+                effective.imply(key.name, value, "the test");
                 Settings::new(&effective).unwrap_or_else(|e| panic!("{}: {e}", key.name));
             }
         }

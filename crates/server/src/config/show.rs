@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value as Json, json};
 
-use super::key::{Key, Reload, Value};
+use super::key::{Reload, Value};
 use super::resolve::Effective;
-use super::table::KEYS;
+use super::table::keys;
 
 /// A table: key, value, where it came from.
 pub fn show_text(effective: &Effective) -> String {
@@ -38,7 +38,8 @@ pub fn show_json(effective: &Effective) -> Json {
             "key": key.name,
             "value": json_value(&entry.value),
             "source": entry.source.to_string(),
-            "env": environment(key),
+            "env": key.variables().collect::<Vec<_>>(),
+            "flag": key.flag.map(|flag| format!("--{flag}")),
             "default": if key.is_secret() { Json::Null } else { Json::from(key.default) },
             "rule": key.rule.to_string(),
             "reload": key.reload == Reload::Live,
@@ -51,35 +52,39 @@ pub fn show_json(effective: &Effective) -> Json {
 fn json_value(value: &Value) -> Json {
     match value {
         Value::Integer(number) => Json::from(*number),
+        Value::Size(bytes) => Json::from(*bytes),
         Value::Days(days) => days.map_or_else(|| Json::from("never"), Json::from),
         Value::Switch(on) => Json::from(*on),
         Value::List(items) => Json::from(items.clone()),
-        Value::Word(_) | Value::Text(_) | Value::Address(_) | Value::Path(_) | Value::Secret(_) => {
-            Json::from(value.to_string())
-        }
+        Value::Uids(uids) => Json::from(uids.clone()),
+        Value::Pairs(pairs) => pairs
+            .iter()
+            .map(|(name, value)| (name.clone(), Json::from(value.as_str())))
+            .collect(),
+        Value::Unset => Json::Null,
+        Value::Word(_)
+        | Value::Text(_)
+        | Value::Duration(_)
+        | Value::Address(_)
+        | Value::Path(_)
+        | Value::Secret(_) => Json::from(value.to_string()),
     }
-}
-
-fn environment(key: &Key) -> Vec<String> {
-    std::iter::once(key.env())
-        .chain(key.bare_env.map(str::to_owned))
-        .collect()
 }
 
 /// The reference of all settings, as a Markdown table.
 pub fn reference() -> String {
     let mut out = String::from(
-        "| key | environment | default | must be | reload | meaning |\n|---|---|---|---|---|---|\n",
+        "| key | environment, flag | default | must be | reload | meaning |\n|---|---|---|---|---|---|\n",
     );
-    for key in KEYS {
-        let variables: Vec<String> = environment(key)
-            .iter()
-            .map(|name| format!("`{name}`"))
-            .collect();
+    for key in keys() {
+        let code = |text: String| format!("`{text}`");
+        let names: Vec<String> = key.names().map(|name| code(name.to_owned())).collect();
+        let flag = key.flag.map(|flag| format!("--{flag}"));
+        let ways: Vec<String> = key.variables().chain(flag).map(code).collect();
         let default = if key.default.is_empty() {
             "not set".to_owned()
         } else {
-            format!("`{}`", key.default)
+            code(key.default.to_owned())
         };
         let reload = if key.reload == Reload::Live {
             "SIGHUP"
@@ -88,12 +93,32 @@ pub fn reference() -> String {
         };
         let _ = writeln!(
             out,
-            "| `{}` | {} | {default} | {} | {reload} | {} |",
-            key.name,
-            variables.join(", "),
+            "| {} | {} | {default} | {} | {reload} | {} |",
+            names.join(", "),
+            ways.join(", "),
             key.rule,
             key.doc
         );
     }
+    out.push_str(NOTES);
     out
 }
+
+/// What the table cannot say.
+const NOTES: &str = "
+A key may be named in a file (TOML, YAML or JSON; a dot stands for a table), with `--set KEY=VALUE`, by its flag
+and by its variables. Of several variables for one key, the first in the list that is set counts: `ASYNCGATE_` wins
+over `SVCMBX_`. `MAILBOX_SHARDS` and `VISIBILITY_DEFAULT` are old names that still work and warn.
+
+These must also hold, or the start stops: a default is not above its maximum; `mailbox.shard_capacity` is not above
+`mailbox.global_inflight`; `mailbox.visibility_ms_min` <= `mailbox.default_visibility` <= `mailbox.visibility_max`;
+`mailbox.t_replay` is at least twice `mailbox.default_visibility`; `mailbox.backoff_base` is not above
+`mailbox.backoff_max`; `mailbox.max_bytes` is not above `limits.max_body_bytes`.
+
+`mailbox.profile = \"micronode\"` and `amnesia.enabled = true` imply `store = \"memory\"`: no file is made, the admin
+key and the ledger's key live as long as the process, and dead letters are ephemeral. They contradict a `data_dir`
+or `store = \"sqlite\"` that somebody set.
+
+SIGHUP reads everything again. If anything is wrong, nothing changes. What needs a restart keeps its value and
+is named in a warning; the rest is applied at once. The log shows each change, without secrets.
+";

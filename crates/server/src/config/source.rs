@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::Error;
 use super::key::Key;
-use super::table::{CONFIG_ENV, KEYS, find, nearest};
+use super::table::{CONFIG_ENV, find, keys, nearest};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,9 @@ pub enum Source {
     /// An environment variable.
     Env(String),
     /// A flag on the command line.
-    Flag(&'static str),
+    Flag(String),
+    /// Another setting, which leaves no choice.
+    Implied(&'static str),
 }
 
 impl fmt::Display for Source {
@@ -32,6 +34,7 @@ impl fmt::Display for Source {
             Self::File(path) => write!(f, "file {}", path.display()),
             Self::Env(name) => write!(f, "environment {name}"),
             Self::Flag(name) => write!(f, "flag {name}"),
+            Self::Implied(by) => write!(f, "implied by {by}"),
         }
     }
 }
@@ -49,7 +52,7 @@ pub type Layer = BTreeMap<&'static str, Given>;
 /// A flag of the command line that sets a key: the flag, the key's name, the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flag {
-    pub flag: &'static str,
+    pub flag: String,
     pub name: String,
     pub text: String,
 }
@@ -58,7 +61,7 @@ pub struct Flag {
 pub fn from_flags(flags: &[Flag]) -> Result<Layer, Error> {
     let mut layer = Layer::new();
     for flag in flags {
-        let source = Source::Flag(flag.flag);
+        let source = Source::Flag(flag.flag.clone());
         let key = find(&flag.name).ok_or_else(|| unknown(&flag.name, &source))?;
         if key.is_secret() {
             return Err(Error::SecretOnCommandLine {
@@ -77,37 +80,47 @@ pub fn from_flags(flags: &[Flag]) -> Result<Layer, Error> {
     Ok(layer)
 }
 
-/// Reads the environment. The second list names variables that look like ours and are not.
+/// Reads the environment. The second list holds warnings: of variables that look like ours and are
+/// not, and of old names.
 ///
 /// An empty variable counts as not set, as deployment tools leave them behind.
 pub fn from_env(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<(Layer, Vec<String>), Error> {
     let mut layer = Layer::new();
-    let mut strangers = Vec::new();
+    let mut warnings = Vec::new();
     let variables: BTreeMap<OsString, OsString> = variables.into_iter().collect();
-    for key in KEYS {
-        // The prefixed name is more specific than the bare one, so it is asked first.
-        for name in std::iter::once(key.env()).chain(key.bare_env.map(str::to_owned)) {
+    for key in keys() {
+        // The product's name is more specific than those of specifications, so it is asked first.
+        for name in key.variables() {
             let Some(value) = variables.get(&OsString::from(&name)) else {
                 continue;
             };
-            if !value.is_empty() && !layer.contains_key(key.name) {
-                layer.insert(key.name, given_by_env(key, name, value)?);
+            if value.is_empty() {
+                continue;
             }
+            if key.old_env == Some(name.as_str()) {
+                let new = key.more_env.first().copied().unwrap_or_default();
+                warnings.push(format!("{name} is deprecated; use {new}"));
+            }
+            // One that is overruled is checked too: it would surprise whoever removes the other.
+            let given = given_by_env(key, name, value)?;
+            key.check(&given)?;
+            layer.entry(key.name).or_insert(given);
         }
     }
-    let ours: Vec<String> = KEYS.iter().map(Key::env).collect();
+    let ours: Vec<String> = keys().flat_map(Key::variables).collect();
     for name in variables.keys().filter_map(|name| name.to_str()) {
-        if name.starts_with("ASYNCGATE_")
+        let looks_like_ours = name.starts_with("ASYNCGATE_") || name.starts_with("SVCMBX_");
+        if looks_like_ours
             && !ours.iter().any(|our| our == name)
             && ![CONFIG_ENV, "ASYNCGATE_URL", "ASYNCGATE_PROFILE"].contains(&name)
         {
             let hint = nearest(name, ours.iter().map(String::as_str));
-            strangers.push(format!("{name} is not a setting{}", did_you_mean(hint)));
+            warnings.push(format!("{name} is not a setting{}", did_you_mean(hint)));
         }
     }
-    Ok((layer, strangers))
+    Ok((layer, warnings))
 }
 
 fn given_by_env(key: &Key, name: String, value: &OsString) -> Result<Given, Error> {
@@ -177,19 +190,22 @@ fn parse_toml(text: &str) -> Result<Json, String> {
 /// Walks nested tables into dotted names.
 fn flatten(name: &str, value: &Json, source: &Source, layer: &mut Layer) -> Result<(), Error> {
     if let Some(key) = find(name) {
-        let text = scalar(value).ok_or_else(|| Error::Value {
+        let refuse = |problem: String| Error::Value {
             key: key.name,
             shown: "(a table, a list or nothing)".to_owned(),
             source_of: source.clone(),
-            problem: format!("must be {}", key.rule),
-        })?;
-        layer.insert(
-            key.name,
-            Given {
-                text,
-                source: source.clone(),
-            },
-        );
+            problem,
+        };
+        let text = text_of(key, value).ok_or_else(|| refuse(format!("must be {}", key.rule)))?;
+        let given = Given {
+            text,
+            source: source.clone(),
+        };
+        // The parsers see to it that no name comes twice; another name for the same key is not theirs.
+        if layer.insert(key.name, given).is_some() {
+            let names: Vec<&str> = key.names().collect();
+            return Err(refuse(format!("is set twice, as {}", names.join(" and "))));
+        }
         return Ok(());
     }
     let is_table = name.is_empty() || is_table(name);
@@ -211,29 +227,41 @@ fn flatten(name: &str, value: &Json, source: &Source, layer: &mut Layer) -> Resu
 }
 
 fn is_table(name: &str) -> bool {
-    KEYS.iter().any(|key| {
-        key.name
-            .strip_prefix(name)
+    keys().flat_map(Key::names).any(|key| {
+        key.strip_prefix(name)
             .is_some_and(|rest| rest.starts_with('.'))
     })
 }
 
-/// The text of a value as `--set` would have it; lists of texts are joined by commas.
+/// The text of a value as `--set` would have it. Keys that are made of items may be a list, and those
+/// that are made of pairs a table.
+fn text_of(key: &Key, value: &Json) -> Option<String> {
+    let texts: Option<Vec<String>> = if let Some(items) = value.as_array()
+        && key.rule.takes_list()
+    {
+        items.iter().map(scalar).collect()
+    } else if let Some(pairs) = value.as_object()
+        && key.rule.takes_pairs()
+    {
+        let pair = |(name, value)| Some(format!("{name}={}", scalar(value)?));
+        pairs.iter().map(pair).collect()
+    } else {
+        return scalar(value);
+    };
+    texts.map(|texts| texts.join(","))
+}
+
 fn scalar(value: &Json) -> Option<String> {
     match value {
         Json::String(text) => Some(text.clone()),
         Json::Number(number) => Some(number.to_string()),
         Json::Bool(on) => Some(on.to_string()),
-        Json::Array(items) => {
-            let texts: Option<Vec<&str>> = items.iter().map(Json::as_str).collect();
-            texts.map(|texts| texts.join(","))
-        }
-        Json::Null | Json::Object(_) => None,
+        Json::Array(_) | Json::Null | Json::Object(_) => None,
     }
 }
 
 fn unknown(name: &str, source: &Source) -> Error {
-    let hint = nearest(name, KEYS.iter().map(|key| key.name));
+    let hint = nearest(name, keys().flat_map(Key::names));
     Error::UnknownKey {
         key: one_line(name),
         source_of: source.clone(),

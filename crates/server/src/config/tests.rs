@@ -16,7 +16,7 @@ fn file(ending: &str, content: &str) -> NamedTempFile {
 
 fn flag(name: &str, text: &str) -> Flag {
     Flag {
-        flag: "--set",
+        flag: "--set".to_owned(),
         name: name.to_owned(),
         text: text.to_owned(),
     }
@@ -65,7 +65,7 @@ fn each_place_wins_over_the_ones_below_it() {
         (
             inputs(&[("default_priority", "4")], &[bare, prefixed], Some(&file)),
             "4",
-            Source::Flag("--set"),
+            Source::Flag("--set".to_owned()),
         ),
     ];
     for (inputs, expected, source) in cases {
@@ -239,9 +239,25 @@ fn a_bad_secret_is_refused_without_being_shown() {
 #[test]
 fn defaults_may_not_exceed_their_maximum() {
     for (low, high) in super::table::ORDERED {
-        let message = refusal(&inputs(&[(low, "7"), (high, "6")], &[], None));
+        let rule = super::table::find(low).unwrap().rule;
+        let unit = if matches!(rule, super::key::Rule::Duration { .. }) {
+            "s"
+        } else if matches!(rule, super::key::Rule::Size { .. }) {
+            "KiB"
+        } else {
+            ""
+        };
+        let [less, more] = [6, 7].map(|number| format!("{number}{unit}"));
+        let message = refusal(&inputs(&[(low, &more), (high, &less)], &[], None));
         assert!(message.contains(low) && message.contains(high), "{message}");
-        assert!(Effective::read(&inputs(&[(low, "7"), (high, "7")], &[], None)).is_ok());
+        // Other rules may have something against it, but not this one.
+        if let Err(error) = Effective::read(&inputs(&[(low, &more), (high, &more)], &[], None)) {
+            let message = error.to_string();
+            assert!(
+                !(message.contains(low) && message.contains(high)),
+                "{message}"
+            );
+        }
     }
 }
 
@@ -319,10 +335,10 @@ fn a_reload_tells_what_it_applies_and_what_must_wait() {
 
 #[test]
 fn a_reload_leaves_alone_what_needs_a_restart_and_keeps_saying_so() {
-    let mut running = Effective::read(&inputs(&[], &[], None)).unwrap();
+    let running = Effective::read(&inputs(&[], &[], None)).unwrap();
     let file = file(".toml", "max_list_limit = 100\nbind = '127.0.0.1:9'\n");
     let fresh = Effective::read(&inputs(&[], &[], Some(&file))).unwrap();
-    running.adopt_live(&fresh);
+    let running = running.adopt_live(&fresh).unwrap();
     assert_eq!(value(&running, "max_list_limit").0, "100");
     assert_eq!(value(&running, "bind").0, "127.0.0.1:8080");
     let left: Vec<&str> = changes(&running, &fresh)
@@ -346,5 +362,183 @@ fn what_is_shown_has_every_key_and_no_secret() {
     let listed = json["settings"].as_array().unwrap();
     assert_eq!(listed.len(), effective.iter().count());
     assert_eq!(text.lines().count(), listed.len());
-    assert_eq!(reference().lines().count(), listed.len() + 2);
+    let reference = reference();
+    let rows = reference.lines().filter(|line| line.starts_with("| `"));
+    assert_eq!(rows.count(), listed.len());
+}
+
+#[test]
+fn the_product_wins_over_the_specification_and_an_old_name_warns() {
+    let ours = ("ASYNCGATE_MAILBOX_READY_SHARDS", "3");
+    let theirs = ("SVCMBX_SHARDS", "4");
+    let old = ("MAILBOX_SHARDS", "5");
+    for (env, shards) in [
+        (&[ours, theirs, old][..], "3"),
+        (&[theirs, old], "4"),
+        (&[old], "5"),
+        (&[theirs], "4"),
+    ] {
+        let effective = Effective::read(&inputs(&[], env, None)).unwrap();
+        assert_eq!(value(&effective, "mailbox.ready_shards").0, shards);
+        let warning = "MAILBOX_SHARDS is deprecated; use SVCMBX_SHARDS";
+        assert_eq!(
+            effective.warnings.contains(&warning.to_owned()),
+            env.contains(&old)
+        );
+    }
+    let effective = Effective::read(&inputs(&[], &[("VISIBILITY_DEFAULT", "9s")], None)).unwrap();
+    assert_eq!(value(&effective, "mailbox.default_visibility").0, "9s");
+    assert!(effective.warnings[0].contains("SVCMBX_VISIBILITY_DEFAULT"));
+    let message = refusal(&inputs(&[], &[ours, ("SVCMBX_SHARDS", "none")], None));
+    assert!(message.contains("mailbox.ready_shards"), "{message}");
+    let effective = Effective::read(&inputs(&[], &[("SVCMBX_SHARD", "1")], None)).unwrap();
+    assert!(effective.warnings[0].contains("did you mean SVCMBX_SHARDS?"));
+}
+
+/// The example file of the mailbox's specification, with every table that it has.
+const SPECIFIED: &str = r#"
+bind_addr     = "0.0.0.0:8080"
+metrics_addr  = "127.0.0.1:9102"
+max_conns     = 2048
+read_timeout  = "5s"
+write_timeout = "5s"
+idle_timeout  = "60s"
+[log]
+format = "json"
+level  = "info"
+[tls]
+enabled   = false
+[limits]
+max_body_bytes       = "1MiB"
+decompress_ratio_cap = 10
+[uds]
+path = "/run/svc-mailbox.sock"
+allow_uids = [1000, 1001]
+[auth]
+[mailbox]
+profile            = "macronode"
+ready_shards       = 16
+shard_capacity     = 4096
+global_inflight    = 8192
+visibility_ms_min  = "250ms"
+default_visibility = "5s"
+max_messages       = 32
+max_bytes          = "512KiB"
+t_replay           = "300s"
+cap_cache_ttl      = "30s"
+backoff_base       = "200ms"
+backoff_max        = "60s"
+max_attempts       = 5
+topic_classes      = { "user:" = "user_inbox", "sys:" = "system" }
+weights            = { "user:" = 10, "00000000-0000-7000-8000-000000000001" = 3 }
+[retention]
+ready_seconds   = "7d"
+inflight_factor = 10
+dlq_seconds     = "14d"
+[amnesia]
+enabled = false
+[pq]
+mode = "off"
+"#;
+
+#[test]
+fn the_file_of_the_specification_can_be_used_as_it_stands() {
+    let file = file(".toml", SPECIFIED);
+    let effective = Effective::read(&inputs(&[], &[], Some(&file))).unwrap();
+    let settings = Settings::new(&effective).unwrap();
+    assert_eq!(settings.bind.to_string(), "0.0.0.0:8080");
+    assert_eq!(settings.max_connections, 2_048);
+    assert_eq!(settings.uds_allow_uids, [1_000, 1_001]);
+    let policy = asyncgate_core::mailbox::Policy {
+        shards: 16,
+        ..Default::default()
+    };
+    assert_eq!(settings.mailbox, policy, "its defaults are the rules' own");
+    let classes: Vec<&str> = settings
+        .topic_classes
+        .iter()
+        .map(|(_, class)| class.as_str())
+        .collect();
+    assert_eq!(classes, ["user_inbox", "system"], "longest prefix first");
+    assert_eq!(settings.weights.topics, [("user:".to_owned(), 10)]);
+    assert_eq!(settings.weights.tenants.len(), 1);
+}
+
+#[test]
+fn what_the_specification_forbids_stops_the_start() {
+    let cases = [
+        ("bind_addr", "nowhere", "bind"),
+        ("metrics_addr", "nowhere", "metrics_addr"),
+        ("max_conns", "0", "http.max_connections"),
+        ("limits.max_body_bytes", "1023B", "limits.max_body_bytes"),
+        (
+            "limits.decompress_ratio_cap",
+            "0",
+            "limits.decompress_ratio_cap",
+        ),
+        ("tls.enabled", "true", "tls.enabled"),
+        ("mailbox.ready_shards", "0", "mailbox.ready_shards"),
+        ("mailbox.shard_capacity", "0", "mailbox.shard_capacity"),
+        ("mailbox.global_inflight", "4095", "mailbox.global_inflight"),
+        (
+            "mailbox.visibility_ms_min",
+            "0ms",
+            "mailbox.visibility_ms_min",
+        ),
+        (
+            "mailbox.default_visibility",
+            "249ms",
+            "mailbox.default_visibility",
+        ),
+        ("mailbox.max_messages", "0", "mailbox.max_messages"),
+        ("mailbox.max_messages", "257", "mailbox.max_messages"),
+        ("mailbox.max_bytes", "1025KiB", "mailbox.max_bytes"),
+        ("mailbox.t_replay", "9s", "mailbox.t_replay"),
+        ("mailbox.backoff_max", "199ms", "mailbox.backoff_max"),
+        ("mailbox.max_attempts", "0", "mailbox.max_attempts"),
+        ("mailbox.profile", "nanonode", "mailbox.profile"),
+        ("pq.mode", "hybrid", "pq.mode"),
+        ("pq.mode", "on", "pq.mode"),
+        ("auth.macaroon_path", "/x", "auth.macaroon_path"),
+        ("retention.ready_seconds", "7", "retention.ready_seconds"),
+        ("mailbox.weights", "a=0", "mailbox.weights"),
+    ];
+    for (name, text, key) in cases {
+        let message = refusal(&inputs(&[(name, text)], &[], None));
+        assert!(
+            message.contains(key) && !message.contains('\n'),
+            "{message}"
+        );
+    }
+    let file = file(".toml", "max_conns = 5\n[http]\nmax_connections = 6\n");
+    let message = refusal(&inputs(&[], &[], Some(&file)));
+    assert!(message.contains("set twice"), "{message}");
+}
+
+#[test]
+fn a_micronode_and_amnesia_keep_nothing_and_refuse_to_be_told_where() {
+    for forgetful in [
+        ("mailbox.profile", "micronode"),
+        ("amnesia.enabled", "true"),
+    ] {
+        let effective = Effective::read(&inputs(&[forgetful], &[], None)).unwrap();
+        let (store, source) = value(&effective, "store");
+        assert_eq!(store, "memory");
+        assert!(source.to_string().contains(forgetful.0), "{source}");
+        let warned = effective
+            .warnings
+            .iter()
+            .any(|warning| warning.contains("ephemeral"));
+        assert_eq!(warned, forgetful.0 == "amnesia.enabled");
+        for told in [("store", "sqlite"), ("data_dir", "./data")] {
+            let message = refusal(&inputs(&[forgetful, told], &[], None));
+            assert!(
+                message.contains(forgetful.0) && message.contains(told.0),
+                "{message}"
+            );
+        }
+        assert!(Effective::read(&inputs(&[forgetful, ("store", "memory")], &[], None)).is_ok());
+        let again = effective.adopt_live(&effective).unwrap();
+        assert_eq!(value(&again, "store").0, "memory");
+    }
 }

@@ -229,6 +229,7 @@ mod tests {
     const PATIENCE: Patience = Patience {
         head: Duration::from_secs(4),
         answer: Duration::from_secs(12),
+        taking: Duration::from_secs(4),
         silence: Duration::from_secs(8),
     };
 

@@ -14,6 +14,7 @@ fn limits(connections: usize) -> Limits {
     let patience = Patience {
         head: LONG,
         answer: LONG,
+        taking: LONG,
         silence: LONG,
     };
     Limits {
@@ -46,7 +47,9 @@ async fn start(limits: Limits, gate: Arc<Gate>) -> Listener {
 }
 
 async fn connect(listener: &Listener, request: &[u8]) -> TcpStream {
-    let mut stream = TcpStream::connect(listener.address()).await.unwrap();
+    let mut stream = TcpStream::connect(listener.address().unwrap())
+        .await
+        .unwrap();
     stream.write_all(request).await.unwrap();
     stream
 }
@@ -88,7 +91,7 @@ async fn one_connection_serves_many_requests() {
 async fn a_drain_lets_requests_in_flight_finish_and_closes_the_rest() {
     let gate = Arc::new(Gate::default());
     let listener = start(limits(4), gate.clone()).await;
-    let address = listener.address();
+    let address = listener.address().unwrap();
     let mut idle = connect(&listener, REQUEST).await;
     assert!(read_answer(&mut idle).await.ends_with("quick"));
     let mut busy = connect(&listener, b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
@@ -144,6 +147,7 @@ async fn silence_slow_headers_and_slow_answers_end_a_connection() {
             Patience {
                 head: LONG,
                 answer: LONG,
+                taking: LONG,
                 silence: short,
             },
         ),
@@ -152,6 +156,7 @@ async fn silence_slow_headers_and_slow_answers_end_a_connection() {
             Patience {
                 head: short,
                 answer: LONG,
+                taking: LONG,
                 silence: LONG,
             },
         ),
@@ -160,6 +165,7 @@ async fn silence_slow_headers_and_slow_answers_end_a_connection() {
             Patience {
                 head: LONG,
                 answer: short,
+                taking: LONG,
                 silence: LONG,
             },
         ),
@@ -196,7 +202,9 @@ async fn what_is_not_http_is_refused_and_oversized_headers_too() {
         ]
         .concat(),
     ] {
-        let mut stream = TcpStream::connect(listener.address()).await.unwrap();
+        let mut stream = TcpStream::connect(listener.address().unwrap())
+            .await
+            .unwrap();
         // The server may hang up before all was sent.
         let _ = stream.write_all(&request).await;
         let answer = read_to_end(&mut stream).await;

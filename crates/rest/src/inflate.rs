@@ -1,0 +1,315 @@
+//! Bodies that come compressed, unpacked as they arrive.
+//!
+//! Invariant: a body costs no more memory than the largest plain one, whatever it unpacks to.
+
+use std::io::{self, Write};
+
+use asyncgate_engine::Fault;
+use axum::http::{HeaderMap, header};
+use bytes::Bytes;
+use flate2::{Decompress, FlushDecompress, Status, write::MultiGzDecoder};
+
+/// How a body is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Coding {
+    Gzip,
+    Deflate,
+}
+
+/// How the headers say that the body is compressed, if it is.
+pub(crate) fn coding(headers: &HeaderMap) -> Result<Option<Coding>, Fault> {
+    let mut named = headers.get_all(header::CONTENT_ENCODING).iter();
+    let (first, second) = (named.next(), named.next());
+    let Some(name) = first else {
+        return Ok(None);
+    };
+    if second.is_some() {
+        return Err(unknown());
+    }
+    match name.as_bytes().trim_ascii().to_ascii_lowercase().as_slice() {
+        b"gzip" | b"x-gzip" => Ok(Some(Coding::Gzip)),
+        b"deflate" => Ok(Some(Coding::Deflate)),
+        b"identity" | b"" => Ok(None),
+        _ => Err(unknown()),
+    }
+}
+
+fn unknown() -> Fault {
+    Fault::bad_request("the body's Content-Encoding must be gzip, deflate or identity")
+}
+
+/// A body that is being unpacked.
+pub(crate) struct Inflate {
+    decoder: Decoder,
+    received: usize,
+    ratio_cap: u32,
+}
+
+enum Decoder {
+    Gzip(MultiGzDecoder<Bounded>),
+    Deflate(Zlib),
+}
+
+/// Takes so many bytes and then fails.
+struct Bounded {
+    bytes: Vec<u8>,
+    limit: usize,
+    full: bool,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + data.len() > self.limit {
+            self.full = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(data);
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The library's own writer does not notice when the end is missing.
+struct Zlib {
+    stream: Decompress,
+    unpacked: Bounded,
+    ended: bool,
+}
+
+impl Zlib {
+    fn feed(&mut self, mut piece: &[u8]) -> io::Result<()> {
+        let mut buffer = [0; 8 << 10];
+        // Until nothing more goes in and nothing more comes out.
+        while !self.ended {
+            let (read, written) = (self.stream.total_in(), self.stream.total_out());
+            let status = self
+                .stream
+                .decompress(piece, &mut buffer, FlushDecompress::None)?;
+            let read = (self.stream.total_in() - read) as usize;
+            let written = (self.stream.total_out() - written) as usize;
+            self.ended = status == Status::StreamEnd;
+            if read == 0 && written == 0 {
+                break;
+            }
+            piece = piece.get(read..).unwrap_or_default();
+            self.unpacked
+                .write_all(buffer.get(..written).unwrap_or_default())?;
+        }
+        if piece.is_empty() {
+            Ok(())
+        } else {
+            Err(io::Error::other("something stands behind the end"))
+        }
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        if self.ended {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
+    }
+}
+
+impl Inflate {
+    /// Unpacks to at most `limit` bytes and `ratio_cap` times what comes in.
+    pub(crate) fn new(coding: Coding, limit: usize, ratio_cap: u32) -> Self {
+        let unpacked = Bounded {
+            bytes: Vec::new(),
+            limit,
+            full: false,
+        };
+        let decoder = match coding {
+            Coding::Gzip => Decoder::Gzip(MultiGzDecoder::new(unpacked)),
+            Coding::Deflate => Decoder::Deflate(Zlib {
+                stream: Decompress::new(true),
+                unpacked,
+                ended: false,
+            }),
+        };
+        Self {
+            decoder,
+            received: 0,
+            ratio_cap,
+        }
+    }
+
+    /// Takes a piece of the body as it came.
+    pub(crate) fn feed(&mut self, piece: &[u8]) -> Result<(), Fault> {
+        self.received += piece.len();
+        let fed = match &mut self.decoder {
+            Decoder::Gzip(decoder) => decoder.write_all(piece),
+            Decoder::Deflate(decoder) => decoder.feed(piece),
+        };
+        fed.map_err(|error| self.refuse(&error))
+    }
+
+    /// The whole body, once all of it has come.
+    pub(crate) fn finish(mut self) -> Result<Bytes, Fault> {
+        let finished = match &mut self.decoder {
+            Decoder::Gzip(decoder) => decoder.try_finish(),
+            Decoder::Deflate(decoder) => decoder.finish(),
+        };
+        finished.map_err(|error| self.refuse(&error))?;
+        if self.is_bomb(self.unpacked().bytes.len()) {
+            return Err(Fault::bomb(self.ratio_cap));
+        }
+        let unpacked = match &mut self.decoder {
+            Decoder::Gzip(decoder) => decoder.get_mut(),
+            Decoder::Deflate(decoder) => &mut decoder.unpacked,
+        };
+        Ok(std::mem::take(&mut unpacked.bytes).into())
+    }
+
+    fn unpacked(&self) -> &Bounded {
+        match &self.decoder {
+            Decoder::Gzip(decoder) => decoder.get_ref(),
+            Decoder::Deflate(decoder) => &decoder.unpacked,
+        }
+    }
+
+    fn is_bomb(&self, bytes: usize) -> bool {
+        bytes > self.received.saturating_mul(self.ratio_cap as usize)
+    }
+
+    fn refuse(&self, error: &io::Error) -> Fault {
+        let unpacked = self.unpacked();
+        if !unpacked.full {
+            return Fault::bad_request("the body cannot be unpacked").because(error.to_string());
+        }
+        // What is both too large and too dense is more likely meant to harm.
+        if self.is_bomb(unpacked.limit) {
+            return Fault::bomb(self.ratio_cap);
+        }
+        crate::input::too_large(unpacked.limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asyncgate_api::Code;
+    use flate2::{
+        Compression,
+        write::{GzEncoder, ZlibEncoder},
+    };
+
+    use super::*;
+
+    const LIMIT: usize = 100_000;
+
+    fn pack(coding: Coding, plain: &[u8]) -> Vec<u8> {
+        match coding {
+            Coding::Gzip => {
+                let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+                encoder.write_all(plain).unwrap();
+                encoder.finish().unwrap()
+            }
+            Coding::Deflate => {
+                let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+                encoder.write_all(plain).unwrap();
+                encoder.finish().unwrap()
+            }
+        }
+    }
+
+    fn unpack(coding: Coding, packed: &[u8], piece: usize) -> Result<Bytes, Fault> {
+        let mut inflate = Inflate::new(coding, LIMIT, 10);
+        for piece in packed.chunks(piece) {
+            inflate.feed(piece)?;
+        }
+        inflate.finish()
+    }
+
+    /// Bytes that do not compress well.
+    fn noise(bytes: usize) -> Vec<u8> {
+        let mut state = 1_u32;
+        let step = |_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        (0..bytes).map(step).collect()
+    }
+
+    #[test]
+    fn what_was_packed_is_unpacked_however_it_comes() {
+        for coding in [Coding::Gzip, Coding::Deflate] {
+            for plain in [
+                b"{}".to_vec(),
+                noise(LIMIT),
+                [noise(900), vec![b'x'; 5_000]].concat(),
+            ] {
+                let packed = pack(coding, &plain);
+                for piece in [1, 7, 1_000_000] {
+                    assert_eq!(unpack(coding, &packed, piece).unwrap(), plain);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_bomb_is_refused_and_costs_no_more_than_the_limit() {
+        for coding in [Coding::Gzip, Coding::Deflate] {
+            for size in [2_000, LIMIT, 100 * LIMIT] {
+                let packed = pack(coding, &vec![0; size]);
+                let fault = unpack(coding, &packed, 1_000).unwrap_err();
+                assert_eq!(fault.code, Code::BadRequest, "{size}");
+                assert_eq!(fault.details["reason"], "ratio_cap", "{size}");
+            }
+            let mut inflate = Inflate::new(coding, LIMIT, 10);
+            let packed = pack(coding, &vec![0; 100 * LIMIT]);
+            assert!(inflate.feed(&packed).is_err());
+            assert!(inflate.unpacked().bytes.capacity() <= 2 * LIMIT);
+        }
+    }
+
+    #[test]
+    fn what_is_only_too_large_is_called_so() {
+        let packed = pack(Coding::Gzip, &noise(LIMIT + 1));
+        let fault = unpack(Coding::Gzip, &packed, 1_000).unwrap_err();
+        assert_eq!(fault.code, Code::TooLarge);
+    }
+
+    #[test]
+    fn what_is_cut_or_broken_is_refused() {
+        for coding in [Coding::Gzip, Coding::Deflate] {
+            let packed = pack(coding, &noise(3_000));
+            let behind = [packed.as_slice(), b"more"].concat();
+            for broken in [
+                &packed[..packed.len() - 1],
+                &packed[..packed.len() / 2],
+                &packed[1..],
+                &behind,
+                b"{}",
+                b"",
+            ] {
+                let code = unpack(coding, broken, 100).err().map(|fault| fault.code);
+                assert_eq!(code, Some(Code::BadRequest), "{coding:?} {}", broken.len());
+            }
+            let mut flipped = packed.clone();
+            flipped[1_500] ^= 1;
+            assert!(unpack(coding, &flipped, 100).is_err());
+        }
+    }
+
+    #[test]
+    fn only_known_codings_are_read() {
+        let of = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                let value = header::HeaderValue::from_static(value);
+                headers.append(header::CONTENT_ENCODING, value);
+            }
+            coding(&headers).map_err(|fault| fault.code)
+        };
+        assert_eq!(of(&[]), Ok(None));
+        assert_eq!(of(&["identity"]), Ok(None));
+        assert_eq!(of(&["GZIP"]), Ok(Some(Coding::Gzip)));
+        assert_eq!(of(&["deflate"]), Ok(Some(Coding::Deflate)));
+        for bad in [&["br"][..], &["gzip, gzip"], &["gzip", "gzip"], &["zstd"]] {
+            assert_eq!(of(bad), Err(Code::BadRequest), "{bad:?}");
+        }
+    }
+}

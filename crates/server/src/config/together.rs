@@ -1,0 +1,167 @@
+//! Whether the values in force fit together.
+
+use super::Error;
+use super::key::Value;
+use super::resolve::{Effective, Entry};
+use super::source::Source;
+use super::table::{KEPT_FOR_LATER, ORDERED, find};
+
+impl Effective {
+    /// Fills in what some settings imply for others, warns, and refuses contradictions.
+    pub(super) fn fit_together(&mut self) -> Result<(), Error> {
+        self.forget_everything()?;
+        self.warn_of_idle_keys();
+        self.check_order()?;
+        self.check_replay_window()?;
+        self.check_insecure_dev()?;
+        self.check_what_this_build_has_not()
+    }
+
+    /// A micronode and amnesia leave nothing on disk, so they decide where state lives.
+    fn forget_everything(&mut self) -> Result<(), Error> {
+        let micronode = self.is("mailbox.profile", &Value::Word("micronode"));
+        let amnesia = self.is("amnesia.enabled", &Value::Switch(true));
+        let (name, by) = match (micronode, amnesia) {
+            (true, _) => ("mailbox.profile", "mailbox.profile = micronode"),
+            (false, true) => ("amnesia.enabled", "amnesia.enabled = true"),
+            (false, false) => return Ok(()),
+        };
+        let Some(cause) = self.get(name).cloned() else {
+            return Ok(());
+        };
+        for (kept, value) in [("store", Some(&Value::Word("sqlite"))), ("data_dir", None)] {
+            let Some(entry) = self.get(kept) else {
+                continue;
+            };
+            if entry.source != Source::Default && value.is_none_or(|value| entry.value == *value) {
+                let problem = format!(
+                    "keeps nothing on disk, but {kept} = {} ({}) wants to",
+                    entry.value, entry.source
+                );
+                return Err(refuse(name, &cause, problem));
+            }
+        }
+        if !micronode {
+            self.warnings.push(
+                "amnesia.enabled=true with macronode profile; DLQ will be ephemeral per policy"
+                    .to_owned(),
+            );
+        }
+        self.imply("store", Value::Word("memory"), by);
+        Ok(())
+    }
+
+    fn is(&self, name: &str, value: &Value) -> bool {
+        self.get(name).is_some_and(|entry| entry.value == *value)
+    }
+
+    fn warn_of_idle_keys(&mut self) {
+        let idle = self.iter().filter(|(key, entry)| {
+            entry.source != Source::Default && KEPT_FOR_LATER.contains(&key.name)
+        });
+        let told: Vec<String> = idle
+            .map(|(key, entry)| format!("{} ({}) changes nothing yet", key.name, entry.source))
+            .collect();
+        self.warnings.extend(told);
+    }
+
+    fn check_order(&self) -> Result<(), Error> {
+        for (low_name, high_name) in ORDERED {
+            let (Some(low), Some(high)) = (self.get(low_name), self.get(high_name)) else {
+                continue;
+            };
+            if low.value.amount() > high.value.amount() {
+                let limit = format!(
+                    "must be at most {high_name} = {} ({})",
+                    high.value, high.source
+                );
+                return Err(refuse(low_name, low, limit));
+            }
+        }
+        Ok(())
+    }
+
+    /// A repetition must be recognised at least until its message could have come back twice.
+    fn check_replay_window(&self) -> Result<(), Error> {
+        let (Some(replay), Some(visibility)) = (
+            self.get("mailbox.t_replay"),
+            self.get("mailbox.default_visibility"),
+        ) else {
+            return Ok(());
+        };
+        if replay.value.amount() < visibility.value.amount().map(|millis| 2 * millis) {
+            let problem = format!(
+                "must be at least twice mailbox.default_visibility = {} ({})",
+                visibility.value, visibility.source
+            );
+            return Err(refuse("mailbox.t_replay", replay, problem));
+        }
+        Ok(())
+    }
+
+    /// Without credentials, whoever reaches the port is the admin; so nobody else may reach it.
+    fn check_insecure_dev(&self) -> Result<(), Error> {
+        let (Some(dev), Some(bind), Some(api_key)) = (
+            self.get("allow_insecure_dev"),
+            self.get("bind"),
+            self.get("api_key"),
+        ) else {
+            return Ok(());
+        };
+        if dev.value != Value::Switch(true) {
+            return Ok(());
+        }
+        if matches!(&bind.value, Value::Address(address) if !address.ip().is_loopback()) {
+            let problem = format!(
+                "needs a loopback address, but bind = {} ({})",
+                bind.value, bind.source
+            );
+            return Err(refuse("allow_insecure_dev", dev, problem));
+        }
+        if matches!(api_key.value, Value::Secret(Some(_))) {
+            let problem = format!(
+                "contradicts api_key ({}); set only one of them",
+                api_key.source
+            );
+            return Err(refuse("allow_insecure_dev", dev, problem));
+        }
+        Ok(())
+    }
+
+    /// What is asked for and cannot be had must not be silently missing: a server that was meant to
+    /// speak TLS would speak plainly.
+    fn check_what_this_build_has_not(&self) -> Result<(), Error> {
+        let missing = [
+            (
+                "tls.enabled",
+                Value::Switch(false),
+                "cannot be had: this build has no TLS listener; let a proxy end TLS",
+            ),
+            (
+                "pq.mode",
+                Value::Word("off"),
+                "cannot be had: this build has no post-quantum peers",
+            ),
+            (
+                "auth.macaroon_path",
+                Value::Unset,
+                "cannot be had: this build does not verify macaroons",
+            ),
+        ];
+        for (name, harmless, problem) in missing {
+            if let Some(entry) = self.get(name).filter(|entry| entry.value != harmless) {
+                return Err(refuse(name, entry, problem.to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refuse(name: &str, entry: &Entry, problem: String) -> Error {
+    Error::Value {
+        key: find(name).map_or("", |key| key.name),
+        shown: entry.value.to_string(),
+        source_of: entry.source.clone(),
+        problem,
+    }
+}

@@ -1,0 +1,29 @@
+//! A value that a reload may change while others read it.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Cloning shares the value.
+#[derive(Debug, Default)]
+pub struct Live<T>(Arc<RwLock<T>>);
+
+impl<T> Clone for Live<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Copy> Live<T> {
+    pub fn new(value: T) -> Self {
+        Self(Arc::new(RwLock::new(value)))
+    }
+
+    /// The value as it is now.
+    pub fn get(&self) -> T {
+        *self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts another value in its place.
+    pub fn set(&self, value: T) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = value;
+    }
+}
