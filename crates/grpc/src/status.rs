@@ -4,7 +4,6 @@ use std::{collections::HashMap, time::Duration};
 
 use asyncgate_api::Code;
 use asyncgate_engine::Fault;
-use serde_json::Value;
 use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -36,11 +35,8 @@ pub(crate) fn status(fault: &Fault, corr_id: &str) -> Status {
 /// The details of the fault as texts.
 fn metadata(fault: &Fault, corr_id: &str) -> HashMap<String, String> {
     let details = fault.details.iter().map(|(name, value)| {
-        let text = match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        (name.clone(), text)
+        let text = value.as_str().map(str::to_owned);
+        (name.clone(), text.unwrap_or_else(|| value.to_string()))
     });
     details
         .chain([("corr_id".to_owned(), corr_id.to_owned())])
