@@ -12,7 +12,7 @@ use crate::{
     db::{Db, Use},
     query,
     reader::read_error,
-    wal,
+    schema, wal,
 };
 
 /// A file that is only read, as it stood when it was opened. It needs no lock, but while it is open a
@@ -29,9 +29,8 @@ impl SqliteFile {
         wal::check_beside_a_writer(path)?;
         let db = Db::open(path, Use::Read)?;
         db.conn.execute_batch("BEGIN")?;
-        // The state is chosen by the first read.
-        db.conn
-            .query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        // The state to look at is that of the first read.
+        schema::check(&db.conn)?;
         Ok(Self {
             db,
             counted: Counted::default(),

@@ -62,7 +62,7 @@ impl Default for Options {
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file belongs to a newer program.
+    /// The file belongs to a program of another version.
     #[error("{0}")]
     Schema(String),
     /// Its log is damaged.
@@ -79,7 +79,9 @@ pub enum OpenError {
 impl From<schema::Error> for OpenError {
     fn from(error: schema::Error) -> Self {
         match error {
-            schema::Error::TooNew { .. } => Self::Schema(error.to_string()),
+            schema::Error::TooNew { .. } | schema::Error::TooOld { .. } => {
+                Self::Schema(error.to_string())
+            }
             schema::Error::Sqlite(error) => Self::Sqlite(error),
         }
     }

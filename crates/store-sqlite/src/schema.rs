@@ -5,6 +5,8 @@
 //! together, and secondary indexes stay small. Index tables (`ready`, `due`, `obligation`) hold
 //! only what is current, so what they cost does not grow with history.
 
+use std::cmp::Ordering;
+
 use rusqlite::Connection;
 
 /// Each step brings a file from the version that is its index to the next.
@@ -179,8 +181,21 @@ const V1: &str = "
 pub(crate) enum Error {
     #[error("the file has schema version {found}, this program knows {known}: use a newer program")]
     TooNew { found: u32, known: u32 },
+    #[error("the file has schema version {found}, not {known}: let a server bring it up to date")]
+    TooOld { found: u32, known: u32 },
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
+}
+
+/// Checks that the file has the newest version, without writing to it.
+pub(crate) fn check(conn: &Connection) -> Result<(), Error> {
+    let found: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let known = MIGRATIONS.len() as u32;
+    match found.cmp(&known) {
+        Ordering::Less => Err(Error::TooOld { found, known }),
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(Error::TooNew { found, known }),
+    }
 }
 
 /// Brings the file to the newest version, each step in a transaction of its own.

@@ -174,6 +174,19 @@ async fn every_disagreement_is_named() {
 }
 
 #[tokio::test]
+async fn a_file_of_another_version_is_not_looked_at() {
+    let dir = made().await;
+    let path = dir.path().join("a.db");
+    for version in [0, 33] {
+        let conn = Connection::open(&path).unwrap();
+        conn.pragma_update(None, "user_version", version).unwrap();
+        drop(conn);
+        let error = SqliteFile::open(&path).unwrap_err();
+        assert!(matches!(error, OpenError::Schema(_)), "{error:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_somebody_else_says_of_a_task_is_named_with_it() {
     let dir = made().await;
     let mut file = SqliteFile::open(&dir.path().join("a.db")).unwrap();

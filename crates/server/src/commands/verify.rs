@@ -13,7 +13,7 @@ use asyncgate_ledger::{
     Expectations, Failure, KnownHead, PublicKey, Report, Standings, Story, Verifier,
     verify_export_with,
 };
-use asyncgate_store::SeqPage;
+use asyncgate_store::{Error, SeqPage};
 use asyncgate_store_sqlite::{Finding, LogError, OpenError, SqliteFile};
 use clap::Args;
 
@@ -135,17 +135,17 @@ impl Verify {
 
     fn check_data_dir(&self, dir: &Path, story: &mut Option<Story>) -> anyhow::Result<Vec<Report>> {
         let path = dir.join(DATABASE);
-        let mut file = SqliteFile::open(&path).map_err(|error| match error {
-            OpenError::Log(LogError::Frame { .. } | LogError::Header { .. }) => {
-                Ended::broken(error.to_string()).into()
+        let mut file = SqliteFile::open(&path).map_err(|error| {
+            if let OpenError::Log(LogError::Frame { .. } | LogError::Header { .. }) = error {
+                return Ended::broken(error.to_string()).into();
             }
-            _ => anyhow::Error::new(error).context(format!("{}", path.display())),
+            anyhow::Error::new(error).context(format!("{}", path.display()))
         })?;
         let mut progress = Progress::start();
         file.check_pages(move || progress.at(|| "checking the database".to_owned()))
             .map_err(|found| finding("the database", found))?;
         let mut reports = Vec::new();
-        for tenant in file.tenants()? {
+        for tenant in file.tenants().map_err(unread)? {
             reports.push(self.check_tenant(&mut file, tenant, story)?);
         }
         file.check_indexes()
@@ -159,14 +159,16 @@ impl Verify {
         tenant: TenantId,
         story: &mut Option<Story>,
     ) -> anyhow::Result<Report> {
-        let head = file.head(tenant)?;
+        let head = file.head(tenant).map_err(unread)?;
         let mut verifier = Verifier::new(tenant, self.expectations());
         let mut standings = Standings::default();
         let mut progress = Progress::start();
         let mut after = 0;
         while after < head.seq {
             let limit = PAGE.min(usize::try_from(head.seq - after).unwrap_or(PAGE));
-            let found = file.receipts(tenant, SeqPage { after, limit })?;
+            let found = file
+                .receipts(tenant, SeqPage { after, limit })
+                .map_err(unread)?;
             if found.is_empty() {
                 break;
             }
@@ -248,6 +250,13 @@ fn finding(what: &str, found: Finding) -> anyhow::Error {
     match found {
         Finding::Wrong(found) => Ended::broken(format!("{what} is broken: {found}")).into(),
         Finding::Store(error) => error.into(),
+    }
+}
+
+fn unread(error: Error) -> anyhow::Error {
+    match error {
+        Error::Corrupt(_) => Ended::broken(error.to_string()).into(),
+        Error::Busy | Error::Unavailable(_) | Error::Conflict => error.into(),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::harness::{Launch, Server};
 use crate::http::Request;
 use crate::journal::{Ack, Journal, OWNERS};
 use crate::load::Hand;
+use crate::offline::verify;
 use crate::random::Random;
 
 const DATABASE: &str = "asyncgate.db";
@@ -85,12 +86,21 @@ impl Original {
         std::fs::read(self.launch.data().join(file)).unwrap()
     }
 
-    /// What becomes of a copy in which the bytes of `file` are these.
-    fn fate_with(&self, file: &str, bytes: &[u8]) -> (Fate, BTreeSet<String>) {
+    /// What becomes of a copy in which the bytes of `file` are these, and what it would tell wrong. Who
+    /// looks at the files beforehand finds whatever is found later, with one exception: `may_be_lost`.
+    fn fate_with(&self, file: &str, bytes: &[u8], may_be_lost: bool) -> (Fate, BTreeSet<String>) {
         let copy = Launch::new();
         copy_dir(self.launch.data(), copy.data());
         std::fs::write(copy.data().join(file), bytes).unwrap();
-        let Some(server) = start(&copy) else {
+        let found = verify(copy.data());
+        let (fate, wrong) = self.fate_of(&copy);
+        let must_be_found = fate != Fate::Harmless && !may_be_lost;
+        assert!(found.is_err() || !must_be_found, "{fate:?}: {wrong:?}");
+        (fate, wrong)
+    }
+
+    fn fate_of(&self, copy: &Launch) -> (Fate, BTreeSet<String>) {
+        let Some(server) = start(copy) else {
             return (Fate::Refused, BTreeSet::new());
         };
         let answers = read(&server, &self.targets);
@@ -251,8 +261,9 @@ impl Tally {
     /// Flips one bit of a byte in a copy.
     fn flip(&mut self, original: &Original, file: &str, at: usize, random: &mut Random) -> Fate {
         let mut bytes = original.bytes(file);
+        let may_be_lost = file == LOG && at >= last_transaction(&bytes);
         bytes[at] ^= 1 << random.below(8);
-        let (fate, wrong) = original.fate_with(file, &bytes);
+        let (fate, wrong) = original.fate_with(file, &bytes, may_be_lost);
         *self.fates.entry(fate.clone()).or_default() += 1;
         if fate == Fate::Silent {
             for what in wrong {
@@ -271,6 +282,7 @@ fn a_flipped_byte_in_the_database_is_told_or_noticed() {
         server.stop();
         launch
     });
+    verify(original.launch.data()).unwrap();
     let bytes = original.bytes(DATABASE);
     let mut tally = Tally::default();
     for _ in 0..60 {

@@ -7,6 +7,7 @@ use crate::audit::Audit;
 use crate::harness::{Launch, Server, eventually};
 use crate::journal::Journal;
 use crate::load::load;
+use crate::offline::verify;
 use crate::random::Random;
 
 const KILLS: usize = 110;
@@ -51,7 +52,9 @@ fn nothing_acknowledged_is_lost_to_a_hundred_kills_under_load() {
     audit.check_all(&server, &journal).unwrap();
     let (receipts, tasks) = (audit.receipts.len(), audit.stories.len());
     let taken = audit.check_by_acting(&server, &journal).unwrap();
+    verify(launch.data()).unwrap();
     server.stop();
+    verify(launch.data()).unwrap();
     eprintln!(
         "{KILLS} kills, {} acknowledgements, {} creates without an answer, {receipts} receipts, \
          {tasks} tasks of which {taken} were left to take, in {:.1?}",

@@ -31,6 +31,7 @@ mod journal;
 mod kill;
 mod load;
 mod mutation;
+mod offline;
 mod power;
 mod random;
 mod story;

@@ -7,6 +7,7 @@ use crate::image::{Disk, Survives};
 use crate::journal::Journal;
 use crate::kill::kill_under_load;
 use crate::load::load;
+use crate::offline::verify;
 use crate::random::Random;
 
 const LOSSES: usize = 12;
@@ -58,8 +59,9 @@ impl Outage {
         let mut audit = self.audit.clone();
         let server = self.disk.launch().start();
         let settled = audit.settle(&server, &self.journal.since(self.checked));
-        let settled = settled.map_err(|wrong| format!("{survives:?} survives: {wrong}"));
         server.kill();
+        let settled = settled.and_then(|()| verify(&self.disk.data()));
+        let settled = settled.map_err(|wrong| format!("{survives:?} survives: {wrong}"));
         // The check wrote too, and the next power loss is another story.
         self.disk.write(&files);
         settled?;
@@ -145,6 +147,8 @@ fn the_power_may_go_at_any_moment_also_in_a_checkpoint() {
         let settled = Audit::default().settle(&server, &acks);
         settled.unwrap_or_else(|wrong| panic!("at {moment}, {survives:?} survives: {wrong}"));
         server.kill();
+        let sound = verify(&disk.data());
+        sound.unwrap_or_else(|wrong| panic!("at {moment}, {survives:?} survives: {wrong}"));
     }
     eprintln!(
         "{MOMENTS} moments, {checked} acknowledgements checked, {} writes of checkpoints",
