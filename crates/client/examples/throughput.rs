@@ -1,11 +1,12 @@
 //! How many tasks a second the client and the worker do against a running server.
 //!
-//!     cargo run --release -p asyncgate-client --example throughput -- http://127.0.0.1:8080 KEY [MODE]
+//!     cargo run --release -p asyncgate-client --example throughput -- http://127.0.0.1:8080 KEY [MODE]...
 //!
 //! Each of 64 loops creates a task, claims one and completes it, one call after the other: `raw` with
 //! prepared bytes on a socket of its own, as `cargo xtask bench tasks --only cycle` does; `client`
 //! with the client. `worker`: a worker with concurrency 64 does tasks while others are created.
-//! Rounds are interleaved, so that a busy machine is equally unfair to all.
+//! Modes run in the order they are given; without any, three rounds of all, interleaved, so that a busy
+//! machine is equally unfair to each. `cargo xtask bench proof --only client` compares them.
 
 #![expect(clippy::print_stdout, reason = "this is what it is for")]
 
@@ -42,14 +43,14 @@ async fn main() -> Result<(), Error> {
     let key = key.unwrap_or_else(|| "secret".to_owned());
     let client = Client::new(&address, &key)?;
     client.get_config().await?;
-    let only = args.next();
-    for _ in 0..3 {
-        for mode in ["raw", "client", "worker"] {
-            if only.as_deref().is_none_or(|only| only == mode) {
-                let rate = measure(mode, &client, &address, &key).await?;
-                println!("{mode}: {rate:.0} cycles/s");
-            }
-        }
+    let mut modes: Vec<String> = args.collect();
+    if modes.is_empty() {
+        let all = ["raw", "client", "worker"].repeat(3);
+        modes = all.into_iter().map(str::to_owned).collect();
+    }
+    for mode in modes {
+        let rate = measure(&mode, &client, &address, &key).await?;
+        println!("{mode}: {rate:.0} cycles/s");
     }
     Ok(())
 }

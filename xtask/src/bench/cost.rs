@@ -40,6 +40,11 @@ impl Costs {
         Ok(tally)
     }
 
+    /// The server's, the median of the rounds.
+    pub fn server(&self) -> f64 {
+        median(&self.server)
+    }
+
     pub fn figures(&self, unit: &str) -> [Figure; 2] {
         let figure = |who: &str, costs: &[f64]| {
             Figure::new(

@@ -14,6 +14,7 @@ mod load;
 mod machine;
 mod mailbox;
 mod peers;
+mod proof;
 mod report;
 mod server;
 mod steady;
@@ -45,6 +46,8 @@ pub enum Command {
     Tasks(Options),
     /// Messages: send, receive, acknowledge, wait
     Mailbox(mailbox::Options),
+    /// Proof: the verifier, the simulator, the client and the worker, the hash chain
+    Proof(proof::Options),
 }
 
 #[derive(Debug, Args)]
@@ -127,6 +130,7 @@ pub fn run(command: &Command) -> Result<()> {
     match command {
         Command::Tasks(options) => tasks(options),
         Command::Mailbox(options) => mailbox::run(options),
+        Command::Proof(options) => proof::run(options),
     }
 }
 

@@ -17,6 +17,7 @@ pub enum Unit {
     Bytes,
     Times,
     Micros,
+    Percent,
     Count,
 }
 
@@ -29,7 +30,9 @@ impl Unit {
             Self::MiB => format!("{value:.0} MiB"),
             Self::Bytes => format!("{} B", thousands(value)),
             Self::Times => format!("{value:.2}x"),
+            Self::Micros if value < 10.0 => format!("{value:.2} µs"),
             Self::Micros => format!("{value:.1} µs"),
+            Self::Percent => format!("{value:.1} %"),
             Self::Count => thousands(value),
         }
     }
@@ -42,6 +45,7 @@ impl Unit {
             Self::Bytes => "bytes",
             Self::Times => "times",
             Self::Micros => "us",
+            Self::Percent => "percent",
             Self::Count => "count",
         }
     }

@@ -15,16 +15,26 @@ use super::load::http::Head;
 use super::open_folder;
 use crate::process;
 
-const KEY: &str = "a-shared-key-for-benchmarks-only";
+pub const KEY: &str = "a-shared-key-for-benchmarks-only";
 
 /// Builds the release binary and says where it is.
 pub fn build() -> Result<PathBuf> {
-    process::run(process::cargo().args(["build", "--release", "--package", "asyncgate-server"]))?;
+    Ok(release(&["--package", "asyncgate-server"])?.join("asyncgate"))
+}
+
+/// Builds something in release and says in which folder that is.
+pub fn release(what: &[&str]) -> Result<PathBuf> {
+    process::run(process::cargo().args(["build", "--release"]).args(what))?;
+    Ok(target()?.join("release"))
+}
+
+/// Where cargo puts what it builds.
+pub fn target() -> Result<PathBuf> {
     let metadata = process::metadata()?;
     let target = metadata["target_directory"]
         .as_str()
         .context("cargo metadata names no target directory")?;
-    Ok(Path::new(target).join("release").join("asyncgate"))
+    Ok(PathBuf::from(target))
 }
 
 #[derive(Debug)]
@@ -76,6 +86,10 @@ impl Server {
                 Err(error.context(format!("the server does not start; it said:\n{said}")))
             }
         }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addr)
     }
 
     pub fn head(&self) -> Head {

@@ -116,6 +116,7 @@ pub struct Cycle {
     next: Vec<(usize, Vec<u8>)>,
     empty_claims: u64,
     last: usize,
+    left: Option<u64>,
 }
 
 const CREATE: usize = 0;
@@ -131,7 +132,14 @@ impl Cycle {
             next: vec![(CREATE, Vec::new()); connections],
             empty_claims: 0,
             last: COMPLETED,
+            left: None,
         }
+    }
+
+    /// Ends after so many cycles instead of going on for ever.
+    pub fn times(mut self, count: u64) -> Self {
+        self.left = Some(count);
+        self
     }
 
     /// Leaves the claimed task leased: as many tasks stay ready as there were.
@@ -178,6 +186,9 @@ impl Workload for Cycle {
 
     fn request(&mut self, connection: usize, out: &mut Vec<u8>) -> Option<usize> {
         let (kind, completion) = &self.next[connection];
+        if let (CREATE, Some(left)) = (*kind, &mut self.left) {
+            *left = left.checked_sub(1)?;
+        }
         out.extend_from_slice(match *kind {
             CREATE => &self.create,
             CLAIMED => &self.claim,
