@@ -80,15 +80,15 @@ pub(super) async fn run(
                 connection.as_mut().graceful_shutdown();
             }
             _ = tick.tick() => {
-                if !dog.look() {
+                let Some(phase) = dog.look() else {
                     continue;
-                }
+                };
                 // A client that speaks the protocol is told not to begin anything new, so that no
                 // request is lost on the way. One that does not answer has had its chance.
-                if parting.is_some() || !dog.turns.any_begun() {
-                    return Some(Phase::Open);
+                if phase == Phase::Stuck || parting.is_some() || !dog.turns.any_begun() {
+                    return Some(phase);
                 }
-                parting = Some(Phase::Open);
+                parting = Some(phase);
                 connection.as_mut().graceful_shutdown();
             }
         }
@@ -109,7 +109,9 @@ async fn answer(
 /// Whose turn it is on the streams of a connection.
 #[derive(Debug, Default)]
 struct Turns {
-    /// Streams on which it is the server's.
+    /// Streams that have begun and not ended.
+    open: AtomicUsize,
+    /// Those of them on which it is the server's.
     server: AtomicUsize,
     /// Counts what happens.
     steps: AtomicU64,
@@ -130,6 +132,7 @@ struct Turn {
 
 impl Turn {
     fn begin(turns: Arc<Turns>) -> Self {
+        turns.open.fetch_add(1, Ordering::Relaxed);
         let mut turn = Self {
             turns,
             server: false,
@@ -152,6 +155,7 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.is_the_servers(false);
+        self.turns.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -203,22 +207,27 @@ impl Watchdog {
         }
     }
 
-    /// To be called every [`Patience::tick`]. Says whether nothing has moved for too long; then it
-    /// starts to count anew.
-    fn look(&mut self) -> bool {
+    /// To be called every [`Patience::tick`]. Says in which phase nothing has moved for too long; then
+    /// it starts to count anew.
+    fn look(&mut self) -> Option<Phase> {
         let steps = self.turns.steps.load(Ordering::Relaxed);
         let working = self.turns.server.load(Ordering::Relaxed) > 0;
         if working || steps != self.seen {
             self.seen = steps;
             self.still = Duration::ZERO;
-            return false;
+            return None;
         }
         self.still += self.patience.tick();
-        let long = self.still >= self.patience.silence;
-        if long {
-            self.still = Duration::ZERO;
+        // An answer is handed over in large parts, and nothing is seen of a slow client that takes one:
+        // so there is no shorter patience for taking than for silence.
+        if self.still < self.patience.silence {
+            return None;
         }
-        long
+        self.still = Duration::ZERO;
+        Some(match self.turns.open.load(Ordering::Relaxed) {
+            0 => Phase::Open,
+            _ => Phase::Stuck,
+        })
     }
 }
 
@@ -233,24 +242,30 @@ mod tests {
         silence: Duration::from_secs(8),
     };
 
-    fn barks(dog: &mut Watchdog) -> bool {
-        (0..20).any(|_| dog.look())
+    fn barks(dog: &mut Watchdog) -> Option<Phase> {
+        (0..20).find_map(|_| dog.look())
     }
 
     #[test]
     fn only_what_is_the_servers_turn_keeps_a_silent_connection() {
         let turns = Arc::new(Turns::default());
         let mut dog = Watchdog::new(turns.clone(), PATIENCE);
-        assert!(barks(&mut dog), "nothing was ever asked");
+        let (idle, stuck) = (Some(Phase::Open), Some(Phase::Stuck));
+        assert_eq!(barks(&mut dog), idle, "nothing was ever asked");
         let mut turn = Turn::begin(turns.clone());
-        assert!(!barks(&mut dog), "the server works");
+        assert_eq!(barks(&mut dog), None, "the server works");
         turn.is_the_servers(false);
-        assert!(barks(&mut dog), "the client does not take its answer");
+        assert_eq!(
+            barks(&mut dog),
+            stuck,
+            "the client does not take its answer"
+        );
         turn.is_the_servers(true);
-        assert!(!barks(&mut dog), "the server has nothing to say yet");
+        assert_eq!(barks(&mut dog), None, "the server has nothing to say yet");
         drop(turn);
-        assert!(barks(&mut dog), "nothing is open");
+        assert_eq!(barks(&mut dog), idle, "nothing is open");
         assert_eq!(turns.server.load(Ordering::Relaxed), 0);
+        assert_eq!(turns.open.load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -259,7 +274,7 @@ mod tests {
         let mut dog = Watchdog::new(turns.clone(), PATIENCE);
         for _ in 0..50 {
             drop(Turn::begin(turns.clone()));
-            assert!(!dog.look());
+            assert_eq!(dog.look(), None);
         }
     }
 }

@@ -151,7 +151,7 @@ async fn a_stream_that_never_sends_its_message_is_in_nobodys_way() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_connection_is_let_go_and_the_next_call_makes_a_new_one() {
-    let server = Launch::new().set("http.keep_alive_seconds=1").start();
+    let server = Launch::new().set("idle_timeout=1s").start();
     let mut client = MailboxClient::new(channel(&server));
     client.send(message("a")).await.unwrap();
     eventually("the idle connection is closed", || {
@@ -162,7 +162,7 @@ async fn an_idle_connection_is_let_go_and_the_next_call_makes_a_new_one() {
 
 #[test]
 fn a_client_that_only_greets_is_let_go() {
-    let server = Launch::new().set("http.keep_alive_seconds=1").start();
+    let server = Launch::new().set("idle_timeout=1s").start();
     for greeting in [&b"P"[..], b"PRI", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
