@@ -12,6 +12,7 @@ pub mod mailbox;
 pub mod memory;
 mod metrics;
 mod signals;
+mod sync;
 mod transact;
 
 use asyncgate_core::{

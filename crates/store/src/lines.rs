@@ -6,14 +6,15 @@
 use std::{
     collections::{HashMap, VecDeque},
     hash::Hash,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
 };
 
 use asyncgate_core::{Class, Reach};
 use tokio::sync::oneshot;
+
+use crate::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
+};
 
 /// What somebody in a line can use.
 pub trait Want: std::fmt::Debug {
