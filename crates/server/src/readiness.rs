@@ -136,7 +136,7 @@ impl Monitor {
                 _ = tick.tick() => {}
             }
             self.look().await;
-            self.tell(looks % TELL_EVERY == 0);
+            self.tell(looks.is_multiple_of(TELL_EVERY));
             self.engine.tell_counts();
             looks = looks.wrapping_add(1);
         }

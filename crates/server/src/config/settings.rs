@@ -139,9 +139,7 @@ impl Settings {
             max_retry_backoff_seconds: from.number("max_retry_backoff_seconds")?,
             default_priority: from.number("default_priority")?,
             max_payload_bytes: from.bytes("max_payload_bytes")?,
-            max_body_bytes: from
-                .bytes("max_body_bytes")?
-                .max(body_of(from.bytes("limits.max_body_bytes")?)),
+            max_body_bytes: from.bytes("max_body_bytes")?,
             decompress_ratio_cap: from.number("limits.decompress_ratio_cap")?,
             default_list_limit: from.number("default_list_limit")?,
             max_list_limit: from.number("max_list_limit")?,
@@ -212,11 +210,6 @@ fn weights(pairs: Vec<(String, String)>) -> Result<Weights, Mismatch> {
         }
     }
     Ok(weights)
-}
-
-/// How large the request around a message's content may be: base64, and room for everything else.
-const fn body_of(content: usize) -> usize {
-    content / 3 * 4 + (64 << 10)
 }
 
 /// Typed access to checked values.

@@ -281,6 +281,8 @@ fn the_settings_that_matter_to_callers_are_told() {
             "receipt_mode": "standalone",
             "instance_id": "asyncgate-1",
             "durability": "fsync",
+            "profile": "macronode",
+            "dlq_profile": "durable",
             "locatability": "lenient",
             "default_lease_ttl_seconds": 300,
             "max_lease_ttl_seconds": 1800,

@@ -70,6 +70,10 @@ impl Launch {
         self
     }
 
+    pub fn args(self, args: &[&str]) -> Self {
+        args.iter().fold(self, |launch, arg| launch.arg(arg))
+    }
+
     pub fn set(self, pair: &str) -> Self {
         self.arg("--set").arg(pair)
     }
@@ -255,6 +259,11 @@ impl Server {
     /// Uses this key from now on.
     pub fn use_key(&mut self, key: Option<&str>) {
         self.key = key.map(str::to_owned);
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.process.0.id()
     }
 
     pub fn launch(&self) -> &Launch {

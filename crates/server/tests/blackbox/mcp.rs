@@ -477,7 +477,7 @@ fn a_payload_of_a_mebibyte_passes_through_tools_and_more_does_not() {
     };
     create(1_048_576).unwrap();
     assert_eq!(create(1_048_577).unwrap_err()["code"], "TOO_LARGE");
-    let huge = json!({"type": "x", "payload": "x".repeat(4 << 20)});
+    let huge = json!({"type": "x", "payload": "x".repeat(17 << 20)});
     let params = json!({"name": "asyncgate.create_task", "arguments": huge});
     let request = server.with_key(carry(
         Era::Stateless,

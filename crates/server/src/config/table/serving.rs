@@ -101,9 +101,9 @@ pub(super) static KEYS: &[Key] = &[
     .flag("max-conns"),
     fixed(
         "max_body_bytes",
-        "2MiB",
+        "1280KiB",
         size(KIB, 128 * MIB),
-        "Largest request body, unpacked; never less than what limits.max_body_bytes needs.",
+        "Largest request body, unpacked; those of the mailbox may be as large as its messages need.",
     ),
     live(
         "limits.decompress_ratio_cap",

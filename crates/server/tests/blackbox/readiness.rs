@@ -1,0 +1,132 @@
+//! Readiness and what operators are told: saturation, and the stream of events.
+
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::{DEADLINE, Launch, Server, eventually};
+use crate::http::Request;
+
+fn ready(server: &Server) -> (u16, Value) {
+    let answer = server.send_bare(&Request::get("/readyz"));
+    (answer.status, answer.json())
+}
+
+fn send(server: &Server, topic: &str, n: u32) -> u16 {
+    let message = json!({"topic": topic, "idem_key": n.to_string(), "payload_b64": "aGk="});
+    server.post("/v1/send", &message).status
+}
+
+#[test]
+fn a_full_mailbox_is_not_ready_and_can_be_worked_off() {
+    let server = Launch::new()
+        .args(&["--shards", "1", "--shard-cap", "20"])
+        .args(&["--global-inflight", "20", "--max-messages", "20"])
+        .start();
+    assert_eq!(ready(&server).0, 200);
+    for n in 0..20 {
+        assert_eq!(send(&server, "t", n), 200);
+    }
+    assert_eq!(send(&server, "t", 20), 429);
+    let body = eventually("it is saturated", || {
+        let (status, body) = ready(&server);
+        (status == 503).then_some(body)
+    });
+    assert_eq!(body["degraded"], true);
+    assert_eq!(body["missing"], json!(["saturated"]));
+    assert!(body["retry_after"].as_u64().unwrap() > 0);
+    let got = server.post("/v1/recv", &json!({"topic": "t"})).expect(200);
+    for message in got["messages"].as_array().unwrap() {
+        let ack = format!("/v1/ack/{}", message["msg_id"].as_str().unwrap());
+        server.post(&ack, &json!({})).expect(200);
+    }
+    eventually("it has recovered", || {
+        (ready(&server).0 == 200).then_some(())
+    });
+}
+
+#[test]
+fn one_full_topic_does_not_take_the_server_out_of_rotation() {
+    let server = Launch::new()
+        .args(&["--shards", "8", "--shard-cap", "5"])
+        .args(&["--global-inflight", "100"])
+        .start();
+    for n in 0..5 {
+        assert_eq!(send(&server, "busy", n), 200);
+    }
+    assert_eq!(send(&server, "busy", 5), 429);
+    // Long enough for it to have been looked at.
+    thread::sleep(Duration::from_millis(1_500));
+    assert_eq!(ready(&server).0, 200);
+}
+
+/// The next event of a kind on a stream that stays open.
+fn next_event(reader: &mut impl BufRead, topic: &str) -> Value {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        let read = reader.read_line(&mut line).unwrap();
+        assert!(read > 0, "the stream has ended");
+        if line.trim_end() == format!("event: {topic}") {
+            line.clear();
+            reader.read_line(&mut line).unwrap();
+            return serde_json::from_str(line.strip_prefix("data: ").unwrap()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn admins_are_told_what_happens() {
+    let server = Launch::new()
+        .args(&["--max-attempts", "2", "--default-visibility", "250ms"])
+        .args(&["--backoff-base", "1ms", "--backoff-max", "1ms"])
+        .set("mailbox.topic_classes=user:=user_inbox")
+        .start();
+    let answer = server.send_bare(&Request::get("/v1/events"));
+    answer.refused(401, "UNAUTHORIZED");
+
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let request = server.with_key(Request::get("/v1/events"));
+    let head = request.head(server.address);
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut reader = BufReader::new(stream);
+    let health = next_event(&mut reader, "mailbox.health");
+    assert_eq!(health["ok"], true);
+    assert_eq!(health["profile"], "macronode");
+    let state = next_event(&mut reader, "mailbox.readyz");
+    assert_eq!(state["ready"], true);
+    assert_eq!(state["missing"], json!([]));
+    assert!(state["ts"].is_string());
+
+    // Its first receiver lets the time pass, the second gives it back: that was the last.
+    assert_eq!(send(&server, "user:1:inbox", 1), 200);
+    let receive = json!({"topic": "user:1:inbox", "wait_seconds": 10});
+    server.post("/v1/recv", &receive).expect(200);
+    let requeue = next_event(&mut reader, "mailbox.scanner.requeue");
+    assert_eq!(requeue["count"], 1);
+    let got = server.post("/v1/recv", &receive).expect(200);
+    let nack = format!(
+        "/v1/nack/{}",
+        got["messages"][0]["msg_id"].as_str().unwrap()
+    );
+    server
+        .post(&nack, &json!({"reason": "E_PARSE"}))
+        .expect(200);
+    let moved = next_event(&mut reader, "mailbox.dlq.moved");
+    assert_eq!(moved["topic_class"], "user_inbox");
+    assert_eq!(moved["reason"], "E_PARSE");
+    assert_eq!(moved["count"], 1);
+    for _ in 0..12 {
+        let wrong = Request::post("/v1/send", "{}").bearer("wrong");
+        server.send_bare(&wrong).refused(401, "E_CAP_AUTH");
+    }
+    let burst = next_event(&mut reader, "mailbox.auth.revoked");
+    assert_eq!(burst["scope"], "send");
+    assert!(burst["samples"].as_u64().unwrap() >= 10, "{burst}");
+    // The stream does not hold up the end.
+    server.stop();
+}
