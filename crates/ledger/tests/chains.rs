@@ -64,9 +64,11 @@ fn what_was_sent_holds_also_with_gaps_and_what_is_gone() {
     assert!(check(&messages, &heads).is_ok());
 }
 
+type Tamper = fn(&mut Vec<Message>, &mut BTreeMap<u16, ChainHead>);
+
 #[test]
 fn every_tampering_is_caught() {
-    let tampers: [(&str, fn(&mut Vec<Message>, &mut BTreeMap<u16, ChainHead>)); 9] = [
+    let tampers: [(&str, Tamper); 9] = [
         ("payload", |messages, _| {
             messages[7].payload = b"other".as_slice().into()
         }),
