@@ -6,6 +6,7 @@
 )]
 
 mod bounds;
+mod degraded;
 mod delivery;
 mod metrics;
 mod stream;
