@@ -360,3 +360,67 @@ async fn a_commit_that_fails_takes_back_the_names_of_topics() {
     let taken = driver.receive_from("other", ALL).await.unwrap().messages;
     assert_eq!(taken[0].topic, "other");
 }
+
+/// Whatever became of the bytes of a message, its hashes tell, and it stands in nobody's way.
+#[tokio::test]
+async fn a_message_whose_bytes_changed_is_handed_to_nobody() {
+    for damage in [
+        "payload = x'62'",
+        "payload = x''",
+        "payload = 'a '",
+        "payload_hash = zeroblob(32)",
+        "payload_hash = x'00'",
+        "hash_chain = zeroblob(32)",
+        "idem_key = 'z'",
+        "idem_key = x'ff'",
+        "idem_key = 7",
+        "attrs = '{\"k\":\"w\"}'",
+        "attrs = '{'",
+        "attrs = NULL",
+        "attrs = x'ff'",
+        "sent_at = sent_at + 1",
+        "sent_at = 'soon'",
+        "msg_id = zeroblob(16), payload = x'62'",
+        "msg_id = x'', payload = x'62'",
+        "chain_seq = x'00', payload = x'62'",
+        "shard = 'x', payload = x'62'",
+        "corr_id = 1, prev = 2, partition_key = 3, payload = x'62'",
+    ] {
+        let (_dir, path, mut driver) = start();
+        driver.policy.mailbox.max_attempts = 2;
+        driver
+            .send(Outgoing {
+                attrs: [("k".to_owned(), "v".to_owned())].into(),
+                ..mail("a")
+            })
+            .await;
+        driver.send(mail("b")).await;
+        driver.detach();
+        let file = rusqlite::Connection::open(&path).unwrap();
+        let first = "(SELECT min(message) FROM content)";
+        let sql = format!("UPDATE content SET {damage} WHERE message = {first}");
+        let changed = file.execute(&sql, []);
+        assert_eq!(changed.unwrap(), 1);
+        drop(file);
+        driver.attach(open(&path));
+        let received = driver.receive_from("inbox", ALL).await.unwrap();
+        assert_eq!(received.damaged.len(), 1, "{damage}");
+        assert_eq!(
+            received.messages.len(),
+            1,
+            "{damage}: what is behind it comes"
+        );
+        assert_eq!(received.messages[0].idem_key, "b");
+        driver.wait_ms(2_000);
+        driver.sweep_mail().await;
+        let received = driver.receive_from("inbox", ALL).await.unwrap();
+        assert_eq!(received.died.len(), 1, "{damage}");
+        let letters = driver.dead_letters(dead(None)).await;
+        assert_eq!(letters[0].reason.as_deref(), Some("integrity"), "{damage}");
+        assert_eq!(driver.purge_dead(dead(None)).await, 1);
+        driver.wait_ms(T_REPLAY);
+        driver.sweep_mail().await;
+        let left = driver.messages().await;
+        assert_eq!(left.len(), 1, "{damage}: it can be got rid of");
+    }
+}

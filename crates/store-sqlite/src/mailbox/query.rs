@@ -11,7 +11,7 @@ use rusqlite::{OptionalExtension, Params, Result, params};
 
 use super::{
     books::read_counts,
-    row::{self, Read, select},
+    row::{self, Read, bytes, id_at, select, some_number},
 };
 use crate::{
     codec::{Key, SEQ_BITS},
@@ -185,13 +185,16 @@ pub(super) fn chains(db: &mut Db, tenant: i64) -> Result<BTreeMap<u16, ChainHead
 }
 
 pub(super) fn due(db: &mut Db, now: Timestamp, limit: usize) -> Result<Vec<(TenantId, MessageId)>> {
-    ids(
-        db,
-        "SELECT t.tenant_id, c.msg_id FROM message m JOIN content c USING (message)
+    let mut query = db.conn.prepare_cached(
+        "SELECT t.tenant_id, c.msg_id, m.message FROM message m JOIN content c USING (message)
          JOIN tenant t ON t.tenant = m.message >> ?3
          WHERE m.due <= ?1 ORDER BY m.due, m.message LIMIT ?2",
-        params![now.as_millis(), limit as i64, SEQ_BITS],
-    )
+    )?;
+    let rows = query.query_map(params![now.as_millis(), limit as i64, SEQ_BITS], |row| {
+        let tenant = TenantId::from_bytes(row.get(0)?);
+        Ok((tenant, id_at(Key(row.get(2)?), bytes(row, 1)?)))
+    })?;
+    rows.collect()
 }
 
 pub(super) fn next_due(db: &mut Db) -> Result<Option<Timestamp>> {
@@ -229,7 +232,7 @@ pub(super) fn waiting_since(
         let first = Key::new(tenant, 0).max(after);
         let mut rows = query.query([first.0, Key::end(tenant).0])?;
         while let Some(row) = rows.next()? {
-            let sent_at: i64 = row.get(1)?;
+            let sent_at = some_number(row, 1)?.unwrap_or_default();
             if found.len() >= limit {
                 return Ok(found);
             }
@@ -238,7 +241,7 @@ pub(super) fn waiting_since(
             }
             let (waits_since, state): (i64, u8) = (row.get(2)?, row.get(3)?);
             if waits_since <= since.as_millis() && [0, 1].contains(&state) {
-                let id = MessageId::from_bytes(row.get(0)?);
+                let id = id_at(Key(row.get(4)?), bytes(row, 0)?);
                 found.push((TenantId::from_bytes(tenant_id), id));
             }
         }
@@ -246,18 +249,9 @@ pub(super) fn waiting_since(
     Ok(found)
 }
 
-const OLDEST: &str = "SELECT c.msg_id, c.sent_at, m.since, m.state
+const OLDEST: &str = "SELECT c.msg_id, c.sent_at, m.since, m.state, m.message
      FROM message m JOIN content c USING (message)
      WHERE m.message > ?1 AND m.message < ?2 ORDER BY m.message";
-
-fn ids(db: &Db, sql: &str, params: impl Params) -> Result<Vec<(TenantId, MessageId)>> {
-    let mut query = db.conn.prepare_cached(sql)?;
-    let rows = query.query_map(params, |row| {
-        let tenant = TenantId::from_bytes(row.get(0)?);
-        Ok((tenant, MessageId::from_bytes(row.get(1)?)))
-    })?;
-    rows.collect()
-}
 
 /// How many messages there are of each kind, by shard.
 pub(super) fn load(db: &mut Db) -> Result<Load> {

@@ -68,8 +68,8 @@ pub(super) fn read(row: &Row<'_>) -> Result<(Message, i64)> {
         id: id_at(Key(key), bytes(row, 14)?),
         topic: String::new(),
         partition_key: some_text(row, 19)?,
-        shard: row.get::<_, i64>(15)? as u16,
-        sent_at: Timestamp::from_millis(row.get(17)?),
+        shard: some_number(row, 15)?.unwrap_or_default() as u16,
+        sent_at: Timestamp::from_millis(some_number(row, 17)?.unwrap_or_default()),
         idem_key: some_text(row, 18)?.unwrap_or_default(),
         attrs: if gone {
             BTreeMap::new()
@@ -80,7 +80,7 @@ pub(super) fn read(row: &Row<'_>) -> Result<(Message, i64)> {
         payload_hash: Digest::from_bytes(bytes(row, 22)?),
         hash_chain: Digest::from_bytes(bytes(row, 23)?),
         prev: Link::from_bytes(bytes(row, 24)?),
-        chain_seq: row.get::<_, i64>(16)?.unsigned_abs(),
+        chain_seq: some_number(row, 16)?.unwrap_or_default().unsigned_abs(),
         corr_id: bytes(row, 21)?,
         priority: i32::try_from(-row.get::<_, i64>(13)?).unwrap_or_default(),
         expires_at: time(8)?,
@@ -102,7 +102,7 @@ pub(super) fn read(row: &Row<'_>) -> Result<(Message, i64)> {
 }
 
 /// The id in the row, as long as it names the row. A damaged one must not lead a write elsewhere.
-fn id_at(key: Key, stored: [u8; 16]) -> MessageId {
+pub(super) fn id_at(key: Key, stored: [u8; 16]) -> MessageId {
     let id = MessageId::from_bytes(stored);
     if id.seq() == key.seq() {
         return id;
@@ -110,7 +110,7 @@ fn id_at(key: Key, stored: [u8; 16]) -> MessageId {
     id.moved_to(key.seq())
 }
 
-fn bytes<const N: usize>(row: &Row<'_>, column: usize) -> Result<[u8; N]> {
+pub(super) fn bytes<const N: usize>(row: &Row<'_>, column: usize) -> Result<[u8; N]> {
     let found = match row.get_ref(column)? {
         ValueRef::Blob(bytes) | ValueRef::Text(bytes) => <[u8; N]>::try_from(bytes).ok(),
         ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => None,
@@ -118,12 +118,19 @@ fn bytes<const N: usize>(row: &Row<'_>, column: usize) -> Result<[u8; N]> {
     Ok(found.unwrap_or([0; N]))
 }
 
-fn some_text(row: &Row<'_>, column: usize) -> Result<Option<String>> {
+pub(super) fn some_text(row: &Row<'_>, column: usize) -> Result<Option<String>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
             Some(String::from_utf8_lossy(bytes).into_owned())
         }
         ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => None,
+    })
+}
+
+pub(super) fn some_number(row: &Row<'_>, column: usize) -> Result<Option<i64>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Integer(number) => Some(number),
+        ValueRef::Null | ValueRef::Real(_) | ValueRef::Text(_) | ValueRef::Blob(_) => None,
     })
 }
 

@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use asyncgate_core::{Timestamp, mailbox::payload_hash};
 use rusqlite::Result;
 
+use super::row::{some_number, some_text};
 use crate::{codec::Key, db::Db};
 
 /// What a send is remembered by: 128 bits of a hash over tenant, topic and key.
@@ -54,11 +55,15 @@ impl Sends {
             )?;
             let mut rows = newest.query([Key::new(tenant, 0).0, Key::end(tenant).0])?;
             while let Some(row) = rows.next()? {
-                let sent_at = Timestamp::from_millis(row.get(1)?);
+                // A row that was damaged must not keep the others from being known.
+                let Some(sent_at) = some_number(row, 1)?.map(Timestamp::from_millis) else {
+                    continue;
+                };
                 if sent_at < since {
                     break;
                 }
-                let (idem_key, topic): (String, String) = (row.get(2)?, row.get(3)?);
+                let idem_key = some_text(row, 2)?.unwrap_or_default();
+                let topic: String = row.get(3)?;
                 let name = Name::new(tenant, &topic, &idem_key);
                 found.push((sent_at, name, Key(row.get(0)?)));
             }
