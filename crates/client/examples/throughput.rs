@@ -3,8 +3,8 @@
 //!     cargo run --release -p asyncgate-client --example throughput -- http://127.0.0.1:8080 KEY [MODE]...
 //!
 //! Each of 64 loops creates a task, claims one and completes it, one call after the other: `raw` with
-//! prepared bytes on a socket of its own, as `cargo xtask bench tasks --only cycle` does; `client`
-//! with the client. `worker`: a worker with concurrency 64 does tasks while others are created.
+//! prepared bytes on a socket of its own, which ask for the same as the client does; `client` with
+//! the client. `worker`: a worker with concurrency 64 does tasks while others are created.
 //! Modes run in the order they are given; without any, three rounds of all, interleaved, so that a busy
 //! machine is equally unfair to each. `cargo xtask bench proof --only client` compares them.
 
@@ -148,6 +148,18 @@ async fn raw_loop(address: &str, key: &str) -> Loop {
     })
 }
 
+/// A new idempotency key, in order of time as the client's are.
+fn key() -> String {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "no run may repeat another's keys"
+    )]
+    let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
+    let millis = now.map_or(0, |now| now.as_millis());
+    format!("{millis:012x}{:020x}", LAST.fetch_add(1, Ordering::Relaxed))
+}
+
 /// One connection without a client.
 struct Raw {
     head: String,
@@ -157,9 +169,11 @@ struct Raw {
 
 impl Raw {
     async fn cycle(&mut self) -> Option<()> {
-        let create =
-            r#"{"type":"echo","payload":{"text":"hello, gate","n":1},"principal_id":"bench"}"#;
-        self.post("/v1/tasks", create).await?;
+        let create = format!(
+            r#"{{"type":"echo","payload":{{"text":"hello, gate","n":1}},"principal_id":"bench","idempotency_key":"{}"}}"#,
+            key()
+        );
+        self.post("/v1/tasks", &create).await?;
         let claim = r#"{"worker_id":"w1","max_tasks":1,"lease_ttl_seconds":300}"#;
         self.post("/v1/leases/claim", claim).await?;
         let Some((task, lease)) = self.field("task_id").zip(self.field("lease_id")) else {
