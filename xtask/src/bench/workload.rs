@@ -315,6 +315,21 @@ mod tests {
     }
 
     #[test]
+    fn a_number_of_cycles_ends_with_the_last_one_completed() {
+        let mut cycle = Cycle::new(&Head::new("h", "k"), 1).times(1);
+        let answers = [
+            (201, ""),
+            (200, r#"{"tasks":[{"task_id":"t","lease_id":"l"}]}"#),
+            (200, ""),
+        ];
+        for (status, body) in answers {
+            let kind = cycle.request(0, &mut Vec::new()).unwrap();
+            cycle.answer(0, kind, status, body.as_bytes()).unwrap();
+        }
+        assert_eq!(cycle.request(0, &mut Vec::new()), None);
+    }
+
+    #[test]
     fn a_page_that_is_not_full_is_an_error() {
         let mut pages = Pages::of_obligations(&Head::new("h", "k"), 1);
         let answer = br#"{"open_obligations":[],"next_cursor":null}"#;

@@ -57,7 +57,11 @@ pub fn run(bench: &Bench) -> Result<Section> {
             Unit::Percent,
         )
         .at_most(5.0),
-        Figure::new("the same without the chain", bare, Unit::Micros),
+        Figure::new(
+            "server processor time without the chain",
+            bare,
+            Unit::Micros,
+        ),
         Figure::new("creates", median(&with.rates), Unit::PerSecond),
         Figure::new(
             "creates without the chain",
