@@ -97,9 +97,17 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the file, which is made if it does not exist.
     pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
-        wal::settle(path)?;
+        let cut_off = wal::settle(path)?;
         let writer = Writer::start(path, options)?;
         let readers = Readers::start(path, options.readers.max(1))?;
+        if let Some(frame) = cut_off {
+            tracing::warn!(
+                path = %path.display(),
+                frame,
+                "the last transaction in the write-ahead log is incomplete and was not taken; nobody \
+                 was told that it was done, unless the log was damaged"
+            );
+        }
         Ok(Self { writer, readers })
     }
 

@@ -76,19 +76,15 @@ pub enum LogError {
 }
 
 /// Checks the log of the database at `path` before it is opened for writing, and puts on disk what is
-/// in it. A killed process leaves commits that nobody synced; from here on they may be answered with.
-pub(crate) fn settle(path: &Path) -> Result<(), LogError> {
+/// in it: a killed process leaves commits that nobody synced, and from here on they may be answered
+/// with. Answers the frame at which the log is cut off, if it is.
+pub(crate) fn settle(path: &Path) -> Result<Option<u64>, LogError> {
+    let cut_off = check(path)?;
     let log = name_of_log(path);
-    let cut_at = check(path)?;
-    if let Some(frame) = cut_at {
-        tracing::warn!(
-            log = %log.display(),
-            frame,
-            "the last transaction in the log is incomplete and was not taken; nobody was told that it \
-             was done, unless the log was damaged"
-        );
+    match sync(&log) {
+        Ok(()) => Ok(cut_off),
+        Err(source) => Err(LogError::Read { log, source }),
     }
-    sync(&log).map_err(|source| LogError::Read { log, source })
 }
 
 /// Checks the log of the database at `path`. Answers the frame at which it is cut off, if it is.
