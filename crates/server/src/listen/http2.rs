@@ -100,10 +100,10 @@ async fn answer(
     turn: Turn,
     patience: Duration,
     request: Request<Incoming>,
-) -> Result<Response, Elapsed> {
+) -> Result<Response<Answer>, Elapsed> {
     // The stream is reset: the others on the connection have nothing to do with it.
     let Ok(response) = timeout(patience, router.call(request)).await?;
-    Ok(response.map(|body| Body::new(Answer { body, turn })))
+    Ok(response.map(|body| Answer { body, turn }))
 }
 
 /// Whose turn it is on the streams of a connection.
