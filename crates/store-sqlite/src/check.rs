@@ -43,7 +43,7 @@ impl Finding {
     }
 
     /// The same, with where it was found.
-    fn at(self, place: impl std::fmt::Display) -> Self {
+    pub(crate) fn at(self, place: impl std::fmt::Display) -> Self {
         match self {
             Self::Wrong(what) => Self::Wrong(format!("{place}: {what}")),
             Self::Store(error) => Self::Store(error),

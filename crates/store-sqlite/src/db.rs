@@ -114,10 +114,12 @@ impl Db {
         if let Some(name) = self.topics.get(&topic) {
             return Ok(Arc::clone(name));
         }
-        let name: String = self
+        let name: Option<String> = self
             .conn
             .prepare_cached("SELECT name FROM topic WHERE topic = ?1")?
-            .query_row([topic], |row| row.get(0))?;
+            .query_row([topic], |row| row.get(0))
+            .optional()?;
+        let name = name.ok_or_else(|| damaged("the topic of a message is not there"))?;
         if self.topics.len() >= MAX_TOPICS {
             self.topics.clear();
         }

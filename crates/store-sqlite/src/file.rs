@@ -1,8 +1,11 @@
 //! A database file to look at, also while a server writes to it.
 
-use std::{path::Path, result};
+use std::{collections::BTreeMap, path::Path, result};
 
-use asyncgate_core::{Head, Task, TenantId};
+use asyncgate_core::{
+    Head, Task, TenantId,
+    mailbox::{ChainHead, Message},
+};
 use asyncgate_store::{DeliveredReceipt, Error, ReceiptFilter, SeqPage};
 use rusqlite::Result;
 
@@ -10,7 +13,7 @@ use crate::{
     Finding, OpenError,
     check::{self, Counted},
     db::{Db, Use},
-    query,
+    mailbox, query,
     reader::read_error,
     schema, wal,
 };
@@ -95,6 +98,25 @@ impl SqliteFile {
         progress: impl FnMut(u64),
     ) -> result::Result<(), Finding> {
         check::tenant(&mut self.db, &mut self.counted, tenant, told, progress)
+    }
+
+    /// Where the chains of a tenant's messages end, by shard.
+    pub fn chains(&mut self, tenant: TenantId) -> result::Result<BTreeMap<u16, ChainHead>, Error> {
+        self.read(|db| match db.tenant(tenant)? {
+            Some(tenant) => mailbox::chains(db, tenant),
+            None => Ok(BTreeMap::new()),
+        })
+    }
+
+    /// Gives every message of a tenant to `told` in the order in which they were sent, and checks the
+    /// counters of its topics and shards. `progress` is given the number of messages.
+    pub fn check_messages(
+        &mut self,
+        tenant: TenantId,
+        told: impl FnMut(&Message) -> result::Result<(), String>,
+        progress: impl FnMut(u64),
+    ) -> result::Result<(), Finding> {
+        mailbox::check(&mut self.db, tenant, told, progress)
     }
 
     /// Checks, after the tasks of every tenant, that the indexes have nothing else.

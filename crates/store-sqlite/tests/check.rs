@@ -7,8 +7,11 @@
 
 use std::{path::Path, sync::Arc};
 
-use asyncgate_core::task::NewTask;
-use asyncgate_store::conformance::{Driver, bare, echo, failure, proven};
+use asyncgate_core::{
+    mailbox::{Kind, Message, Outgoing, Wish},
+    task::NewTask,
+};
+use asyncgate_store::conformance::{ALL, Driver, MailDriver, bare, echo, failure, mail, proven};
 use asyncgate_store_sqlite::{Finding, OpenError, Options, SqliteFile, SqliteStore};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -263,4 +266,94 @@ async fn a_damaged_log_is_refused_by_both_who_write_and_who_look() {
     log[middle] ^= 1;
     std::fs::write(dir.path().join("copy.db-wal"), &log).unwrap();
     assert_eq!(open(&copy).ledger().await.len(), 10);
+}
+
+/// A file with messages of every kind in two topics.
+async fn with_messages() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let driver = open(&dir.path().join("a.db"));
+    let mut driver = MailDriver::new(driver);
+    driver.policy.mailbox.max_attempts = 1;
+    for key in ["acked", "dead", "held", "ready"] {
+        driver.send(mail(key)).await;
+    }
+    let taken = driver
+        .receive(Wish {
+            max_messages: 3,
+            ..ALL
+        })
+        .await;
+    driver.ack(taken[0].id, None).await.unwrap();
+    driver.give_back(taken[1].id, "no").await;
+    let topic = "elsewhere".to_owned();
+    driver
+        .send(Outgoing {
+            topic,
+            ..mail("other")
+        })
+        .await;
+    dir
+}
+
+/// Of a message that is gone, only the hashes are left.
+fn agrees(message: &Message) -> Result<(), String> {
+    let gone = message.standing().kind == Kind::Gone;
+    match message.flaw() {
+        Some(flaw) if !gone => Err(flaw.as_str().to_owned()),
+        Some(_) | None => Ok(()),
+    }
+}
+
+#[tokio::test]
+async fn messages_are_given_in_order_and_their_counters_checked() {
+    let dir = with_messages().await;
+    let mut file = SqliteFile::open(&dir.path().join("a.db")).unwrap();
+    let tenant = file.tenants().unwrap()[0];
+    let (mut last, mut seen) = (None, 0);
+    let told = |message: &Message| {
+        assert!(last < Some(message.id.seq()));
+        last = Some(message.id.seq());
+        agrees(message)
+    };
+    file.check_messages(tenant, told, |messages| seen = messages)
+        .unwrap();
+    assert_eq!(seen, 5);
+    let heads = file.chains(tenant).unwrap();
+    assert_eq!(heads.values().map(|head| head.seq).sum::<u64>(), 5);
+}
+
+#[tokio::test]
+async fn every_disagreement_about_messages_is_named() {
+    let dir = with_messages().await;
+    let cases = [
+        (
+            "UPDATE content SET payload = x'00' WHERE idem_key = 'ready'",
+            "payload_hash",
+        ),
+        (
+            "UPDATE topic SET ready = ready + 1",
+            "the counters of topic",
+        ),
+        ("DELETE FROM topic", "topic of a message is not there"),
+        ("UPDATE shard SET dead = dead + 1", "the counters of shard"),
+        (
+            "DELETE FROM content WHERE idem_key = 'held'",
+            "`message` has 5",
+        ),
+        (
+            "DELETE FROM message WHERE message IN (SELECT message FROM content WHERE idem_key = 'held')",
+            "`content` has 5",
+        ),
+    ];
+    for (sql, named) in cases {
+        let copy = dir.path().join("copy.db");
+        std::fs::copy(dir.path().join("a.db"), &copy).unwrap();
+        let conn = Connection::open(&copy).unwrap();
+        assert!(conn.execute(sql, []).unwrap() > 0, "{sql}");
+        drop(conn);
+        let mut file = SqliteFile::open(&copy).unwrap();
+        let tenant = file.tenants().unwrap()[0];
+        let found = file.check_messages(tenant, agrees, |_| ()).unwrap_err();
+        assert!(found.to_string().contains(named), "{sql}: {found}");
+    }
 }

@@ -10,12 +10,13 @@ use anyhow::Context as _;
 use asyncgate_client::api::{LedgerHead, ReceiptRecord};
 use asyncgate_core::{TaskId, TenantId, Timestamp};
 use asyncgate_ledger::{
-    Expectations, Failure, KnownHead, PublicKey, Report, Standings, Story, Verifier,
-    verify_export_with,
+    ChainReport, ChainVerifier, Expectations, Failure, KnownHead, PublicKey, Report, Standings,
+    Story, Verifier, verify_export_with,
 };
 use asyncgate_store::{Error, SeqPage};
 use asyncgate_store_sqlite::{Finding, LogError, OpenError, SqliteFile};
 use clap::Args;
+use serde::Serialize;
 
 use super::{
     Ended,
@@ -34,8 +35,9 @@ const PAGE: usize = 1_000;
 It checks that no receipt was changed, left out, added or reordered (the chain of links), that the
 server vouches for it (signatures), that every receipt keeps the rules (parents, discharges), and that
 the open obligations are those that the receipts say. Of a data directory it checks more: that the log
-and the database are sound, and that tasks, indexes and counters say what the receipts say. It names the
-first place that does not hold, and exits with 7.
+and the database are sound, that tasks, indexes and counters say what the receipts say, and that the
+messages in it agree with their hashes and stand in their chains. It names the first place that does not
+hold, and exits with 7.
 
 Examples:
   asyncgate verify ledger.ndjson --public-key 6e1f...   an export, offline
@@ -68,6 +70,22 @@ pub struct Verify {
     remote: Remote,
 }
 
+/// What holds: the ledger of a tenant, and the chains of its messages where those were at hand.
+#[derive(Debug, Serialize)]
+struct Whole {
+    #[serde(flatten)]
+    ledger: Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chains: Option<ChainReport>,
+}
+
+impl From<Report> for Whole {
+    fn from(ledger: Report) -> Self {
+        let chains = None;
+        Self { ledger, chains }
+    }
+}
+
 fn parse_known(text: &str) -> Result<KnownHead, String> {
     let (seq, link) = text.split_once(':').ok_or("must be SEQ:LINK")?;
     Ok(KnownHead {
@@ -80,9 +98,9 @@ impl Verify {
     pub async fn run(self) -> anyhow::Result<()> {
         let mut story = self.explain.map(Story::about);
         let reports = match (&self.file, &self.data_dir) {
-            (Some(path), _) => vec![self.check_file(path, &mut story)?],
+            (Some(path), _) => vec![self.check_file(path, &mut story)?.into()],
             (None, Some(dir)) => self.check_data_dir(dir, &mut story)?,
-            (None, None) => vec![self.check_server(&mut story).await?],
+            (None, None) => vec![self.check_server(&mut story).await?.into()],
         };
         if let Some(story) = story {
             return self.tell(&story);
@@ -133,7 +151,7 @@ impl Verify {
             .map_err(|error| failure(error.into()))
     }
 
-    fn check_data_dir(&self, dir: &Path, story: &mut Option<Story>) -> anyhow::Result<Vec<Report>> {
+    fn check_data_dir(&self, dir: &Path, story: &mut Option<Story>) -> anyhow::Result<Vec<Whole>> {
         let path = dir.join(DATABASE);
         let mut file = SqliteFile::open(&path).map_err(|error| {
             if let OpenError::Log(LogError::Frame { .. } | LogError::Header { .. }) = error {
@@ -146,7 +164,10 @@ impl Verify {
             .map_err(|found| finding("the database", found))?;
         let mut reports = Vec::new();
         for tenant in file.tenants().map_err(unread)? {
-            reports.push(self.check_tenant(&mut file, tenant, story)?);
+            reports.push(Whole {
+                ledger: self.check_tenant(&mut file, tenant, story)?,
+                chains: Some(check_messages(&mut file, tenant)?),
+            });
         }
         file.check_indexes()
             .map_err(|found| finding("an index", found))?;
@@ -210,6 +231,21 @@ impl Verify {
     }
 }
 
+/// Checks what is left of the messages that were sent: each agrees with its hashes and its neighbours.
+fn check_messages(file: &mut SqliteFile, tenant: TenantId) -> anyhow::Result<ChainReport> {
+    let heads = file.chains(tenant).map_err(unread)?;
+    let mut verifier = ChainVerifier::default();
+    let mut progress = Progress::start();
+    file.check_messages(
+        tenant,
+        |message| verifier.push(message).map_err(|broken| broken.to_string()),
+        |messages| progress.at(|| format!("{messages} messages")),
+    )
+    .map_err(|found| finding("a message", found))?;
+    let broken = |found| Ended::broken(format!("a chain of messages is broken: {found}")).into();
+    verifier.finish(&heads).map_err(broken)
+}
+
 fn take(
     verifier: &mut Verifier,
     story: &mut Option<Story>,
@@ -260,7 +296,8 @@ fn unread(error: Error) -> anyhow::Error {
     }
 }
 
-fn describe(report: &Report) -> String {
+fn describe(whole: &Whole) -> String {
+    let report = &whole.ledger;
     let vouched = match &report.signed_by {
         Some(key) => format!("{key} at {}", report.signed_at),
         None => "nobody; the head is not signed".to_owned(),
@@ -276,6 +313,13 @@ fn describe(report: &Report) -> String {
         ("link", Some(report.link.clone())),
         ("signatures", Some(report.signatures.to_string())),
         ("head signed by", Some(vouched)),
+        (
+            "messages",
+            whole.chains.map(|chains| {
+                let ChainReport { messages, shards } = chains;
+                format!("{messages}, in the chains of {shards} shards")
+            }),
+        ),
     ]);
     format!("{}\n{facts}", paint(Style::Green, "the ledger is whole"))
 }

@@ -30,6 +30,7 @@ mod image;
 mod journal;
 mod kill;
 mod load;
+mod mail;
 mod mutation;
 mod offline;
 mod power;

@@ -1,6 +1,7 @@
 //! Messages in the file.
 
 mod books;
+mod check;
 #[cfg(test)]
 mod plans;
 mod query;
@@ -21,7 +22,7 @@ use asyncgate_store::{
 };
 
 use self::row::Read;
-pub(crate) use self::transaction::Post;
+pub(crate) use self::{check::tenant as check, query::chains, transaction::Post};
 use crate::{SqliteStore, writer::Work};
 
 impl Mailbox for SqliteStore {

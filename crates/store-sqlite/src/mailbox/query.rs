@@ -169,7 +169,7 @@ pub(super) fn topics(
     rows.collect()
 }
 
-pub(super) fn chains(db: &mut Db, tenant: i64) -> Result<BTreeMap<u16, ChainHead>> {
+pub(crate) fn chains(db: &mut Db, tenant: i64) -> Result<BTreeMap<u16, ChainHead>> {
     let mut query = db
         .conn
         .prepare_cached("SELECT shard, seq, link FROM shard WHERE tenant = ?1")?;
