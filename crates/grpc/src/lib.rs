@@ -1,12 +1,13 @@
 //! gRPC: the mailbox as the service `ron.mailbox.v1.Mailbox`, with health and reflection.
 //!
-//! A call passes the gate, which knows who calls and bounds what is read; tonic decodes it;
-//! `service` turns it into an operation of the engine. Errors have one shape, made in `status`.
+//! A call passes the gate, which knows who calls and bounds what is read; `message` takes it out of its
+//! frame; `service` turns it into an operation of the engine. Errors have one shape, made in `status`.
+//! Health and reflection are tonic's.
 
-mod body;
 mod convert;
 mod gate;
 mod health;
+mod message;
 mod service;
 mod status;
 mod stream;

@@ -9,12 +9,11 @@ use asyncgate_api::{Code, Envelope, RecvInput};
 use asyncgate_engine::{Caller, Engine, Fault, Streamed};
 use futures_util::{Stream, stream};
 use tokio::sync::{mpsc, oneshot};
-use tonic::Status;
 
 use crate::pb;
 
 /// What a stream gives.
-pub(crate) type Envelopes = Pin<Box<dyn Stream<Item = Result<pb::Envelope, Status>> + Send>>;
+pub(crate) type Envelopes = Pin<Box<dyn Stream<Item = pb::Envelope> + Send>>;
 
 /// Opens a stream.
 pub(crate) async fn open(
@@ -33,10 +32,10 @@ pub(crate) async fn open(
 
 type State = (vec::IntoIter<Envelope>, mpsc::Receiver<Vec<Envelope>>);
 
-async fn next((mut given, mut receiver): State) -> Option<(Result<pb::Envelope, Status>, State)> {
+async fn next((mut given, mut receiver): State) -> Option<(pb::Envelope, State)> {
     loop {
         if let Some(envelope) = given.next() {
-            return Some((Ok(envelope.into()), (given, receiver)));
+            return Some((envelope.into(), (given, receiver)));
         }
         given = receiver.recv().await?.into_iter();
     }

@@ -27,6 +27,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tower::Service as _;
 
+use super::cork::Cork;
 use super::{MAX_HEAD_BYTES, Stage};
 use crate::pulse::{Patience, Phase};
 
@@ -62,7 +63,7 @@ pub(super) async fn run(
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT);
-    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(http.serve_connection(TokioIo::new(Cork::new(stream)), service));
     let mut tick = interval(patience.tick());
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first tick is immediate and tells nothing.
