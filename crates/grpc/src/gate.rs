@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use asyncgate_engine::{Authenticator, Engine};
 use axum::body::Body;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use tokio::time::timeout;
 use tonic::Status;
 
@@ -14,7 +14,9 @@ use crate::{
     status::status,
 };
 
-pub(crate) const CORR_ID: &str = "x-corr-id";
+pub(crate) const CORR_ID: HeaderName = HeaderName::from_static("x-corr-id");
+const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// What a message may have around its payload.
 const AROUND_PAYLOAD_BYTES: usize = 64 << 10;
@@ -38,13 +40,15 @@ impl Gate {
             *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return response;
         }
-        let corr_id = self.engine.corr_id_or(text(request.headers(), CORR_ID));
+        let corr_id = self.engine.corr_id_or(text(request.headers(), &CORR_ID));
         let mut response = match self.call(request).await {
             Ok(Ok(response)) => response,
             Ok(Err(fault)) => status(&fault, &corr_id).into_http(),
             Err(status) => status.into_http(),
         };
-        if let Ok(corr_id) = HeaderValue::from_str(&corr_id) {
+        if let Ok(mut corr_id) = HeaderValue::from_str(&corr_id) {
+            // It never comes again: no connection shall remember it.
+            corr_id.set_sensitive(true);
             response.headers_mut().insert(CORR_ID, corr_id);
         }
         response
@@ -91,7 +95,7 @@ impl Gate {
 }
 
 fn is_grpc(headers: &HeaderMap) -> bool {
-    let given = text(headers, header::CONTENT_TYPE.as_str()).unwrap_or_default();
+    let given = text(headers, &header::CONTENT_TYPE).unwrap_or_default();
     // What follows may name the format of the messages, which is always the same one here.
     let rest = given.strip_prefix("application/grpc");
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ';']))
@@ -99,7 +103,7 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 
 /// Messages are small, and compressing them is not worth the time. Clients know how to do without.
 fn check_encoding(headers: &HeaderMap) -> Result<(), Status> {
-    match text(headers, "grpc-encoding") {
+    match text(headers, &ENCODING) {
         None | Some("identity") => Ok(()),
         Some(_) => {
             let mut status = Status::unimplemented("messages must not be compressed");
@@ -116,7 +120,7 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), Status> {
 
 /// How long the caller waits for the answer: up to eight digits and a unit.
 fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
-    let Some(given) = headers.get("grpc-timeout") else {
+    let Some(given) = headers.get(&TIMEOUT) else {
         return Ok(None);
     };
     let bad = || Status::invalid_argument("grpc-timeout must be 1 to 8 digits and a unit");
@@ -139,12 +143,12 @@ fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
     }))
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = text(headers, header::AUTHORIZATION.as_str())?;
+    let value = text(headers, &header::AUTHORIZATION)?;
     let (scheme, credential) = value.split_once(' ')?;
     scheme
         .eq_ignore_ascii_case("bearer")

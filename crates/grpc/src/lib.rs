@@ -51,7 +51,8 @@ pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Option
     let gate = Arc::new(Gate::new(engine, auth));
     let mailbox = any(move |request: Request<Body>| {
         let gate = Arc::clone(&gate);
-        async move { gate.pass(request).await }
+        // Boxed here, because it is large and routers move it around.
+        Box::pin(async move { gate.pass(request).await })
     });
     let router = Router::new()
         .route("/ron.mailbox.v1.Mailbox/{method}", mailbox)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use asyncgate_api::{self as api, Operation as _, Spec};
 use asyncgate_engine::{Caller, Engine, Execute, Fault, execute};
 use axum::body::Body;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, HeaderName, Response};
 use prost::Message;
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     message, pb, stream,
 };
 
-const IDEMPOTENCY_MODE: &str = "x-idempotency-mode";
+const IDEMPOTENCY_MODE: HeaderName = HeaderName::from_static("x-idempotency-mode");
 
 /// What a method answers with; a fault as its plane calls it.
 pub(crate) type Answer = Result<Response<Body>, Fault>;
@@ -142,8 +142,8 @@ impl Call<'_> {
         let message: Result<pb::SendRequest, Fault> = message::read(self.body, self.limit).await;
         let input = message.and_then(Decode::decode);
         let input = input.and_then(|mut input: api::SendInput| {
-            input.corr_id = input.corr_id.or_else(|| given(&self.headers, CORR_ID));
-            if let Some(mode) = given(&self.headers, IDEMPOTENCY_MODE) {
+            input.corr_id = input.corr_id.or_else(|| given(&self.headers, &CORR_ID));
+            if let Some(mode) = given(&self.headers, &IDEMPOTENCY_MODE) {
                 input.idempotency_mode = Some(convert::idempotency_mode(&mode)?);
             }
             Ok(input)
@@ -188,7 +188,7 @@ where
 }
 
 /// Metadata that stands for a field of the message.
-fn given(headers: &HeaderMap, name: &str) -> Option<String> {
+fn given(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let value = headers.get(name)?;
     // What is no text is not left out: it is refused like any value that the field cannot have.
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())

@@ -6,7 +6,6 @@
 //!
 //! Invariants: at most [`Limits::connections`] are open; no connection outlives [`Listener::drain`].
 
-mod cork;
 mod http2;
 
 use std::convert::Infallible;

@@ -5,9 +5,11 @@
 //! taken. A connection on which nothing is the server's turn and nothing moves is let go, be it idle
 //! or held open by a client that does not read.
 
+use std::future::poll_fn;
+use std::mem;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,18 +18,21 @@ use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
+use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::error::Elapsed;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tower::Service as _;
 
-use super::cork::Cork;
 use super::{MAX_HEAD_BYTES, Stage};
 use crate::pulse::{Patience, Phase};
 
@@ -55,7 +60,8 @@ pub(super) async fn run(
         let turn = Turn::begin(turns.clone());
         answer(router.clone(), turn, patience.answer, request)
     });
-    let mut http = http2::Builder::new(TokioExecutor::new());
+    let streams = Streams::default();
+    let mut http = http2::Builder::new(streams.clone());
     http.timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(MAX_HEAD_BYTES as u32)
@@ -63,7 +69,8 @@ pub(super) async fn run(
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT);
-    let mut connection = pin!(http.serve_connection(TokioIo::new(Cork::new(stream)), service));
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let mut running = FuturesUnordered::new();
     let mut tick = interval(patience.tick());
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first tick is immediate and tells nothing.
@@ -73,7 +80,7 @@ pub(super) async fn run(
         tokio::select! {
             biased;
             // What went wrong is the client's affair: it hung up or does not speak HTTP/2.
-            _ = connection.as_mut() => return parting,
+            () = poll_fn(|cx| streams.poll(connection.as_mut(), &mut running, cx)) => return parting,
             changed = stage.changed() => {
                 if changed.is_err() || *stage.borrow_and_update() == Stage::Ended {
                     return None;
@@ -93,6 +100,38 @@ pub(super) async fn run(
                 connection.as_mut().graceful_shutdown();
             }
         }
+    }
+}
+
+/// The streams of a connection run in its own task: what one commit answers wakes it once, and leaves
+/// together.
+#[derive(Clone, Default)]
+struct Streams {
+    begun: Arc<Mutex<Vec<BoxFuture<'static, ()>>>>,
+}
+
+impl Streams {
+    /// Polls the connection and what has begun on it, until the connection ends.
+    fn poll(
+        &self,
+        connection: Pin<&mut impl Future>,
+        running: &mut FuturesUnordered<BoxFuture<'static, ()>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        if connection.poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let begun = mem::take(&mut *self.begun.lock().unwrap_or_else(PoisonError::into_inner));
+        running.extend(begun);
+        while let Poll::Ready(Some(())) = running.poll_next_unpin(cx) {}
+        Poll::Pending
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        begun.push(Box::pin(stream));
     }
 }
 
