@@ -41,7 +41,7 @@ impl Gate {
             return response;
         }
         let corr_id = self.engine.corr_id_or(text(request.headers(), &CORR_ID));
-        let mut response = match self.call(request).await {
+        let mut response = match self.call(request, &corr_id).await {
             Ok(Ok(response)) => response,
             Ok(Err(fault)) => status(&fault, &corr_id).into_http(),
             Err(status) => status.into_http(),
@@ -55,7 +55,7 @@ impl Gate {
     }
 
     /// A status stands for what is no matter of the service but of the protocol.
-    async fn call(&self, request: Request<Body>) -> Result<Answer, Status> {
+    async fn call(&self, request: Request<Body>, corr_id: &str) -> Result<Answer, Status> {
         let path = request.uri().path();
         let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
         let method = Method::named(name);
@@ -72,6 +72,7 @@ impl Gate {
         let call = Call {
             engine: &self.engine,
             caller,
+            corr_id,
             limit: self.limit(method),
             headers: head.headers,
             body,

@@ -5,13 +5,18 @@ use std::sync::Arc;
 use asyncgate_api::{self as api, Operation as _, Spec};
 use asyncgate_engine::{Caller, Engine, Execute, Fault, execute};
 use axum::body::Body;
+use bytes::Bytes;
+use futures_util::Stream;
 use http::{HeaderMap, HeaderName, Response};
+use http_body::Frame;
 use prost::Message;
 
 use crate::{
     convert::{self, Decode},
     gate::CORR_ID,
-    message, pb, stream,
+    message::{self, Messages},
+    pb,
+    stream::{self, Session},
 };
 
 const IDEMPOTENCY_MODE: HeaderName = HeaderName::from_static("x-idempotency-mode");
@@ -24,10 +29,12 @@ pub(crate) type Answer = Result<Response<Body>, Fault>;
 pub(crate) enum Method {
     Send,
     SendBatch,
+    SendStream,
     Recv,
     RecvStream,
     Ack,
     AckBatch,
+    AckStream,
     Nack,
     Extend,
     Peek,
@@ -44,10 +51,12 @@ impl Method {
         Some(match name {
             "Send" => Self::Send,
             "SendBatch" => Self::SendBatch,
+            "SendStream" => Self::SendStream,
             "Recv" => Self::Recv,
             "RecvStream" => Self::RecvStream,
             "Ack" => Self::Ack,
             "AckBatch" => Self::AckBatch,
+            "AckStream" => Self::AckStream,
             "Nack" => Self::Nack,
             "Extend" => Self::Extend,
             "Peek" => Self::Peek,
@@ -64,10 +73,10 @@ impl Method {
     pub(crate) const fn spec(self) -> &'static Spec {
         match self {
             Self::Send => &api::SendMessage::SPEC,
-            Self::SendBatch => &api::SendMessages::SPEC,
+            Self::SendBatch | Self::SendStream => &api::SendMessages::SPEC,
             Self::Recv | Self::RecvStream => &api::ReceiveMessages::SPEC,
             Self::Ack => &api::AckMessage::SPEC,
-            Self::AckBatch => &api::AckMessages::SPEC,
+            Self::AckBatch | Self::AckStream => &api::AckMessages::SPEC,
             Self::Nack => &api::NackMessage::SPEC,
             Self::Extend => &api::ExtendMessage::SPEC,
             Self::Peek => &api::PeekMessages::SPEC,
@@ -89,6 +98,7 @@ impl Method {
 pub(crate) struct Call<'a> {
     pub(crate) engine: &'a Arc<Engine>,
     pub(crate) caller: Caller,
+    pub(crate) corr_id: &'a str,
     /// How many bytes its message may have.
     pub(crate) limit: usize,
     pub(crate) headers: HeaderMap,
@@ -99,7 +109,9 @@ impl Call<'_> {
     pub(crate) async fn run(self, method: Method) -> Answer {
         match method {
             Method::Send => self.send().await,
-            Method::RecvStream => self.stream().await,
+            Method::RecvStream => self.receive().await,
+            Method::SendStream => Ok(self.stream(stream::send)),
+            Method::AckStream => Ok(self.stream(stream::ack)),
             Method::SendBatch => {
                 unary::<api::SendMessages, pb::SendBatchRequest, pb::SendBatchResponse>(self).await
             }
@@ -151,13 +163,25 @@ impl Call<'_> {
         answer::<api::SendMessage, pb::SendResponse>(self.engine, &self.caller, input).await
     }
 
-    async fn stream(self) -> Answer {
+    async fn receive(self) -> Answer {
         let message: Result<pb::RecvRequest, Fault> = message::read(self.body, self.limit).await;
         let spec = &api::ReceiveMessages::SPEC;
         let input = message.and_then(Decode::decode);
         let input = input.map_err(|fault| self.engine.refuse(spec, fault))?;
-        let envelopes = stream::open(Arc::clone(self.engine), self.caller, input).await?;
-        Ok(message::many(envelopes))
+        stream::receive(Arc::clone(self.engine), self.caller, input).await
+    }
+
+    /// An answer that goes on for as long as the request.
+    fn stream<S>(self, answer: impl FnOnce(Session) -> S) -> Response<Body>
+    where
+        S: Stream<Item = Frame<Bytes>> + Send + 'static,
+    {
+        message::many(answer(Session {
+            engine: Arc::clone(self.engine),
+            caller: self.caller,
+            corr_id: self.corr_id.to_owned(),
+            messages: Messages::new(self.body, self.limit),
+        }))
     }
 }
 

@@ -1,8 +1,8 @@
-//! Just enough HTTP/2 for unary gRPC calls: headers as indexed fields, one data frame each way.
+//! Just enough HTTP/2 for gRPC calls: headers as indexed fields, a data frame for each message.
 //!
 //! What arrives in one read is answered in one write, as any client does that shares a connection.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
@@ -35,6 +35,8 @@ pub struct Channel {
     next_stream: u32,
     /// Who called on a stream, and what has come of the answer.
     calls: HashMap<u32, (usize, Vec<u8>)>,
+    /// Streams that go on: each message is an answer to whoever opened it.
+    open: HashSet<u32>,
     unread: u32,
 }
 
@@ -62,6 +64,7 @@ impl Channel {
             fixed: fixed.map(|(name, value)| (name.to_owned(), value)).to_vec(),
             next_stream: 1,
             calls: HashMap::new(),
+            open: HashSet::new(),
             unread: 0,
         };
         channel.frame(SETTINGS, 0, 0, &[]);
@@ -79,6 +82,28 @@ impl Channel {
 
     /// Puts a call into `out`.
     pub fn call(&mut self, caller: usize, path: &str, message: &[u8]) {
+        let stream = self.begin(caller, path);
+        self.data(stream, END_STREAM, message);
+    }
+
+    /// Begins a call that goes on, and gives its stream.
+    pub fn begin_stream(&mut self, caller: usize, path: &str) -> u32 {
+        let stream = self.begin(caller, path);
+        self.open.insert(stream);
+        stream
+    }
+
+    /// Puts a message of a call that goes on into `out`.
+    pub fn say(&mut self, stream: u32, message: &[u8]) {
+        self.data(stream, 0, message);
+    }
+
+    /// Says that no more messages follow.
+    pub fn end(&mut self, stream: u32) {
+        self.frame(DATA, END_STREAM, stream, &[]);
+    }
+
+    fn begin(&mut self, caller: usize, path: &str) -> u32 {
         // `:method: POST` and `:scheme: http` have places in the table that everybody has.
         let mut head = vec![0x83, 0x86];
         index(&mut self.table, &mut head, ":path", path);
@@ -89,10 +114,18 @@ impl Channel {
         self.next_stream += 2;
         self.calls.insert(stream, (caller, Vec::new()));
         self.frame(HEADERS, END_HEADERS, stream, &head);
-        let mut data = vec![0];
-        data.extend_from_slice(&(message.len() as u32).to_be_bytes());
-        data.extend_from_slice(message);
-        self.frame(DATA, END_STREAM, stream, &data);
+        stream
+    }
+
+    fn data(&mut self, stream: u32, flags: u8, message: &[u8]) {
+        let length = (message.len() as u32 + 5).to_be_bytes();
+        self.out.extend_from_slice(&length[1..]);
+        self.out.extend_from_slice(&[DATA, flags]);
+        self.out.extend_from_slice(&stream.to_be_bytes());
+        self.out.push(0);
+        self.out
+            .extend_from_slice(&(message.len() as u32).to_be_bytes());
+        self.out.extend_from_slice(message);
     }
 
     pub fn send(&mut self) -> Result<()> {
@@ -162,8 +195,15 @@ impl Channel {
                     self.frame(WINDOW_UPDATE, 0, 0, &read.to_be_bytes());
                 }
                 let call = self.calls.get_mut(&stream);
-                let (_, message) = call.context("data that nobody asked for")?;
+                let (caller, message) = call.context("data that nobody asked for")?;
                 message.extend_from_slice(payload);
+                if self.open.contains(&stream) {
+                    let caller = *caller;
+                    let whole = cut(message, |message| answers.push((caller, Some(message))));
+                    message.drain(..whole);
+                    let length = payload.len() as u32;
+                    self.frame(WINDOW_UPDATE, 0, stream, &length.to_be_bytes());
+                }
             }
             _ => {}
         }
@@ -175,6 +215,21 @@ impl Channel {
         }
         Ok(())
     }
+}
+
+/// Gives the whole messages, and how many bytes they take.
+fn cut(mut bytes: &[u8], mut give: impl FnMut(Vec<u8>)) -> usize {
+    let mut whole = 0;
+    while let Some([_, length @ ..]) = bytes.first_chunk::<5>() {
+        let length = u32::from_be_bytes(*length) as usize;
+        let Some(message) = bytes.get(5..5 + length) else {
+            break;
+        };
+        give(message.to_vec());
+        bytes = &bytes[5 + length..];
+        whole += 5 + length;
+    }
+    whole
 }
 
 /// Writes a field as a place in the table, into which it is put at its first use.

@@ -1,5 +1,6 @@
 //! The same cycles over gRPC and over REST, in turns: as many callers, the same steps.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -8,10 +9,10 @@ use mio::{Events, Interest, Poll, Token};
 use super::ROOMY;
 use super::workload::{Cycle, TOPIC};
 use crate::bench::cost::Costs;
-use crate::bench::load::Plan;
 use crate::bench::load::http2::{Answer, Channel};
+use crate::bench::load::{Plan, drive};
 use crate::bench::report::{Figure, Section, Unit, median};
-use crate::bench::server::{KEY, Server, cpu_time};
+use crate::bench::server::{KEY, Server};
 use crate::bench::{Bench, CONNECTIONS, ROUNDS};
 
 /// Connections that the callers share, as the callers of one process do.
@@ -19,51 +20,85 @@ const CHANNELS: usize = 4;
 const WARMUP: Duration = Duration::from_secs(1);
 
 pub fn run(bench: &Bench) -> Result<Section> {
-    let (mut rest, mut grpc, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut rest_costs, mut costs) = (Costs::default(), Vec::new());
-    let mut own = Vec::new();
+    let mut rest = Way::default();
+    let (mut unary, mut streams) = (Way::default(), Way::default());
+    let (mut to_unary, mut to_streams) = (Vec::new(), Vec::new());
     let length = bench.seconds(10, 3);
     for round in 1..=ROUNDS {
         eprintln!("gRPC beside REST, round {round} of {ROUNDS}");
-        let plan = Plan::closed(CONNECTIONS, Duration::ZERO, length);
-        let server = bench.server_with(&ROOMY)?;
-        let mut cycle = Cycle::new(&server.head(), CONNECTIONS);
-        let tally = rest_costs.measure(&server, plan, &mut cycle)?;
-        drop(server);
-        rest.push(tally.per_second());
-        let server = bench.server_with(&ROOMY)?;
-        Callers::connect(&server, "warm")?.drive(WARMUP)?;
-        let (theirs, ours) = (server.cpu()?, cpu_time("self")?);
-        let mut callers = Callers::connect(&server, "timed")?;
-        callers.drive(length)?;
-        let each = |used: Duration| used.as_secs_f64() * 1e6 / callers.cycles as f64;
-        costs.push(each(server.cpu()?.saturating_sub(theirs)));
-        own.push(each(cpu_time("self")?.saturating_sub(ours)));
-        grpc.push(callers.cycles as f64 / length.as_secs_f64());
-        let (rest, grpc) = (rest[round - 1], grpc[round - 1]);
-        eprintln!("  REST {rest:.0}/s, gRPC {grpc:.0}/s");
-        ratios.push(grpc / rest);
+        let by_rest = rest.measure(
+            bench,
+            |server, length| {
+                let plan = Plan::closed(CONNECTIONS, Duration::ZERO, length);
+                Ok(drive(
+                    server.addr,
+                    plan,
+                    &mut Cycle::new(&server.head(), CONNECTIONS),
+                )?
+                .units)
+            },
+            length,
+        )?;
+        let by_unary = unary.measure(bench, Callers::run, length)?;
+        let by_streams = streams.measure(bench, Streams::run, length)?;
+        eprintln!("  REST {by_rest:.0}/s, calls {by_unary:.0}/s, streams {by_streams:.0}/s");
+        to_unary.push(by_unary / by_rest);
+        to_streams.push(by_streams / by_rest);
     }
-    let mut figures = vec![
-        Figure::new("cycles over REST", median(&rest), Unit::PerSecond),
-        Figure::new("cycles over gRPC", median(&grpc), Unit::PerSecond),
-        Figure::new("gRPC to REST", median(&ratios), Unit::Times).at_least(1.2),
-    ];
-    figures.extend(rest_costs.figures("cycle over REST"));
-    let cost = |who: &str, costs: &[f64]| {
-        let name = format!("{who} processor time per cycle over gRPC");
-        Figure::new(name, median(costs), Unit::Micros)
-    };
-    figures.extend([cost("server", &costs), cost("load generator", &own)]);
+    let mut figures = Vec::new();
+    for (name, way) in [
+        ("REST", &rest),
+        ("gRPC calls", &unary),
+        ("gRPC streams", &streams),
+    ] {
+        figures.push(Figure::new(
+            format!("cycles over {name}"),
+            median(&way.rates),
+            Unit::PerSecond,
+        ));
+        figures.extend(way.costs.figures(&format!("cycle over {name}")));
+    }
+    figures.push(Figure::new(
+        "gRPC calls to REST",
+        median(&to_unary),
+        Unit::Times,
+    ));
+    let streams = Figure::new("gRPC streams to REST", median(&to_streams), Unit::Times);
+    figures.push(streams.at_least(1.2));
     let how = format!(
-        "Send, receive, acknowledge, one message each, 100 bytes of content, {CONNECTIONS} callers in a closed loop: over REST with \
-         a connection each, over gRPC (unary calls) on {CHANNELS} connections that they share. The ratio is the median of the ratios within a round."
+        "Send, receive, acknowledge, 100 bytes of content, {CONNECTIONS} messages under way in a closed loop: over REST with a \
+         connection each; over gRPC on {CHANNELS} connections that the callers share, by a call for each step (`Send`, `Recv`, \
+         `Ack`) and by streams (`SendStream`, `RecvStream`, `AckStream`). Ratios are medians of the ratios within a round."
     );
     Ok(Section {
         id: "mailbox-grpc",
         how,
         figures,
     })
+}
+
+/// A way to do the cycles.
+#[derive(Debug, Default)]
+struct Way {
+    rates: Vec<f64>,
+    costs: Costs,
+}
+
+impl Way {
+    /// Runs on a server of its own, which is warm when the clock starts. `cycles` gives their number.
+    fn measure(
+        &mut self,
+        bench: &Bench,
+        mut cycles: impl FnMut(&Server, Duration) -> Result<u64>,
+        length: Duration,
+    ) -> Result<f64> {
+        let server = bench.server_with(&ROOMY)?;
+        cycles(&server, WARMUP)?;
+        let cycles = self.costs.around(&server, || cycles(&server, length))?;
+        let rate = cycles as f64 / length.as_secs_f64();
+        self.rates.push(rate);
+        Ok(rate)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -78,13 +113,19 @@ struct Callers {
     poll: Poll,
     steps: Vec<Step>,
     /// What its messages are called.
-    name: &'static str,
+    name: String,
     sent: u64,
     cycles: u64,
 }
 
 impl Callers {
-    fn connect(server: &Server, name: &'static str) -> Result<Self> {
+    fn run(server: &Server, length: Duration) -> Result<u64> {
+        let mut callers = Self::connect(server, name())?;
+        callers.drive(length)?;
+        Ok(callers.cycles)
+    }
+
+    fn connect(server: &Server, name: String) -> Result<Self> {
         let poll = Poll::new()?;
         let mut channels = Vec::new();
         for n in 0..CHANNELS {
@@ -132,11 +173,7 @@ impl Callers {
         match &self.steps[caller] {
             Step::Send => {
                 self.sent += 1;
-                let name = format!("{}-{:x}", self.name, self.sent);
-                let mut message = Vec::with_capacity(256);
-                field(&mut message, 1, TOPIC.as_bytes());
-                field(&mut message, 2, name.as_bytes());
-                field(&mut message, 4, &[b'x'; 100]);
+                let message = message(&format!("{}-{:x}", self.name, self.sent));
                 channel.call(caller, "/ron.mailbox.v1.Mailbox/Send", &message);
             }
             Step::Receive => {
@@ -156,12 +193,7 @@ impl Callers {
             Step::Send => Step::Receive,
             Step::Receive => match found(&message, 1) {
                 None => Step::Receive,
-                Some(envelope) => {
-                    let mut ack = Vec::with_capacity(96);
-                    field(&mut ack, 1, found(envelope, 1).context("no msg_id")?);
-                    field(&mut ack, 2, found(envelope, 13).context("no lease")?);
-                    Step::Ack(ack)
-                }
+                Some(envelope) => Step::Ack(ack(envelope)?),
             },
             Step::Ack(_) => {
                 self.cycles += 1;
@@ -171,6 +203,129 @@ impl Callers {
         self.call(caller);
         Ok(())
     }
+}
+
+/// Three streams for each channel: what is sent comes back to any of them, is acknowledged, and then
+/// the next is sent.
+struct Streams {
+    channels: Vec<(Channel, [u32; 3])>,
+    poll: Poll,
+    name: String,
+    sent: u64,
+    cycles: u64,
+}
+
+const SENT: usize = 0;
+const RECEIVED: usize = 1;
+const ACKED: usize = 2;
+
+impl Streams {
+    fn run(server: &Server, length: Duration) -> Result<u64> {
+        let mut streams = Self::connect(server)?;
+        streams.drive(length)?;
+        Ok(streams.cycles)
+    }
+
+    fn connect(server: &Server) -> Result<Self> {
+        let poll = Poll::new()?;
+        let mut channels = Vec::new();
+        for n in 0..CHANNELS {
+            let mut channel = Channel::open(server.addr, KEY)?;
+            poll.registry()
+                .register(&mut channel.stream, Token(n), Interest::READABLE)?;
+            let methods = ["SendStream", "RecvStream", "AckStream"];
+            let mut caller = 0;
+            let streams = methods.map(|method| {
+                let path = format!("/ron.mailbox.v1.Mailbox/{method}");
+                caller += 1;
+                channel.begin_stream(caller - 1, &path)
+            });
+            let mut wish = Vec::new();
+            field(&mut wish, 1, TOPIC.as_bytes());
+            // visibility_ms = 60000, max_messages = 32.
+            wish.extend_from_slice(&[0x10, 0xe0, 0xd4, 0x03, 0x18, 32]);
+            channel.say(streams[RECEIVED], &wish);
+            channel.end(streams[RECEIVED]);
+            channels.push((channel, streams));
+        }
+        Ok(Self {
+            channels,
+            poll,
+            name: name(),
+            sent: 0,
+            cycles: 0,
+        })
+    }
+
+    fn drive(&mut self, length: Duration) -> Result<()> {
+        let ends = Instant::now() + length;
+        for n in 0..CONNECTIONS {
+            self.send(n % CHANNELS);
+        }
+        for (channel, _) in &mut self.channels {
+            channel.send()?;
+        }
+        let mut events = Events::with_capacity(64);
+        let mut answers = Vec::new();
+        while Instant::now() < ends {
+            self.poll.poll(&mut events, Some(Duration::from_secs(1)))?;
+            for event in &events {
+                let n = event.token().0;
+                self.channels[n].0.receive(&mut answers)?;
+                for (kind, message) in answers.drain(..) {
+                    self.answered(n, kind, &message.context("a stream ended")?)?;
+                }
+                self.channels[n].0.send()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, n: usize) {
+        self.sent += 1;
+        let message = message(&format!("{}-{:x}", self.name, self.sent));
+        let (channel, streams) = &mut self.channels[n];
+        channel.say(streams[SENT], &message);
+    }
+
+    fn answered(&mut self, n: usize, kind: usize, message: &[u8]) -> Result<()> {
+        match kind {
+            SENT => {
+                found(message, 1).context("a message was refused")?;
+            }
+            RECEIVED => {
+                let (channel, streams) = &mut self.channels[n];
+                channel.say(streams[ACKED], &ack(message)?);
+            }
+            _ => {
+                found(message, 1).context("an ack was refused")?;
+                self.cycles += 1;
+                self.send(n);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name for messages that no other run has.
+fn name() -> String {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    format!("run-{:x}", RUNS.fetch_add(1, Ordering::Relaxed))
+}
+
+fn message(name: &str) -> Vec<u8> {
+    let mut message = Vec::with_capacity(256);
+    field(&mut message, 1, TOPIC.as_bytes());
+    field(&mut message, 2, name.as_bytes());
+    field(&mut message, 4, &[b'x'; 100]);
+    message
+}
+
+fn ack(envelope: &[u8]) -> Result<Vec<u8>> {
+    let mut ack = Vec::with_capacity(96);
+    field(&mut ack, 1, found(envelope, 1).context("no msg_id")?);
+    field(&mut ack, 2, found(envelope, 13).context("no lease")?);
+    Ok(ack)
 }
 
 fn field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
