@@ -1,6 +1,6 @@
 //! What a call asked for, read from the same input that the engine was given.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use asyncgate_api::{IdempotencyMode, Payload};
 use asyncgate_core::{PrincipalKind, Timestamp};
@@ -43,9 +43,8 @@ pub struct Asked {
     pub delivery_proof: Option<Box<RawValue>>,
     pub error: Option<Box<RawValue>>,
     pub retryable: bool,
-    /// What is asked of the mailbox.
     #[serde(skip)]
-    pub mail: Box<AskedMail>,
+    mail: Option<Box<AskedMail>>,
 }
 
 /// What the model looks at in calls of the mailbox.
@@ -95,9 +94,15 @@ impl Asked {
         let mail: Box<AskedMail> = serde_json::from_str(input).unwrap_or_default();
         Self {
             odd: mail.odd,
-            mail,
+            mail: Some(mail),
             ..Self::default()
         }
+    }
+
+    /// What is asked of the mailbox.
+    pub fn mail(&self) -> &AskedMail {
+        static NOTHING: LazyLock<AskedMail> = LazyLock::new(AskedMail::default);
+        self.mail.as_deref().unwrap_or(&NOTHING)
     }
 
     /// The principal kind that is named.

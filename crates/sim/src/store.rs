@@ -263,11 +263,7 @@ impl SimStore {
     }
 
     /// Puts a transaction on the tape, unless it failed.
-    fn ran(
-        &self,
-        answer: Result<(), Error>,
-        commit: impl FnOnce() -> Commit,
-    ) -> Result<(), Error> {
+    fn ran(&self, answer: Result<(), Error>, commit: impl FnOnce() -> Commit) -> Result<(), Error> {
         match &answer {
             Ok(()) => self.state().tape.push_back(commit()),
             Err(_) => self.count_faults(1),

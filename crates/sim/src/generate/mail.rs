@@ -44,9 +44,9 @@ impl Generator {
         // Only an admin may; the others rarely try.
         let admins = [Op::PURGE, Op::REPROCESS].contains(&op);
         let op = match role {
-            Role::Admin if self.rng.one_in(6) => Op::REPROCESS,
+            Role::Admin if self.rng.one_in(4) => *self.rng.pick(&[Op::PURGE, Op::REPROCESS]),
             Role::Agent | Role::Worker if admins && !self.rng.one_in(8) => Op::RECV,
-            _ => op,
+            Role::Admin | Role::Agent | Role::Worker => op,
         };
         let mut input = Input::default();
         let mut held = None;
@@ -253,7 +253,7 @@ impl Generator {
 
     fn which_dead(&mut self, input: &mut Input) {
         if self.rng.one_in(4) {
-            input.text("reason", *self.rng.pick(&["E_PARSE", "nack", "expired"]));
+            input.text("reason", ["E_PARSE", "nack", "expired"][self.rng.below(3)]);
         }
         if self.rng.one_in(6) {
             input.number("older_than_secs", *self.rng.pick(&[0, 1, 60]));

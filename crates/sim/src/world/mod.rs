@@ -430,7 +430,7 @@ impl World {
                     self.model.has_ended(tenant, id)
                 }
                 Op::RECV => {
-                    let topic = flight.asked.mail.topic.as_deref().unwrap_or_default();
+                    let topic = flight.asked.mail().topic.as_deref().unwrap_or_default();
                     self.model.mail.has_message(tenant, topic)
                 }
                 // It brings letters back bit by bit.

@@ -62,7 +62,7 @@ impl Mail {
         journal: &mut Journal,
     ) -> Checked<Gains> {
         let mut gains = Gains::default();
-        let asked = &answered.question.asked.mail;
+        let asked = answered.question.asked.mail();
         match answered.question.op {
             Op::SEND => {
                 let sent = SendResult::Sent(answered.read()?);
@@ -210,7 +210,7 @@ impl Mail {
     }
 
     fn would_move(&self, answered: &AnsweredMail<'_>, moved: u64) -> Checked {
-        let asked = &answered.question.asked.mail;
+        let asked = answered.question.asked.mail();
         let most = asked.limit.unwrap_or(DEFAULT_REPROCESS);
         let filter = self.filter(answered, most);
         let post = &self.posts[answered.question.actor.tenant];
@@ -225,7 +225,7 @@ impl Mail {
     /// The dead letters that a call asks for.
     fn filter(&self, answered: &AnsweredMail<'_>, limit: usize) -> DeadFilter {
         let Question { asked, now, .. } = answered.question;
-        let asked = &asked.mail;
+        let asked = asked.mail();
         let seconds = asked.older_than_secs;
         DeadFilter {
             topic: asked.topic.clone(),
@@ -238,7 +238,7 @@ impl Mail {
 
     fn peeked(&self, answered: &AnsweredMail<'_>) -> Checked {
         let output: RecvOutput = answered.read()?;
-        let asked = &answered.question.asked.mail;
+        let asked = answered.question.asked.mail();
         let most = asked.max_messages.unwrap_or(usize::MAX);
         let most = most.min(self.policy.max_messages.into());
         let bytes = asked.max_bytes.unwrap_or(usize::MAX);
@@ -265,7 +265,7 @@ impl Mail {
         let Question {
             actor, asked, now, ..
         } = answered.question;
-        let asked = &asked.mail;
+        let asked = asked.mail();
         let topics = self.posts[actor.tenant].topics();
         let after = asked.cursor.as_deref().unwrap_or_default();
         let mut later = topics.iter().filter(|topic| topic.name.as_str() > after);
@@ -291,11 +291,10 @@ impl Mail {
         let Question { actor, asked, .. } = answered.question;
         let filter = self.filter(answered, usize::MAX);
         let mut found = letters(&self.posts[actor.tenant], &filter);
-        let page = found.by_ref().take(limit(asked.mail.limit));
+        let page = found.by_ref().take(limit(asked.mail().limit));
         let page: Vec<&Message> = page.collect();
         let more = found.next().is_some();
-        let complete =
-            page.len() == output.messages.len() && more == output.next_cursor.is_some();
+        let complete = page.len() == output.messages.len() && more == output.next_cursor.is_some();
         hold(complete, "dead letters", || {
             format!("{} listed, should be {}", output.messages.len(), page.len())
         })?;
@@ -315,13 +314,16 @@ impl Mail {
         let tenant = answered.question.actor.tenant;
         let chains = &self.posts[tenant].chains;
         let same = chains.len() == output.heads.len()
-            && chains.iter().zip(&output.heads).all(|((shard, head), shown)| {
-                *shard == shown.shard
-                    && head.seq == shown.seq
-                    && head.link.to_string() == shown.link
-                    && tenant_id(tenant).to_string() == shown.tenant_id
-                    && shown.signature.is_some()
-            });
+            && chains
+                .iter()
+                .zip(&output.heads)
+                .all(|((shard, head), shown)| {
+                    *shard == shown.shard
+                        && head.seq == shown.seq
+                        && head.link.to_string() == shown.link
+                        && tenant_id(tenant).to_string() == shown.tenant_id
+                        && shown.signature.is_some()
+                });
         hold(same, "chain of messages", || {
             format!("{output:?}, should be {chains:?}")
         })
@@ -376,4 +378,3 @@ fn check_envelope(shown: &Envelope, message: &Message) -> Checked {
         format!("{shown:?}, should be {message:?}")
     })
 }
-

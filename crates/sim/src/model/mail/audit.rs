@@ -44,9 +44,11 @@ impl Mail {
         let due = at_once(mailbox.messages_due(end, usize::MAX)).unwrap_or_default();
         let known = self.due.iter();
         let known = known.map(|(_, number, id)| (tenant_id(*number), *id));
-        hold(due.iter().copied().eq(known), "deadlines of messages", || {
-            format!("{} stored, {} known", due.len(), self.due.len())
-        })
+        hold(
+            due.iter().copied().eq(known),
+            "deadlines of messages",
+            || format!("{} stored, {} known", due.len(), self.due.len()),
+        )
     }
 
     /// Whether a message that a sender was told of is there, or was ended by somebody.

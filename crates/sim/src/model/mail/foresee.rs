@@ -4,8 +4,8 @@ use asyncgate_api::{Code, IdempotencyMode};
 use asyncgate_core::{
     LeaseId, Link, MessageId, Timestamp,
     mailbox::{
-        Cause, ChainHead, Changes, Delivery, Kind, Message, State, hash_chain,
-        payload_hash, shard_of,
+        Cause, ChainHead, Changes, Delivery, Kind, Message, State, hash_chain, payload_hash,
+        shard_of,
     },
 };
 use asyncgate_store::mailbox::{DeadFilter, Reads};
@@ -119,7 +119,7 @@ impl Mail {
         if !question.may_call() {
             return Err(Code::ECapScope);
         }
-        let asked = &question.asked.mail;
+        let asked = question.asked.mail();
         if question.asked.odd.is_some() || !self.is_sound(question.op, asked) {
             return Err(Code::ESchema);
         }
@@ -129,7 +129,9 @@ impl Mail {
     fn is_sound(&self, op: Op, asked: &AskedMail) -> bool {
         let named = asked.topic.as_ref().is_none_or(|topic| !topic.is_empty());
         let (least, most) = (self.policy.visibility_min_ms, self.policy.visibility_max_ms);
-        let held = asked.visibility_ms.is_none_or(|ms| (least..=most).contains(&ms));
+        let held = asked
+            .visibility_ms
+            .is_none_or(|ms| (least..=most).contains(&ms));
         let some = [asked.max_messages, asked.limit];
         let some = some.into_iter().flatten().all(|count| count > 0);
         let sent = op != Op::SEND || is_sendable(asked);
@@ -152,7 +154,7 @@ impl Mail {
             return self.sweep(post, &reads.messages, now);
         };
         let nothing = AskedMail::default();
-        let asked = call.map_or(&nothing, |call| &call.asked.mail);
+        let asked = call.map_or(&nothing, |call| call.asked.mail());
         match op {
             Op::SEND => self.send(post, std::slice::from_ref(asked), now),
             Op::SEND_BATCH => self.send(post, &asked.messages, now),
@@ -312,7 +314,9 @@ impl Mail {
                 break;
             }
             if self.is_too_old(message, now) {
-                foreseen.writes.push(self.dead(message, Cause::Expired, now));
+                foreseen
+                    .writes
+                    .push(self.dead(message, Cause::Expired, now));
                 continue;
             }
             if handed == room || handed > 0 && given + size > bytes {
@@ -362,7 +366,9 @@ impl Mail {
                     continue;
                 }
                 State::Leased { .. } if spent => Some(Cause::MaxAttempts),
-                _ => old.then_some(Cause::Expired),
+                State::Ready | State::Delayed { .. } | State::Leased { .. } => {
+                    old.then_some(Cause::Expired)
+                }
             };
             let ready = || {
                 let state = State::Ready;

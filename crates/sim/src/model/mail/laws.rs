@@ -1,5 +1,7 @@
 //! What no transaction over messages may ever do, whoever asked for it.
 
+use std::collections::BTreeMap;
+
 use asyncgate_core::{
     Timestamp,
     mailbox::{Changes, Kind, Message, MessageWrite, State, hash_chain, payload_hash, shard_of},
@@ -52,7 +54,26 @@ impl Mail {
         hold(inflight <= most, "held messages are bounded", || {
             format!("receivers hold {inflight}")
         })?;
+        self.check_capacity(op, changes)?;
         self.check_chains(number, changes)
+    }
+
+    /// What is sent or brought back fits. What a receiver gives back had its place before.
+    fn check_capacity(&self, op: Option<Op>, changes: &Changes) -> Checked {
+        let brings = [Op::SEND, Op::SEND_BATCH, Op::REPROCESS].map(Some);
+        if !brings.contains(&op) {
+            return Ok(());
+        }
+        let mut depths: BTreeMap<u16, u64> = BTreeMap::new();
+        for write in &changes.messages {
+            let shard = write.message.shard;
+            *depths.entry(shard).or_insert_with(|| self.depth(shard)) += 1;
+        }
+        let most = u64::from(self.policy.shard_capacity);
+        let over = depths.iter().find(|(_, depth)| **depth > most);
+        hold(over.is_none(), "shards are bounded", || {
+            format!("shard and depth {over:?}")
+        })
     }
 
     fn check_moved(
@@ -62,7 +83,12 @@ impl Mail {
         before: &Message,
         after: &Message,
     ) -> Checked {
-        let told = || format!("{} goes from {:?} to {:?}", after.id, before.state, after.state);
+        let told = || {
+            format!(
+                "{} goes from {:?} to {:?}",
+                after.id, before.state, after.state
+            )
+        };
         let (was, is) = (before.standing().kind, after.standing().kind);
         hold(was != Kind::Gone, "acknowledged is final", told)?;
         hold(is != Kind::Gone || ends(op), "at least once", told)?;
@@ -98,7 +124,10 @@ impl Mail {
         let post = &self.posts[number];
         let mut heads = post.chains.clone();
         let mut head = post.head;
-        let new = changes.messages.iter().filter(|write| write.before.is_none());
+        let new = changes
+            .messages
+            .iter()
+            .filter(|write| write.before.is_none());
         for MessageWrite { message, .. } in new {
             head += 1;
             let told = || format!("message {head} of tenant {number}");
@@ -117,7 +146,9 @@ impl Mail {
             hold(linked, "chain of messages", told)?;
             *chain = chain.then(&envelope);
         }
-        let grown = heads.iter().filter(|(shard, head)| post.chains.get(shard) != Some(head));
+        let grown = heads
+            .iter()
+            .filter(|(shard, head)| post.chains.get(shard) != Some(head));
         hold(changes.chains.iter().eq(grown), "chain of messages", || {
             format!("heads {:?} of tenant {number}", changes.chains)
         })

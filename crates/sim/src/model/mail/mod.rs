@@ -91,13 +91,10 @@ pub struct Notes {
     given: Vec<Message>,
     /// How many messages all of them wrote.
     pub wrote: usize,
-    /// Whether there were any.
-    pub decided: bool,
 }
 
 impl Notes {
     fn note(&mut self, foreseen: Foreseen, changes: Option<&Changes>) {
-        self.decided = true;
         self.fates = foreseen.fates;
         self.given.clear();
         if let Some(changes) = changes {
@@ -177,7 +174,8 @@ impl Mail {
             }
             self.place(number, message, Some(message.standing()));
             let post = &mut self.posts[number];
-            post.leases.extend(message.delivery.map(|given| given.lease));
+            post.leases
+                .extend(message.delivery.map(|given| given.lease));
             if message.standing().kind == Kind::Gone {
                 post.over.insert(message.id.seq());
             }

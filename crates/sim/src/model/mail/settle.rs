@@ -49,7 +49,10 @@ impl Mail {
             _ => match message.state {
                 State::Gone { .. } => Ok(None),
                 State::Dead { .. } if !named => Err(Code::ENotLeased),
-                _ => Ok(Some(self.gone(message, now))),
+                State::Ready
+                | State::Delayed { .. }
+                | State::Leased { .. }
+                | State::Dead { .. } => Ok(Some(self.gone(message, now))),
             },
         }
     }
@@ -76,9 +79,10 @@ impl Mail {
     ) -> Settled {
         match message.state {
             State::Leased { .. } => {}
-            State::Gone { .. } => return Err(Code::ENotLeased),
-            _ if named => return Ok(None),
-            _ => return Err(Code::ENotLeased),
+            State::Ready | State::Delayed { .. } | State::Dead { .. } if named => return Ok(None),
+            State::Ready | State::Delayed { .. } | State::Dead { .. } | State::Gone { .. } => {
+                return Err(Code::ENotLeased);
+            }
         }
         let reason = asked.reason.clone().unwrap_or_else(|| "nack".to_owned());
         let mut back = Message {
