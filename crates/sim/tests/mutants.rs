@@ -44,7 +44,7 @@ fn rules(mutant: Mutant) -> &'static [&'static str] {
         Mutant::Overfills => &["shards are bounded"],
         Mutant::PurgesHeld => &["held messages are not purged"],
         Mutant::ForgetsDelays => &["sent as asked"],
-        Mutant::LosesMail => &["messages are serializable"],
+        Mutant::LosesMail => &["messages are serializable", "chain of messages", "messages"],
         Mutant::Miscounts => &["messages are conserved", "topics"],
         Mutant::MixesMail => &["dead letters"],
         Mutant::ForgetsMessages => &["deadlines are met", "deadlines of messages"],

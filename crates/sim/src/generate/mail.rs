@@ -154,7 +154,7 @@ impl Generator {
 
     /// How many messages, and how large together.
     fn bounds(&mut self, input: &mut Input) {
-        if self.rng.one_in(2) {
+        if !self.rng.one_in(4) {
             let most = if self.rng.one_in(40) {
                 0
             } else {

@@ -215,11 +215,9 @@ impl Mail {
         let filter = self.filter(answered, most);
         let post = &self.posts[answered.question.actor.tenant];
         let count = letters(post, &filter).count() as u64;
-        hold(
-            count == moved || !answered.exact,
-            "lists are complete",
-            || format!("{moved} dead letters, should be {count}"),
-        )
+        hold(count == moved || !answered.exact, "dead letters", || {
+            format!("{moved} dead letters, should be {count}")
+        })
     }
 
     /// The dead letters that a call asks for.
