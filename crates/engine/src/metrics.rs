@@ -2,6 +2,7 @@
 
 mod mailbox;
 mod reorder;
+pub(crate) mod span;
 
 use asyncgate_api::Spec;
 use asyncgate_core::task::Status;
@@ -152,6 +153,13 @@ impl Engine {
             "bus_lagged",
             "Events that readers were too slow for",
             self.events.lagged(),
+        );
+        // All that is ever shed is work that was not accepted yet.
+        let work = registry.sub_registry_with_label(("queue".into(), "work".into()));
+        work.register(
+            "queue_dropped",
+            "Work turned away because the line before the writer was full; accepted work never is",
+            self.store.metrics().turned_away.clone(),
         );
     }
 

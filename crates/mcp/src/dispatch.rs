@@ -62,6 +62,15 @@ impl<B: Backend> Dispatcher<B> {
         self.backend.corr_id()
     }
 
+    /// A fault that stopped a request before its message was read, as the tool that it is for
+    /// calls it, if that is known.
+    pub(crate) fn refuse(&self, tool: Option<&str>, fault: Fault) -> Fault {
+        match tool.and_then(|name| self.tools.find(name)) {
+            Some(number) => self.backend.refuse(number, fault),
+            None => fault,
+        }
+    }
+
     pub(crate) async fn answer(
         &self,
         caller: &B::Caller,

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use asyncgate_api::Code;
-use asyncgate_engine::Fault;
+use asyncgate_engine::{CorrId, Fault};
 use axum::{Router, body::Body, response::Response, routing::any};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request as HttpRequest, StatusCode, header};
@@ -26,6 +26,9 @@ use crate::{
     origin::Origins,
     wire,
 };
+
+/// Where the endpoint is.
+pub const PATH: &str = "/mcp";
 
 const CORR_ID: &str = "x-corr-id";
 
@@ -46,7 +49,7 @@ pub(crate) fn mount<B: Backend, G: Guard<B::Caller>>(
         let endpoint = Arc::clone(&endpoint);
         async move { endpoint.serve(request).await }
     };
-    Router::new().route("/mcp", any(serve))
+    Router::new().route(PATH, any(serve))
 }
 
 struct Endpoint<B, G> {
@@ -81,11 +84,19 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
     async fn serve(&self, request: HttpRequest<Body>) -> Response {
         let (parts, body) = request.into_parts();
         let corr_id = given_corr_id(&parts.headers).unwrap_or_else(|| self.dispatcher.corr_id());
-        let answered = self.post(&parts.method, &parts.headers, body, &corr_id);
-        let mut response = match answered.await {
-            Ok(response) => response,
-            Err(refusal) => refusal.into_response(&corr_id),
+        // It names this exchange, which may hold many calls, and no message in it.
+        let known_by = CorrId {
+            text: corr_id.clone(),
+            given: false,
         };
+        let answering = async {
+            let answered = self.post(&parts.method, &parts.headers, body, &corr_id);
+            match answered.await {
+                Ok(response) => response,
+                Err(refusal) => refusal.into_response(&corr_id),
+            }
+        };
+        let mut response = known_by.scope(answering).await;
         if let Ok(value) = HeaderValue::from_str(&corr_id) {
             response.headers_mut().insert(CORR_ID, value);
         }
@@ -107,13 +118,17 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
         }
         let bearer = bearer(headers);
         let checked = self.guard.check(bearer).await;
-        let caller = checked.map_err(|fault| self.unauthenticated(bearer, fault))?;
+        let caller = checked.map_err(|fault| {
+            let tool = Routing::read(headers).tool();
+            let fault = self.dispatcher.refuse(tool.as_deref(), fault);
+            self.unauthenticated(bearer, fault)
+        })?;
         if method != Method::POST {
-            return Err(Refusal::bad(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "Only POST is served here: there is no session to end and no stream to open.",
-            )
-            .with(header::ALLOW, "POST"));
+            let message =
+                "Only POST is served here: there is no session to end and no stream to open.";
+            let fault = Fault::new(Code::MethodNotAllowed, message);
+            let refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, fault);
+            return Err(refusal.with(header::ALLOW, "POST"));
         }
         let form = form(headers)?;
         check_content_type(headers)?;

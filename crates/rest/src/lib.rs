@@ -9,4 +9,4 @@ mod stream;
 
 pub use errors::error_response;
 pub use openapi::openapi;
-pub use routes::{CORR_ID, Options, router, stamp};
+pub use routes::{CORR_ID, Options, PATHS, refuse_methods, router, stamp};

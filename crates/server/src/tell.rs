@@ -21,6 +21,9 @@ use serde_json::Value;
 
 use crate::readiness::Monitor;
 
+/// Where events are read.
+pub const PATH: &str = "/v1/events";
+
 /// How often something is said although nothing happens, so that neither side takes the other for dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -38,9 +41,7 @@ pub fn router(engine: Arc<Engine>, keys: Arc<dyn Authenticator>, monitor: Arc<Mo
         keys,
         monitor,
     };
-    Router::new()
-        .route("/v1/events", get(serve))
-        .with_state(app)
+    Router::new().route(PATH, get(serve)).with_state(app)
 }
 
 async fn serve(State(app): State<App>, request: Request) -> Response {
@@ -48,7 +49,7 @@ async fn serve(State(app): State<App>, request: Request) -> Response {
         .headers()
         .get(CORR_ID)
         .and_then(|value| value.to_str().ok());
-    let corr_id = app.engine.corr_id_or(given);
+    let corr_id = app.engine.correlate(given).text;
     let mut response = match app.admit(request.headers()).await {
         Ok(()) => app.follow(),
         Err(fault) => return error_response(&fault, &corr_id),

@@ -21,6 +21,10 @@ fn channel(server: &Server) -> Channel {
     endpoint.timeout(DEADLINE).connect_lazy()
 }
 
+pub fn client(server: &Server) -> MailboxClient<Channel> {
+    MailboxClient::new(channel(server))
+}
+
 fn keyed<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     let bearer = format!("Bearer {KEY}").parse().unwrap();
@@ -37,7 +41,7 @@ fn message(idem_key: &str) -> Request<pb::SendRequest> {
     })
 }
 
-fn wish(topic: &str) -> Request<pb::RecvRequest> {
+pub fn wish(topic: &str) -> Request<pb::RecvRequest> {
     keyed(pb::RecvRequest {
         topic: topic.into(),
         ..pb::RecvRequest::default()

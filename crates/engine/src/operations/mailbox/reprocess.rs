@@ -10,7 +10,7 @@ use asyncgate_core::{
 use asyncgate_store::mailbox::{DeadFilter, Reads};
 
 use super::Execute;
-use crate::{Caller, Engine, Fault, input};
+use crate::{Caller, Engine, Fault, input, metrics::span};
 
 const DEFAULT_LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 10_000;
@@ -22,6 +22,7 @@ impl Execute for ReprocessDeadLetters {
         input: ReprocessInput,
     ) -> Result<ReprocessOutput, Fault> {
         let topic = input::name("topic", input.topic)?;
+        span::note(engine.settings().topic_class(&topic), None, None);
         let limit = input.limit.unwrap_or(DEFAULT_LIMIT);
         if !(1..=MAX_LIMIT).contains(&limit) {
             return Err(Fault::bad_request(format!(
