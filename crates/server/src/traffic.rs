@@ -239,7 +239,7 @@ impl Report {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for (route, method, seen) in self.seen() {
             let bounds = BOUNDS_MICROS.map(|micros| micros as f64 / 1e6);
-            let bounds = bounds.into_iter().chain([f64::MAX]);
+            let bounds = bounds.into_iter().chain([f64::INFINITY]);
             let counts = seen.buckets.iter().map(|count| count.load(Relaxed));
             let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
             let count = buckets.iter().map(|(_, count)| count).sum();
