@@ -146,7 +146,9 @@ impl Engine {
             })
             .await?;
         let settings = self.settings();
-        self.metrics.mailbox.timed_out(&settings, &swept.timed_out);
+        let metrics = &self.metrics.mailbox;
+        metrics.timed_out(&settings, &swept.timed_out);
+        metrics.held_back(tenant, &swept.held_back);
         self.note_deaths(&swept.died);
         Ok(swept.moved())
     }

@@ -12,7 +12,7 @@ use std::{
 
 use asyncgate_api::{Code, Plane, Spec};
 use asyncgate_core::{
-    TenantId,
+    MessageId, TenantId,
     mailbox::{
         Damage, Death, Flaw, Full, Kind, Message, Policy, Rejection, Sent, Settlement, Trace,
     },
@@ -261,8 +261,9 @@ impl MailboxMetrics {
         );
         if message.attempt > 1 {
             self.redelivered.get_or_create(&class).inc();
-        } else if message.priority == 0 {
-            let depth = self.reorder.depth(tenant, message);
+        } else if message.priority == 0
+            && let Some(depth) = self.reorder.depth(tenant, message)
+        {
             let deepest = self.reorder_depths.get_or_create(&InShard { shard });
             deepest.inner().fetch_max(depth, Ordering::Relaxed);
         }
@@ -298,6 +299,13 @@ impl MailboxMetrics {
             );
             self.timeouts.get_or_create(&class).inc();
             self.tally.requeued(trace.shard);
+        }
+    }
+
+    /// The delay that a message's sender asked for is over.
+    pub(crate) fn held_back(&self, tenant: TenantId, ids: &[MessageId]) {
+        for id in ids {
+            self.reorder.held_back(tenant, *id);
         }
     }
 
