@@ -179,6 +179,11 @@ impl Engine {
         }
     }
 
+    /// Counts a fault that stopped a call before anybody knew which operation it is for.
+    pub fn note_refusal(&self, fault: &Fault) {
+        self.metrics.mailbox.rejected(fault);
+    }
+
     /// A fault as the operation's plane calls it, counted. The registry does this for what happens
     /// in an operation; a facade does it for what stops a call before that.
     #[must_use]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use asyncgate_api::Code;
 use asyncgate_engine::{Authenticator, Engine, Fault, Role, Subscription};
-use asyncgate_rest::{CORR_ID, error_response, stamp};
+use asyncgate_rest::{CORR_ID, EVENTS, error_response, stamp};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -20,9 +20,6 @@ use futures_util::stream;
 use serde_json::Value;
 
 use crate::readiness::Monitor;
-
-/// Where events are read.
-pub const PATH: &str = "/v1/events";
 
 /// How often something is said although nothing happens, so that neither side takes the other for dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -41,7 +38,7 @@ pub fn router(engine: Arc<Engine>, keys: Arc<dyn Authenticator>, monitor: Arc<Mo
         keys,
         monitor,
     };
-    Router::new().route(PATH, get(serve)).with_state(app)
+    Router::new().route(EVENTS, get(serve)).with_state(app)
 }
 
 async fn serve(State(app): State<App>, request: Request) -> Response {

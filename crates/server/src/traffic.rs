@@ -72,7 +72,7 @@ impl Default for Traffic {
     /// Every route that this server has.
     fn default() -> Self {
         let operations = registry().iter().map(|entry| entry.spec.path);
-        let own = ["/healthz", "/readyz", "/metrics", crate::tell::PATH];
+        let own = ["/healthz", "/readyz", "/metrics", asyncgate_rest::EVENTS];
         Self::new(
             operations
                 .chain(asyncgate_rest::PATHS)

@@ -396,12 +396,16 @@ impl MailboxMetrics {
         counter.inc_by(messages as u64);
     }
 
+    /// Counts a refusal by its reason, and tells that.
+    pub(crate) fn rejected(&self, fault: &Fault) -> Option<&'static str> {
+        let reason = reason(fault)?;
+        self.rejected.get_or_create(&ForReason { reason }).inc();
+        Some(reason)
+    }
+
     /// A call was refused. The reasons are those that operators of any service know.
     pub(crate) fn refused(&self, spec: &Spec, fault: &Fault) {
-        let reason = reason(fault);
-        if let Some(reason) = reason {
-            self.rejected.get_or_create(&ForReason { reason }).inc();
-        }
+        let reason = self.rejected(fault);
         let status = fault.code.http_status();
         // A full mailbox has said so itself, with the shard.
         if spec.plane == Plane::Mailbox && scope(spec) == "send" && status != 429 {
