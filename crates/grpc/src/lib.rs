@@ -33,13 +33,15 @@ use http::Request;
 use crate::{gate::Gate, health::Health};
 
 /// The paths of all methods.
-pub const PATHS: [&str; 17] = [
+pub const PATHS: [&str; 19] = [
     "/ron.mailbox.v1.Mailbox/Send",
     "/ron.mailbox.v1.Mailbox/SendBatch",
+    "/ron.mailbox.v1.Mailbox/SendStream",
     "/ron.mailbox.v1.Mailbox/Recv",
     "/ron.mailbox.v1.Mailbox/RecvStream",
     "/ron.mailbox.v1.Mailbox/Ack",
     "/ron.mailbox.v1.Mailbox/AckBatch",
+    "/ron.mailbox.v1.Mailbox/AckStream",
     "/ron.mailbox.v1.Mailbox/Nack",
     "/ron.mailbox.v1.Mailbox/Extend",
     "/ron.mailbox.v1.Mailbox/Peek",

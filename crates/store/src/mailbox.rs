@@ -129,7 +129,8 @@ pub const MAX_LOOKED_AT: usize = 2_000;
 impl DeadFilter {
     /// How many dead letters to look at.
     pub fn looks_at(&self) -> usize {
-        MAX_LOOKED_AT.max(self.limit)
+        // One more than wanted tells whether there are more.
+        MAX_LOOKED_AT.max(self.limit.saturating_add(1))
     }
 }
 

@@ -105,14 +105,12 @@ pub(super) fn dead(db: &mut Db, tenant: i64, filter: &DeadFilter, read: Read) ->
     let looked_at = look_at_dead(db, tenant, filter)?;
     let mut page = DeadPage::default();
     let exhausted = looked_at.len() < filter.looks_at();
-    for (key, matches) in &looked_at {
+    for (key, _) in looked_at.iter().filter(|(_, matches)| *matches) {
         if page.letters.len() == filter.limit {
             page.next = page.letters.last().map(|message| message.id);
             return Ok(page);
         }
-        if *matches {
-            page.letters.extend(at(db, *key, read)?);
-        }
+        page.letters.extend(at(db, *key, read)?);
     }
     if let Some((last, _)) = looked_at.last().filter(|_| !exhausted) {
         page.next = at(db, *last, Read::WithoutPayload)?.map(|message| message.id);

@@ -330,11 +330,11 @@ impl Tenant {
         };
         let mut page = DeadPage::default();
         for (looked_at, message) in (1..).zip(dead.filter(of_topic)) {
-            if page.letters.len() == filter.limit {
-                page.next = page.letters.last().map(|message| message.id);
-                break;
-            }
             if filter.matches(message) {
+                if page.letters.len() == filter.limit {
+                    page.next = page.letters.last().map(|message| message.id);
+                    break;
+                }
                 page.letters.push(message.clone());
             }
             if looked_at == filter.looks_at() {
