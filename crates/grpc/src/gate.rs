@@ -14,7 +14,7 @@ use crate::{
     status::status,
 };
 
-pub(crate) const CORR_ID: HeaderName = HeaderName::from_static("x-corr-id");
+const CORR_ID: HeaderName = HeaderName::from_static("x-corr-id");
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
@@ -40,13 +40,13 @@ impl Gate {
             *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return response;
         }
-        let corr_id = self.engine.corr_id_or(text(request.headers(), &CORR_ID));
-        let mut response = match self.call(request, &corr_id).await {
+        let corr_id = self.engine.correlate(text(request.headers(), &CORR_ID));
+        let mut response = match corr_id.scope(self.call(request, &corr_id.text)).await {
             Ok(Ok(response)) => response,
-            Ok(Err(fault)) => status(&fault, &corr_id).into_http(),
+            Ok(Err(fault)) => status(&fault, &corr_id.text).into_http(),
             Err(status) => status.into_http(),
         };
-        if let Ok(mut corr_id) = HeaderValue::from_str(&corr_id) {
+        if let Ok(mut corr_id) = HeaderValue::from_str(&corr_id.text) {
             // It never comes again: no connection shall remember it.
             corr_id.set_sensitive(true);
             response.headers_mut().insert(CORR_ID, corr_id);

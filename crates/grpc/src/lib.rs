@@ -32,6 +32,29 @@ use http::Request;
 
 use crate::{gate::Gate, health::Health};
 
+/// The paths of all methods.
+pub const PATHS: [&str; 19] = [
+    "/ron.mailbox.v1.Mailbox/Send",
+    "/ron.mailbox.v1.Mailbox/SendBatch",
+    "/ron.mailbox.v1.Mailbox/SendStream",
+    "/ron.mailbox.v1.Mailbox/Recv",
+    "/ron.mailbox.v1.Mailbox/RecvStream",
+    "/ron.mailbox.v1.Mailbox/Ack",
+    "/ron.mailbox.v1.Mailbox/AckBatch",
+    "/ron.mailbox.v1.Mailbox/AckStream",
+    "/ron.mailbox.v1.Mailbox/Nack",
+    "/ron.mailbox.v1.Mailbox/Extend",
+    "/ron.mailbox.v1.Mailbox/Peek",
+    "/ron.mailbox.v1.Mailbox/Purge",
+    "/ron.mailbox.v1.Mailbox/Topics",
+    "/ron.mailbox.v1.Mailbox/Dlq",
+    "/ron.mailbox.v1.Mailbox/DlqReprocess",
+    "/ron.mailbox.v1.Mailbox/Heads",
+    "/grpc.health.v1.Health/{method}",
+    "/grpc.reflection.v1.ServerReflection/{method}",
+    "/grpc.reflection.v1alpha.ServerReflection/{method}",
+];
+
 /// How the facade is set up.
 #[derive(Clone)]
 pub struct Options {
@@ -78,4 +101,18 @@ fn with_reflection(router: Router) -> Router {
             "/grpc.reflection.v1alpha.ServerReflection/{method}",
             v1alpha,
         )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_of_the_mailbox_is_a_method() {
+        for path in PATHS {
+            if let Some(method) = path.strip_prefix("/ron.mailbox.v1.Mailbox/") {
+                assert!(service::Method::named(method).is_some(), "{path}");
+            }
+        }
+    }
 }

@@ -13,7 +13,6 @@ use prost::Message;
 
 use crate::{
     convert::{self, Decode},
-    gate::CORR_ID,
     message::{self, Messages},
     pb,
     stream::{self, Session},
@@ -154,7 +153,6 @@ impl Call<'_> {
         let message: Result<pb::SendRequest, Fault> = message::read(self.body, self.limit).await;
         let input = message.and_then(Decode::decode);
         let input = input.and_then(|mut input: api::SendInput| {
-            input.corr_id = input.corr_id.or_else(|| given(&self.headers, &CORR_ID));
             if let Some(mode) = given(&self.headers, &IDEMPOTENCY_MODE) {
                 input.idempotency_mode = Some(convert::idempotency_mode(&mode)?);
             }

@@ -51,6 +51,7 @@ const fn status_code(code: Code) -> tonic::Code {
         Code::TaskNotFound | Code::ReceiptNotFound | Code::NotFound | Code::ENotFound => {
             tonic::Code::NotFound
         }
+        Code::MethodNotAllowed => tonic::Code::Unimplemented,
         Code::EDuplicate => tonic::Code::AlreadyExists,
         Code::InvalidStateTransition
         | Code::LeaseInvalidOrExpired

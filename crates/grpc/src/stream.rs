@@ -121,7 +121,7 @@ pub(crate) async fn receive(
 ) -> Result<Response<Body>, Fault> {
     let (opened, is_open) = oneshot::channel();
     let (given, receiver) = mpsc::channel(1);
-    tokio::spawn(feed(engine, caller, input, opened, given));
+    asyncgate_engine::spawn(feed(engine, caller, input, opened, given));
     let lost = |_| Fault::new(Code::Internal, "the stream could not be opened");
     is_open.await.map_err(lost)??;
     let deliveries = stream::unfold(receiver, async |mut receiver| {

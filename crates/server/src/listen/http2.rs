@@ -6,6 +6,7 @@
 //! or held open by a client that does not read.
 
 use std::future::poll_fn;
+use std::io::{self, IoSlice};
 use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,14 +28,14 @@ use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::error::Elapsed;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tower::Service as _;
 
-use super::{MAX_HEAD_BYTES, Stage};
+use super::{Connection, MAX_HEAD_BYTES, Metrics, Stage};
 use crate::pulse::{Patience, Phase};
+use crate::traffic::Traffic;
 
 /// Requests that one connection may have open. More wait at the client.
 const MAX_STREAMS: u32 = 256;
@@ -49,16 +50,31 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Serves until the client or the drain ends it; or until it took too long.
 pub(super) async fn run(
-    stream: TcpStream,
-    router: Router,
-    patience: Patience,
-    mut stage: watch::Receiver<Stage>,
+    connection: Connection,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
 ) -> Option<Phase> {
+    let Connection {
+        router,
+        patience,
+        metrics: Metrics { traffic, .. },
+        mut stage,
+    } = connection;
+    let patience = patience.get();
     let turns = Arc::new(Turns::default());
     let mut dog = Watchdog::new(turns.clone(), patience);
+    let stream = Heard {
+        stream,
+        turns: turns.clone(),
+    };
     let service = service_fn(move |request| {
         let turn = Turn::begin(turns.clone());
-        answer(router.clone(), turn, patience.answer, request)
+        answer(
+            router.clone(),
+            traffic.clone(),
+            turn,
+            patience.answer,
+            request,
+        )
     });
     let streams = Streams::default();
     let mut http = http2::Builder::new(streams.clone());
@@ -137,13 +153,77 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 
 async fn answer(
     mut router: Router,
+    traffic: Arc<Traffic>,
     turn: Turn,
     patience: Duration,
     request: Request<Incoming>,
 ) -> Result<Response<Answer>, Elapsed> {
+    let passage = traffic.begin(request.method(), request.uri().path());
     // The stream is reset: the others on the connection have nothing to do with it.
     let Ok(response) = timeout(patience, router.call(request)).await?;
+    passage.answered(response.status());
     Ok(response.map(|body| Answer { body, turn }))
+}
+
+/// A stream that notes what the client takes.
+#[derive(Debug)]
+struct Heard<S> {
+    stream: S,
+    turns: Arc<Turns>,
+}
+
+/// The largest sign of life: a frame that is written whether or not the client takes its answers.
+const PING_BYTES: usize = 17;
+
+impl<S> Heard<S> {
+    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if matches!(&written, Poll::Ready(Ok(bytes)) if *bytes > PING_BYTES) {
+            self.turns.steps.fetch_add(1, Ordering::Relaxed);
+        }
+        written
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.note(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.note(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
 }
 
 /// Whose turn it is on the streams of a connection.
@@ -153,7 +233,7 @@ struct Turns {
     open: AtomicUsize,
     /// Those of them on which it is the server's.
     server: AtomicUsize,
-    /// Counts what happens.
+    /// Counts what happens: turns that change, and bytes that leave.
     steps: AtomicU64,
 }
 
@@ -258,16 +338,15 @@ impl Watchdog {
             return None;
         }
         self.still += self.patience.tick();
-        // An answer is handed over in large parts, and nothing is seen of a slow client that takes one:
-        // so there is no shorter patience for taking than for silence.
-        if self.still < self.patience.silence {
+        let (phase, patience) = match self.turns.open.load(Ordering::Relaxed) {
+            0 => (Phase::Open, self.patience.silence),
+            _ => (Phase::Stuck, self.patience.taking),
+        };
+        if self.still < patience {
             return None;
         }
         self.still = Duration::ZERO;
-        Some(match self.turns.open.load(Ordering::Relaxed) {
-            0 => Phase::Open,
-            _ => Phase::Stuck,
-        })
+        Some(phase)
     }
 }
 

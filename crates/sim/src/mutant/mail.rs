@@ -12,7 +12,7 @@ use asyncgate_core::{
 use asyncgate_store::{
     Answer,
     fair::Weights,
-    mailbox::{DeadFilter, Decide, Job, Load, Mailbox, Snapshot, Take, Topic},
+    mailbox::{DeadFilter, DeadPage, Decide, Job, Load, Mailbox, Snapshot, Take, Topic},
 };
 
 use super::{Mutant, Mutated, lock};
@@ -194,7 +194,7 @@ impl Mailbox for Mutated {
         self.store.mailbox().peek(tenant, take)
     }
 
-    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, Vec<Message>> {
+    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, DeadPage> {
         let tenant = match self.mutant {
             Mutant::MixesMail => tenant_id((tenant_number(tenant) + 1) % TENANTS),
             _ => tenant,

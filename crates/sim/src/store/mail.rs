@@ -9,7 +9,7 @@ use asyncgate_core::{
 use asyncgate_store::{
     Answer, Error,
     fair::Weights,
-    mailbox::{DeadFilter, Job, Load, Mailbox, Snapshot, Take, Topic},
+    mailbox::{DeadFilter, DeadPage, Job, Load, Mailbox, Snapshot, Take, Topic},
 };
 
 use super::{Commit, MailWrote, Origin, Rows, SimStore, Work, Wrote, at_once, lock, tap};
@@ -26,6 +26,7 @@ impl Rows for Snapshot {
             messages: self.messages.clone(),
             ready: self.ready.clone(),
             dead: self.dead.clone(),
+            dead_next: self.dead_next,
             depths: self.depths.clone(),
             waiting: self.waiting.clone(),
             inflight: self.inflight,
@@ -91,7 +92,7 @@ impl Mailbox for SimStore {
         self.look(|below| below.peek(tenant, take))
     }
 
-    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, Vec<Message>> {
+    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, DeadPage> {
         self.look(|below| below.dead_letters(tenant, filter))
     }
 

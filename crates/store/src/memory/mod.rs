@@ -16,7 +16,7 @@ use asyncgate_core::{
 };
 
 use self::{mailbox::Messages, tenant::Tenant};
-use crate::mailbox::{self as mail, DeadFilter, Load, Mailbox, Take, Topic};
+use crate::mailbox::{self as mail, DeadFilter, DeadPage, Load, Mailbox, Take, Topic};
 use crate::{
     Answer, DeliveredReceipt, Depths, Error, Health, Job, ReceiptFilter, SeqPage, Signals,
     Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, deadline, fair::Weights,
@@ -239,7 +239,7 @@ impl Mailbox for MemoryStore {
         ready(self.state().messages.peek(tenant, &take))
     }
 
-    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, Vec<Message>> {
+    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, DeadPage> {
         ready(self.state().messages.dead_letters(tenant, &filter))
     }
 

@@ -67,13 +67,14 @@ impl Mail {
 }
 
 impl Post {
-    /// What each topic holds.
+    /// What each topic holds, but for those whose messages are all gone.
     pub(super) fn topics(&self) -> Vec<Topic> {
         let mut topics: BTreeMap<&str, Counts> = BTreeMap::new();
         for message in self.messages.values() {
             let counts = topics.entry(&message.topic).or_default();
             counts.count(None, Some(message.standing().kind));
         }
+        topics.retain(|_, counts| counts.any());
         let topics = topics.into_iter().map(|(name, counts)| Topic {
             name: name.to_owned(),
             counts,
