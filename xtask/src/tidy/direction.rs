@@ -41,6 +41,7 @@ const RULES: &[(&str, Sees)] = &[
         "asyncgate-ledger",
         Sees::Only(&["asyncgate-api", "asyncgate-core"]),
     ),
+    ("asyncgate-domains", Sees::Only(&[])),
     ("asyncgate-protogen", Sees::Only(&[])),
     ("asyncgate-fuzz", Sees::Anything),
     ("asyncgate-server", Sees::Anything),
