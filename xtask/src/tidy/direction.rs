@@ -42,6 +42,7 @@ const RULES: &[(&str, Sees)] = &[
         Sees::Only(&["asyncgate-api", "asyncgate-core"]),
     ),
     ("asyncgate-domains", Sees::Only(&[])),
+    ("asyncgate-warrants", Sees::Only(&[])),
     ("asyncgate-protogen", Sees::Only(&[])),
     ("asyncgate-fuzz", Sees::Anything),
     ("asyncgate-server", Sees::Anything),
