@@ -99,19 +99,30 @@ fn of_text(value: &Value, allows: impl Fn(&str) -> Result<bool, Doubt>) -> Resul
     }
 }
 
-/// Every part is asked, so that a doubt about one is not hidden by the answer of another.
+/// One part that says no is enough, whatever the others would have said; else one doubt is.
 fn all(parts: &[Constraint], value: &Value) -> Result<bool, Doubt> {
-    let answers = parts.iter().map(|part| part.allows(value));
-    answers
-        .reduce(|all, part| Ok(all? & part?))
-        .unwrap_or(Ok(true))
+    let mut answer = Ok(true);
+    for part in parts {
+        match part.allows(value) {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(doubt) => answer = Err(doubt),
+        }
+    }
+    answer
 }
 
+/// One part that says yes is enough, whatever the others would have said; else one doubt is.
 fn any(parts: &[Constraint], value: &Value) -> Result<bool, Doubt> {
-    let answers = parts.iter().map(|part| part.allows(value));
-    answers
-        .reduce(|any, part| Ok(any? | part?))
-        .unwrap_or(Ok(false))
+    let mut answer = Ok(false);
+    for part in parts {
+        match part.allows(value) {
+            Ok(false) => {}
+            Ok(true) => return Ok(true),
+            Err(doubt) => answer = Err(doubt),
+        }
+    }
+    answer
 }
 
 /// The constraints on the arguments of one tool.

@@ -21,11 +21,11 @@ impl Subpath {
         })
     }
 
-    /// A path, or a list of nothing but paths, under the root.
+    /// A path, or a list of paths and nothing else, under the root.
     pub fn allows(&self, value: &Value) -> bool {
         let contained = |value: &Value| value.as_text().is_some_and(|path| self.contains(path));
         match value.as_list() {
-            Some(list) => list.iter().all(contained),
+            Some(list) => !list.is_empty() && list.iter().all(contained),
             None => contained(value),
         }
     }

@@ -394,12 +394,18 @@ fn a_constraint_that_is_not_known_is_refused_wherever_it_stands() {
         reading(&one(constraint(15, map(&[("expr", text("true"))]))), "/x"),
         unsupported
     );
-    for (kind, key) in [(12, "constraints"), (13, "constraints")] {
-        let both = Item::List(vec![wildcard(), unknown()]);
-        assert_eq!(
-            reading(&one(constraint(kind, map(&[(key, both)]))), "/x"),
-            unsupported
-        );
+    // Of several that must all hold, or of which one must, it counts unless the others decide.
+    let several = |kind, parts| one(constraint(kind, map(&[("constraints", Item::List(parts))])));
+    let refused = Some(Reason::ConstraintViolation);
+    for (kind, other, expected) in [
+        (12, wildcard(), unsupported),
+        (12, exact(text("/y")), refused),
+        (13, wildcard(), None),
+        (13, exact(text("/y")), unsupported),
+    ] {
+        let (first, last) = (vec![unknown(), other.clone()], vec![other, unknown()]);
+        assert_eq!(reading(&several(kind, first), "/x"), expected);
+        assert_eq!(reading(&several(kind, last), "/x"), expected);
     }
     let not = constraint(14, map(&[("constraint", unknown())]));
     assert_eq!(reading(&one(not), "/x"), unsupported);

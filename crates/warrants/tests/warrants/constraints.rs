@@ -245,7 +245,6 @@ fn each_constraint_allows_what_it_says() {
                 json!("/home/a/b"),
                 json!("/home//a/./b/../c"),
                 json!(["/home/a/x", "/home/a/y"]),
-                json!([]),
             ],
             vec![
                 json!("/home/ab"),
@@ -255,6 +254,7 @@ fn each_constraint_allows_what_it_says() {
                 json!("/home/a/b\u{0}"),
                 json!(["/home/a/x", "/etc"]),
                 json!(["/home/a/x", 1]),
+                json!([]),
                 json!("/home/a\\..\\..\\etc"),
             ],
         ),

@@ -10,6 +10,7 @@ mod chains;
 mod constraints;
 mod extensions;
 mod published;
+mod reference;
 mod tamper;
 
 use asyncgate_warrants::{Call, Policy, Reason, RevocationPolicy, Verification, verify};
