@@ -21,8 +21,10 @@ pub enum Problem {
     Disabled,
     /// The server does not serve domains.
     Unavailable,
-    /// The state could not be read or written.
-    Database,
+    /// The state could not be stored.
+    NotStored,
+    /// The state could not be read.
+    NotLoaded,
     /// Anything else.
     Unknown,
 }
@@ -44,7 +46,8 @@ impl Problem {
             Self::ExceededQuota => "CELO_ODIS_WARN_03 QUOTA Requester exceeded service query quota",
             Self::Disabled => "CELO_ODIS_WARN_11 BAD_INPUT Provided domain is disabled",
             Self::Unavailable => "CELO_ODIS_WARN_13 BAD_INPUT API is unavailable",
-            Self::Database => "CELO_ODIS_ERR_01 DB_ERR Failed to update database entry",
+            Self::NotStored => "CELO_ODIS_ERR_01 DB_ERR Failed to update database entry",
+            Self::NotLoaded => "CELO_ODIS_ERR_03 DB_ERR Failed to get database entry",
             Self::Unknown => "CELO_ODIS_ERR_00 Something went wrong",
         }
     }
@@ -56,7 +59,7 @@ impl Problem {
             Self::Unauthenticated | Self::InvalidNonce => 401,
             Self::Disabled => 403,
             Self::ExceededQuota => 429,
-            Self::Unknown | Self::Database => 500,
+            Self::NotStored | Self::NotLoaded | Self::Unknown => 500,
             Self::Unavailable => 503,
         }
     }

@@ -47,6 +47,7 @@ pub struct Rules {
 /// A request that is well-formed and signed by whom it must be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
+    compat: Compat,
     hash: Hash,
     kind: Kind,
     nonce: Option<u64>,
@@ -64,6 +65,59 @@ impl Admitted {
     /// Whether the state can change by this request.
     pub fn writes(&self) -> bool {
         self.kind != Kind::QuotaStatus
+    }
+
+    /// Decides, given how the domain stands and the seconds since 1970.
+    pub fn decide(&self, stored: Option<State>, now: i64) -> Decision {
+        let state = stored.unwrap_or_default();
+        match self.kind {
+            Kind::Sign => self.decide_attempt(state, now),
+            Kind::QuotaStatus => Decision {
+                state: None,
+                outcome: Outcome::Served(Status::new(state, now)),
+            },
+            Kind::Disable => {
+                let disabled = State {
+                    disabled: true,
+                    ..state
+                };
+                Decision {
+                    state: (disabled != state).then_some(disabled),
+                    outcome: Outcome::Served(Status::new(disabled, now)),
+                }
+            }
+        }
+    }
+
+    fn decide_attempt(&self, state: State, now: i64) -> Decision {
+        let refused = |problem, retry_after| Decision {
+            state: None,
+            outcome: Outcome::Refused {
+                problem,
+                status: Status::new(state, now),
+                retry_after,
+            },
+        };
+        let Some(nonce) = self.nonce.filter(|nonce| *nonce >= state.counter) else {
+            return refused(Problem::InvalidNonce, None);
+        };
+        if state.disabled && self.compat == Compat::Cip40 {
+            return refused(Problem::Disabled, None);
+        }
+        let mut next = match delay::check(&self.stages, state, now) {
+            Verdict::Accepted(next) => next,
+            Verdict::Refused { not_before } => {
+                let wait = not_before.and_then(|at| u64::try_from(at.saturating_sub(now)).ok());
+                return refused(Problem::ExceededQuota, wait);
+            }
+        };
+        if self.compat == Compat::Cip40 {
+            next.counter = nonce.saturating_add(1);
+        }
+        Decision {
+            state: Some(next),
+            outcome: Outcome::Served(Status::new(next, now)),
+        }
     }
 }
 
@@ -106,6 +160,7 @@ impl Rules {
             return Err(Problem::Unauthenticated);
         }
         Ok(Admitted {
+            compat: self.compat,
             hash: domain_hash(&request.domain).ok_or(Problem::Unauthenticated)?,
             kind,
             nonce: request.options.nonce.get().copied(),
@@ -113,59 +168,6 @@ impl Rules {
             blinded_message: request.blinded_message,
             key_version: key,
         })
-    }
-
-    /// Decides about an admitted request, given how its domain stands and the seconds since 1970.
-    pub fn decide(&self, admitted: &Admitted, stored: Option<State>, now: i64) -> Decision {
-        let state = stored.unwrap_or_default();
-        match admitted.kind {
-            Kind::Sign => self.decide_attempt(admitted, state, now),
-            Kind::QuotaStatus => Decision {
-                state: None,
-                outcome: Outcome::Served(Status::new(state, now)),
-            },
-            Kind::Disable => {
-                let disabled = State {
-                    disabled: true,
-                    ..state
-                };
-                Decision {
-                    state: (disabled != state).then_some(disabled),
-                    outcome: Outcome::Served(Status::new(disabled, now)),
-                }
-            }
-        }
-    }
-
-    fn decide_attempt(&self, admitted: &Admitted, state: State, now: i64) -> Decision {
-        let refused = |problem, retry_after| Decision {
-            state: None,
-            outcome: Outcome::Refused {
-                problem,
-                status: Status::new(state, now),
-                retry_after,
-            },
-        };
-        let Some(nonce) = admitted.nonce.filter(|nonce| *nonce >= state.counter) else {
-            return refused(Problem::InvalidNonce, None);
-        };
-        if state.disabled && self.compat == Compat::Cip40 {
-            return refused(Problem::Disabled, None);
-        }
-        let mut next = match delay::check(&admitted.stages, state, now) {
-            Verdict::Accepted(next) => next,
-            Verdict::Refused { not_before } => {
-                let wait = not_before.and_then(|at| u64::try_from(at.saturating_sub(now)).ok());
-                return refused(Problem::ExceededQuota, wait);
-            }
-        };
-        if self.compat == Compat::Cip40 {
-            next.counter = nonce.saturating_add(1);
-        }
-        Decision {
-            state: Some(next),
-            outcome: Outcome::Served(Status::new(next, now)),
-        }
     }
 
     /// The answer to a decision. Call it once the decision's state is stored and not before: it evaluates the

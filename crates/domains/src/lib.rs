@@ -4,7 +4,7 @@
 //! domain's address signs requests to use an attempt, to see how the domain stands, or to disable it.
 //!
 //! A request takes three steps. [`Rules::admit`] reads the body, the key version and the signature, and
-//! needs no state. [`Rules::decide`] takes the stored state and the time and says what to store. Once that
+//! needs no state. [`Admitted::decide`] takes the stored state and the time and says what to store. Once that
 //! is stored, [`Rules::respond`] makes the answer, with the evaluation of the blinded message.
 //!
 //! Invariants: nothing here does I/O, reads a clock or draws a random number; a refused request stores

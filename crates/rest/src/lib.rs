@@ -1,5 +1,6 @@
 //! The REST facade: routes from the registry, JSON in and out. No rule lives here.
 
+mod domains;
 mod errors;
 mod inflate;
 mod input;
@@ -7,6 +8,7 @@ mod openapi;
 mod routes;
 mod stream;
 
+pub use domains::{Decide, DomainStates, Domains, StateLost, domain_router};
 pub use errors::error_response;
 pub use openapi::openapi;
 pub use routes::{CORR_ID, Options, router, stamp};

@@ -121,12 +121,13 @@ pub(crate) fn host_checks(
             scope,
         }) = read(RATE_LIMIT, Asked::rate)?
         {
-            rates.push(HostCheck::Rate {
+            let rate = Rate {
                 warrant: warrant.id,
                 namespace: namespace(scope, warrant, moment.tool),
                 limit,
                 window_secs,
-            });
+            };
+            add_rate(&mut rates, rate);
         }
         if let Some(Asked::Nonce { nonce, ttl_secs }) = read(NONCE, Asked::nonce)? {
             nonces.push(HostCheck::Nonce {
@@ -141,9 +142,40 @@ pub(crate) fn host_checks(
     if revocable {
         revocations(chain, &mut checks);
     }
-    checks.append(&mut rates);
+    checks.extend(rates.into_iter().map(Rate::check));
     checks.append(&mut nonces);
     Ok(checks)
+}
+
+/// A rate that a warrant asks for.
+struct Rate {
+    warrant: WarrantId,
+    namespace: [u8; 32],
+    limit: u64,
+    window_secs: u64,
+}
+
+impl Rate {
+    const fn check(self) -> HostCheck {
+        HostCheck::Rate {
+            warrant: self.warrant,
+            namespace: self.namespace,
+            limit: self.limit,
+            window_secs: self.window_secs,
+        }
+    }
+}
+
+/// Where two warrants count the same calls, the call counts once, against the lower limit.
+fn add_rate(rates: &mut Vec<Rate>, rate: Rate) {
+    let same = |other: &&mut Rate| {
+        (other.namespace, other.window_secs) == (rate.namespace, rate.window_secs)
+    };
+    match rates.iter_mut().find(same) {
+        Some(other) if rate.limit < other.limit => *other = rate,
+        Some(_) => {}
+        None => rates.push(rate),
+    }
 }
 
 /// Seconds until nobody would take the warrant any more, the leeway included: a nonce that is forgotten

@@ -26,7 +26,7 @@ const RULES: &[(&str, Sees)] = &[
     ),
     (
         "asyncgate-rest",
-        Sees::Only(&["asyncgate-api", "asyncgate-engine"]),
+        Sees::Only(&["asyncgate-api", "asyncgate-domains", "asyncgate-engine"]),
     ),
     (
         "asyncgate-grpc",

@@ -33,7 +33,7 @@ impl Server {
             Ok(admitted) => admitted,
             Err(problem) => return self.rules.refuse(problem),
         };
-        let decision = self.rules.decide(&admitted, self.state, self.now);
+        let decision = admitted.decide(self.state, self.now);
         if let Some(state) = decision.state {
             assert!(admitted.writes());
             self.state = Some(state);

@@ -137,6 +137,25 @@ fn a_rate_may_be_of_the_warrant_as_a_whole() {
 }
 
 #[test]
+fn a_call_counts_once_where_two_warrants_count_it() {
+    for (first, second, lowest) in [(9, 4, 4), (4, 9, 4), (4, 4, 4)] {
+        let root = Draft::root()
+            .extension("tenuo.rate_limit", rate(first, 60, 2))
+            .sign();
+        // The holder hands the warrant to itself: the same holder, the same tool.
+        let leaf = Draft::child(&root, 2)
+            .holder(2)
+            .extension("tenuo.rate_limit", rate(second, 60, 2))
+            .sign();
+        let host = read(&[root, leaf]).host;
+        assert!(
+            matches!(host[..], [HostCheck::Rate { limit, .. }] if limit == lowest),
+            "{host:?}"
+        );
+    }
+}
+
+#[test]
 fn revocation_can_be_asked_always() {
     let warrants = [Draft::root().sign()];
     assert!(read(&warrants).host.is_empty());
