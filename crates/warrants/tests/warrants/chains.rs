@@ -216,6 +216,20 @@ fn a_link_may_give_less() {
     }
 }
 
+/// Two ways to gain by handing on that the reference (0.3.3) does not see.
+#[test]
+fn constraints_are_not_shed_by_naming_no_tool() {
+    let below_a = set(&[("path", pattern("/a/*"))]);
+    let any_path = || set(&[("path", wildcard())]);
+    let root = || Draft::root().tools(&[("read_file", below_a.clone()), ("*", any_path())]);
+    let chain = pair(root(), |child| child.tools(&[("*", any_path())]));
+    assert_eq!(reading(&chain, "/a/b"), None);
+    assert_eq!(reading(&chain, "/b"), Some(Reason::ConstraintViolation));
+
+    let nothing = pair(Draft::root().tools(&[]), |child| child);
+    assert_eq!(reading(&nothing, "/a/b"), BROKEN);
+}
+
 /// A root that may give others the right to read below `/a`.
 fn issuer() -> Draft {
     Draft::root()
