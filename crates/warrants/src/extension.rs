@@ -7,12 +7,16 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     cbor::{Malformed, Reader},
+    verify::{CheckName, Reason},
     warrant::{PublicKey, Warrant, WarrantId},
 };
 
-const REVOCABLE: &str = "tenuo.revocable";
-const RATE_LIMIT: &str = "tenuo.rate_limit";
-const NONCE: &str = "tenuo.nonce";
+/// An extension, and what is checked for it.
+type Extension = (&'static str, CheckName);
+
+const REVOCABLE: Extension = ("tenuo.revocable", CheckName::Revocation);
+const RATE_LIMIT: Extension = ("tenuo.rate_limit", CheckName::RateLimit);
+const NONCE: Extension = ("tenuo.nonce", CheckName::Nonce);
 
 /// What can be revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,12 +81,31 @@ impl HostCheck {
             | Self::Nonce { warrant, .. } => *warrant,
         }
     }
+
+    /// What the check is called in answers.
+    pub const fn name(&self) -> CheckName {
+        match self {
+            Self::Revocation { .. } => CheckName::Revocation,
+            Self::Rate { .. } => CheckName::RateLimit,
+            Self::Nonce { .. } => CheckName::Nonce,
+        }
+    }
+
+    /// Why a call is refused when the host says no.
+    pub const fn refusal(&self) -> Reason {
+        match self {
+            Self::Revocation { .. } => Reason::Revoked,
+            Self::Rate { .. } => Reason::RateLimited,
+            Self::Nonce { .. } => Reason::Replay,
+        }
+    }
 }
 
 /// What is wrong with an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Invalid {
     pub warrant: WarrantId,
+    pub check: CheckName,
     pub extension: &'static str,
     pub why: &'static str,
 }
@@ -105,11 +128,12 @@ pub(crate) fn host_checks(
     let (mut rates, mut nonces) = (Vec::new(), Vec::new());
     let mut revocable = always_revocable;
     for warrant in chain {
-        let read = |extension, read: fn(&[u8]) -> Result<_, Malformed>| {
+        let read = |(extension, check), read: fn(&[u8]) -> Result<_, Malformed>| {
             let value = warrant.extensions.get(extension);
             let read = value.map(|value| read(value)).transpose();
             read.map_err(|Malformed(why)| Invalid {
                 warrant: warrant.id,
+                check,
                 extension,
                 why,
             })

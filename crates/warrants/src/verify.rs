@@ -425,14 +425,9 @@ impl Verifier<'_> {
             skew: self.policy.clock_skew_secs,
         };
         host_checks(chain, always, moment).map_err(|invalid| {
-            let name = match invalid.extension {
-                "tenuo.revocable" => CheckName::Revocation,
-                "tenuo.rate_limit" => CheckName::RateLimit,
-                _ => CheckName::Nonce,
-            };
             let detail = format!("{} is invalid: {}", invalid.extension, invalid.why);
             self.checks.push(Check {
-                name,
+                name: invalid.check,
                 warrant: invalid.warrant,
                 passed: false,
                 detail: Some(detail.clone()),

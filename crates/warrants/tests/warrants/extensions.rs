@@ -106,6 +106,15 @@ fn what_any_warrant_asks_binds_all_that_follow() {
     ];
     assert_eq!(rest, expected);
     assert_eq!(rest[0].warrant(), id(0));
+    let told = [&verification.host[0], &rest[0], &rest[2]];
+    assert_eq!(
+        told.map(|check| (check.name().as_str(), check.refusal().as_str())),
+        [
+            ("revocation", "revoked"),
+            ("rate_limit", "rate_limited"),
+            ("nonce", "replay"),
+        ]
+    );
 }
 
 #[test]
