@@ -3,7 +3,7 @@
 use super::Doubt;
 
 /// The largest program that a regular expression may become.
-const REGEX_BYTES: usize = 256 * 1024;
+const REGEX_BYTES: usize = 128 * 1024;
 
 /// Whether the whole text matches: `*` is any text, `?` any character, `[a-c]` or `[!a-c]` one of a class.
 /// `**` has a meaning of its own elsewhere, so it is not decided here.
@@ -111,10 +111,7 @@ fn class(chars: &[char]) -> Option<(Class, usize)> {
 /// Whether the expression is found in the text.
 pub(crate) fn regex_matches(pattern: &str, text: &str) -> Result<bool, Doubt> {
     let mut builder = regex::RegexBuilder::new(pattern);
-    let regex = builder
-        .size_limit(REGEX_BYTES)
-        .dfa_size_limit(REGEX_BYTES)
-        .build();
+    let regex = builder.size_limit(REGEX_BYTES).build();
     let regex = regex.map_err(|_| Doubt::Unsupported)?;
     Ok(regex.is_match(text))
 }
