@@ -179,6 +179,11 @@ fn each_constraint_allows_what_it_says() {
             vec![json!("abc")],
             vec![json!("ABC"), json!(""), json!(1)],
         ),
+        (
+            regex("^\\w+@(\\w+\\.)+[a-z]{2,9}$"),
+            vec![json!("é_1@b.c.example")],
+            vec![json!("@b.example"), json!("a@b.")],
+        ),
         (regex("b"), vec![json!("abc")], vec![json!("ac")]),
         (
             cidr("10.0.0.0/8"),
