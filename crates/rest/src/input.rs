@@ -177,7 +177,7 @@ fn refuse_browser_forms(headers: &HeaderMap) -> Result<(), Fault> {
 }
 
 /// Reads a body that has at most `limit` bytes, unpacked.
-async fn read(
+pub(crate) async fn read(
     body: Body,
     coding: Option<Coding>,
     limit: usize,

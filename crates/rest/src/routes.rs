@@ -200,7 +200,7 @@ pub fn stamp(response: &mut Response<Body>, corr_id: &str) {
     }
 }
 
-fn json_response(status: StatusCode, body: Body) -> Response<Body> {
+pub(crate) fn json_response(status: StatusCode, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");
