@@ -7,6 +7,7 @@ use asyncgate_store::{IdempotencyKey, Job, ReadSet, Snapshot, fits};
 use rusqlite::{OptionalExtension, Result, params};
 
 use crate::{
+    admission,
     classes::Classes,
     codec::{self, Key},
     db::Db,
@@ -61,7 +62,22 @@ impl Writable {
         match work {
             Work::Tasks(job) => Ok(self.run_task(job)?.map(Written::Tasks)),
             Work::Mailbox(job) => Ok(self.run_mailbox(job)?.map(Written::Mailbox)),
+            Work::Admission(job) => {
+                let wrote = self.run_admission(job)?;
+                Ok(wrote.then_some(Written::Admission))
+            }
         }
+    }
+
+    fn run_admission(&mut self, job: &mut admission::Job) -> Result<bool> {
+        let tenant = self.ledgers.of(&self.db, job.tenant)?.tenant;
+        let now = job.now.max(self.last_time);
+        let ran = catch_unwind(AssertUnwindSafe(|| job.run(&mut self.db, tenant, now)));
+        let wrote = ran.map_err(|_| rusqlite::Error::UnwindingPanic)??;
+        if wrote {
+            self.last_time = now;
+        }
+        Ok(wrote)
     }
 
     fn run_mailbox(

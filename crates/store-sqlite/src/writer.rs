@@ -20,7 +20,7 @@ use rusqlite::ErrorCode;
 use tokio::sync::oneshot;
 
 use crate::{
-    OpenError, Options,
+    OpenError, Options, admission,
     db::{Db, Use},
     schema,
     transaction::Writable,
@@ -63,11 +63,12 @@ impl Shared {
     }
 }
 
-/// A job of either plane: both share the commits.
+/// A job of any plane: all share the commits.
 #[derive(Debug)]
 pub(crate) enum Work {
     Tasks(Job),
     Mailbox(asyncgate_store::mailbox::Job),
+    Admission(admission::Job),
 }
 
 impl Work {
@@ -75,6 +76,7 @@ impl Work {
         match self {
             Self::Tasks(job) => job.tenant,
             Self::Mailbox(job) => job.tenant,
+            Self::Admission(job) => job.tenant,
         }
     }
 
@@ -89,6 +91,7 @@ impl Work {
                 let topic = job.reads.topic().map(str::to_owned);
                 (topic.map_or(Lane::Messages, Lane::Topic), job.reads.rows())
             }
+            Self::Admission(job) => (Lane::Admission, job.rows),
         };
         // A row costs about as much as a kilobyte.
         let cost = rows.max(1).saturating_add(self.weight() / 1_024);
@@ -103,6 +106,7 @@ impl Work {
         match self {
             Self::Tasks(job) => job.now,
             Self::Mailbox(job) => job.now,
+            Self::Admission(job) => job.now,
         }
     }
 
@@ -110,6 +114,7 @@ impl Work {
         match self {
             Self::Tasks(job) => job.weight,
             Self::Mailbox(job) => job.weight,
+            Self::Admission(job) => job.weight,
         }
     }
 }
@@ -119,6 +124,8 @@ impl Work {
 pub(crate) enum Written {
     Tasks(Changes),
     Mailbox(mailbox::Changes),
+    /// Nobody waits for what admission writes.
+    Admission,
 }
 
 impl Written {
@@ -133,6 +140,7 @@ impl Written {
                 let messages = changes.messages.iter();
                 messages.map(|write| write.message.weight()).sum()
             }
+            Self::Admission => 0,
         }
     }
 }
@@ -391,7 +399,7 @@ impl Worker {
             match wrote {
                 Some(Written::Tasks(changes)) => signals.publish(tenant, &changes),
                 Some(Written::Mailbox(changes)) => signals.publish_messages(tenant, &changes),
-                None => {}
+                Some(Written::Admission) | None => {}
             }
         }
         let pages = self.log_pages.load(Ordering::Relaxed);

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{Bucket, MILLIONTHS, Rule};
+use crate::Timestamp;
 
 const MAX_POLICY_BYTES: usize = 64;
 
@@ -91,6 +92,26 @@ impl Tier {
     /// The tier with a name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tier| tier.as_str() == name)
+    }
+}
+
+/// A client whose tier somebody set while the server ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientTier {
+    /// Which client.
+    pub client: String,
+    /// Its tier.
+    pub tier: Tier,
+    /// Why, if it was said.
+    pub reason: Option<String>,
+    /// Until when; after it the settings count again.
+    pub until: Option<Timestamp>,
+}
+
+impl ClientTier {
+    /// Whether it counts at a time.
+    pub fn holds(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| until > now)
     }
 }
 

@@ -21,7 +21,7 @@ mod window;
 pub use asks::{Asks, Decision, Together, Verdicts, decide};
 pub use bucket::{Bucket, MILLIONTHS};
 pub use delay::{Attempt, Delay, Progress, Stage};
-pub use limits::{Flaw, Limits, Policy, Resolved, Tier, Tiered, UnknownPolicy};
+pub use limits::{ClientTier, Flaw, Limits, Policy, Resolved, Tier, Tiered, UnknownPolicy};
 pub use name::Name;
 pub use nonce::{MAX_NONCE_BYTES, NonceCheck, NonceResult};
 pub use revocation::{
