@@ -1,6 +1,6 @@
-//! Answers about revocations, kept for a while and never too many.
+//! Answers that are kept for a while, and never too many.
 
-use std::collections::HashMap;
+use std::{borrow::Borrow, collections::HashMap, hash::Hash};
 
 use asyncgate_core::{
     TenantId, Timestamp,
@@ -17,24 +17,64 @@ pub(crate) struct Kept {
     pub(crate) at: Timestamp,
 }
 
-/// The answers. When the younger generation is full, the older one goes: what is asked for stays.
+/// What was used lately. When the younger generation is full, the older one goes: what is asked for
+/// stays, and there are never more than two generations.
+#[derive(Debug)]
+pub(crate) struct Recent<K, V> {
+    young: HashMap<K, V>,
+    old: HashMap<K, V>,
+}
+
+impl<K, V> Default for Recent<K, V> {
+    fn default() -> Self {
+        Self {
+            young: HashMap::new(),
+            old: HashMap::new(),
+        }
+    }
+}
+
+impl<K: Hash + Eq, V> Recent<K, V> {
+    pub(crate) fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        if let Some((key, value)) = self.old.remove_entry(key) {
+            self.put(key, value);
+        }
+        self.young.get(key)
+    }
+
+    pub(crate) fn put(&mut self, key: K, value: V) {
+        self.old.remove(&key);
+        if self.young.len() >= GENERATION && !self.young.contains_key(&key) {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key, value);
+    }
+
+    pub(crate) fn remove(&mut self, key: &K) {
+        self.young.remove(key);
+        self.old.remove(key);
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+}
+
+/// What the registry said lately.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    young: HashMap<(TenantId, Subject), Kept>,
-    old: HashMap<(TenantId, Subject), Kept>,
+    kept: Recent<(TenantId, Subject), Kept>,
     /// How often something was revoked or taken back here.
     epoch: u64,
 }
 
 impl Cache {
     pub(crate) fn get(&mut self, tenant: TenantId, subject: Subject) -> Option<&Kept> {
-        let place = (tenant, subject);
-        if let Some(kept) = self.old.remove(&place)
-            && !self.young.contains_key(&place)
-        {
-            self.insert(place, kept);
-        }
-        self.young.get(&place)
+        self.kept.get(&(tenant, subject))
     }
 
     pub(crate) const fn epoch(&self) -> u64 {
@@ -52,8 +92,7 @@ impl Cache {
         at: Timestamp,
     ) {
         if epoch == self.epoch {
-            self.old.remove(&(tenant, subject));
-            self.insert((tenant, subject), Kept { revocation, at });
+            self.kept.put((tenant, subject), Kept { revocation, at });
         }
     }
 
@@ -62,22 +101,13 @@ impl Cache {
         self.epoch += 1;
         let place = (tenant, revocation.subject);
         let revocation = Some(revocation);
-        self.old.remove(&place);
-        self.insert(place, Kept { revocation, at });
+        self.kept.put(place, Kept { revocation, at });
     }
 
     /// Something was taken back here.
     pub(crate) fn remove(&mut self, tenant: TenantId, subject: Subject) {
         self.epoch += 1;
-        self.young.remove(&(tenant, subject));
-        self.old.remove(&(tenant, subject));
-    }
-
-    fn insert(&mut self, place: (TenantId, Subject), kept: Kept) {
-        if self.young.len() >= GENERATION && !self.young.contains_key(&place) {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(place, kept);
+        self.kept.remove(&(tenant, subject));
     }
 }
 
@@ -101,7 +131,7 @@ mod tests {
             cache.put_of(0, TENANT, subject(n), None, now);
             assert!(cache.get(TENANT, subject(0)).is_some(), "{n}");
         }
-        assert!(cache.young.len() + cache.old.len() <= 2 * GENERATION);
+        assert!(cache.kept.len() <= 2 * GENERATION);
         assert!(cache.get(TENANT, subject(1)).is_none());
         cache.remove(TENANT, subject(0));
         assert!(cache.get(TENANT, subject(0)).is_none());

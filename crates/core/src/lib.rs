@@ -37,4 +37,4 @@ pub use receipt::{Receipt, ReceiptType};
 pub use rejection::Rejection;
 pub use relationship::Relationship;
 pub use task::{Placement, Task};
-pub use time::Timestamp;
+pub use time::{NotATime, Timestamp};

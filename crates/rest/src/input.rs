@@ -55,7 +55,7 @@ pub(crate) async fn gather(
     }
     match spec.method {
         Method::Get | Method::Delete => Ok(Input::Form(form(spec, path, query))),
-        Method::Post => {
+        Method::Post | Method::Put => {
             refuse_browser_forms(headers)?;
             let coding = inflate::coding(headers)?;
             let body = read(body, coding, max_body_bytes, bodies).await?;

@@ -178,6 +178,7 @@ const V1: &str = "
 
 /// Admission. Sorts of cells: 1 nonce, 2 window, 3 bucket, 4 delay.
 const V2: &str = "
+    ALTER TABLE clock ADD COLUMN cells INTEGER NOT NULL DEFAULT 0;
     CREATE TABLE cell (
         tenant INTEGER NOT NULL,
         name   BLOB NOT NULL,

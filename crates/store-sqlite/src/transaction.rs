@@ -27,6 +27,8 @@ pub(crate) struct Writable {
     /// Absent after a rollback, until the next transaction reads them again.
     classes: Option<Classes>,
     last_time: Timestamp,
+    /// How many cells the open transaction has added, or taken away.
+    pub(crate) cells: i64,
 }
 
 impl Writable {
@@ -37,6 +39,7 @@ impl Writable {
             post: Post::new(0),
             classes: None,
             last_time,
+            cells: 0,
         }
     }
 
@@ -46,6 +49,7 @@ impl Writable {
         self.ledgers = Ledgers::default();
         self.post.roll_back();
         self.classes = None;
+        self.cells = 0;
     }
 
     fn classes(&mut self) -> Result<(&mut Classes, &Db)> {
@@ -74,10 +78,12 @@ impl Writable {
         let now = job.now.max(self.last_time);
         let ran = catch_unwind(AssertUnwindSafe(|| job.run(&mut self.db, tenant, now)));
         let wrote = ran.map_err(|_| rusqlite::Error::UnwindingPanic)??;
-        if wrote {
-            self.last_time = now;
+        if wrote.rows == 0 {
+            return Ok(false);
         }
-        Ok(wrote)
+        self.last_time = now;
+        self.cells += wrote.cells;
+        Ok(true)
     }
 
     fn run_mailbox(

@@ -362,8 +362,8 @@ impl Worker {
         self.writable.ledgers.save(&self.writable.db)?;
         self.writable.post.save(&self.writable.db)?;
         let conn = &self.writable.db.conn;
-        conn.prepare_cached("UPDATE clock SET last_time = ?1")?
-            .execute([last_time])?;
+        conn.prepare_cached("UPDATE clock SET last_time = ?1, cells = cells + ?2")?
+            .execute([last_time, self.writable.cells])?;
         let watch = Stopwatch::start();
         conn.execute_batch("COMMIT")?;
         self.shared
@@ -371,6 +371,7 @@ impl Worker {
             .commit_seconds
             .observe(watch.elapsed().as_secs_f64());
         self.shared.metrics.commits.inc();
+        self.writable.cells = 0;
         self.writable.post.keep();
         let remembered = self.writable.post.remembered() as u64;
         self.shared.remembered.store(remembered, Ordering::Relaxed);

@@ -3,7 +3,10 @@
 mod registry;
 mod rows;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use asyncgate_core::{
     TenantId, Timestamp,
@@ -27,9 +30,25 @@ pub(crate) struct Job {
     run: Run,
 }
 
-/// Makes the change for a tenant, by its number, and answers how many rows it wrote. It may run more
-/// than once; the last time counts.
-type Run = Box<dyn FnMut(&mut Db, i64, Timestamp) -> Result<usize> + Send>;
+/// Makes the change for a tenant, by its number, and answers what it wrote. It may run more than once;
+/// the last time counts.
+type Run = Box<dyn FnMut(&mut Db, i64, Timestamp) -> Result<Wrote> + Send>;
+
+/// What a change wrote.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wrote {
+    /// How many rows.
+    pub(crate) rows: usize,
+    /// How many cells there are more, or fewer.
+    pub(crate) cells: i64,
+}
+
+impl Wrote {
+    /// Rows that are no cells.
+    const fn beside_cells(rows: usize) -> Self {
+        Self { rows, cells: 0 }
+    }
+}
 
 impl std::fmt::Debug for Job {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -40,14 +59,14 @@ impl std::fmt::Debug for Job {
 }
 
 impl Job {
-    /// Makes the change, and forgets some rows whose time is over. Answers whether it wrote.
-    pub(crate) fn run(&mut self, db: &mut Db, tenant: i64, now: Timestamp) -> Result<bool> {
-        let wrote = (self.run)(db, tenant, now)?;
-        if wrote > 0 {
+    /// Makes the change, and forgets some cells whose time is over.
+    pub(crate) fn run(&mut self, db: &mut Db, tenant: i64, now: Timestamp) -> Result<Wrote> {
+        let mut wrote = (self.run)(db, tenant, now)?;
+        if wrote.rows > 0 {
             // More than were added, so that forgetting keeps up.
-            rows::forget(db, now, 2 * wrote + 2)?;
+            wrote.cells -= rows::forget(db, now, 2 * wrote.rows + 2)?;
         }
-        Ok(wrote > 0)
+        Ok(wrote)
     }
 }
 
@@ -59,13 +78,13 @@ fn weight(asks: &Asks) -> usize {
 }
 
 impl SqliteStore {
-    /// Makes a change in the next commit. `run` answers what to tell and how many rows it wrote.
+    /// Makes a change in the next commit. `run` answers what to tell and what it wrote.
     fn change<T: Send + 'static>(
         &self,
         tenant: TenantId,
         now: Timestamp,
         (rows, weight): (usize, usize),
-        mut run: impl FnMut(&mut Db, i64, Timestamp) -> Result<(T, usize)> + Send + 'static,
+        mut run: impl FnMut(&mut Db, i64, Timestamp) -> Result<(T, Wrote)> + Send + 'static,
     ) -> Answer<'_, T> {
         let answer = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&answer);
@@ -107,11 +126,19 @@ impl Host for SqliteStore {
         let asked = asks.counters.len() + asks.limits.len() + asks.nonces.len();
         let size = (asked, weight(&asks));
         Reply::Later(self.change(tenant, now, size, move |db, number, now| {
-            let decision = decide(tenant, now, &asks, |name| rows::find(db, number, name))?;
+            let mut known = HashSet::new();
+            let decision = decide(tenant, now, &asks, |name| {
+                let found = rows::find(db, number, name)?;
+                found.is_some().then(|| known.insert(name));
+                Ok::<_, rusqlite::Error>(found)
+            })?;
+            let mut wrote = Wrote::default();
             for (name, row) in &decision.rows {
                 rows::write(db, number, *name, row)?;
+                wrote.rows += 1;
+                wrote.cells += i64::from(!known.contains(name));
             }
-            Ok((decision.verdicts, decision.rows.len()))
+            Ok((decision.verdicts, wrote))
         }))
     }
 
@@ -139,14 +166,14 @@ impl Host for SqliteStore {
             if new {
                 registry::revoke(db, tenant, &stands)?;
             }
-            Ok(((stands, new), usize::from(new)))
+            Ok(((stands, new), Wrote::beside_cells(usize::from(new))))
         }))
     }
 
     fn unrevoke(&self, tenant: TenantId, now: Timestamp, subject: Subject) -> Reply<'_, bool> {
         Reply::Later(self.change(tenant, now, (1, 64), move |db, tenant, _| {
             let gone = registry::unrevoke(db, tenant, subject)?;
-            Ok((gone, usize::from(gone)))
+            Ok((gone, Wrote::beside_cells(usize::from(gone))))
         }))
     }
 
@@ -174,7 +201,7 @@ impl Admission for SqliteStore {
         let size = (1, tier.client.len() + 256);
         self.change(tenant, now, size, move |db, tenant, _| {
             registry::set_tier(db, tenant, &tier)?;
-            Ok(((), 1))
+            Ok(((), Wrote::beside_cells(1)))
         })
     }
 
@@ -182,7 +209,7 @@ impl Admission for SqliteStore {
         let size = (1, client.len() + 64);
         self.change(tenant, now, size, move |db, tenant, _| {
             let gone = registry::clear_tier(db, tenant, &client)?;
-            Ok((gone, usize::from(gone)))
+            Ok((gone, Wrote::beside_cells(usize::from(gone))))
         })
     }
 

@@ -39,7 +39,8 @@ pub(super) fn write(db: &Db, tenant: i64, name: Name, row: &Row) -> Result<()> {
 }
 
 /// Looks at up to `limit` rows that may go by now. Those that still matter are looked at again later.
-pub(super) fn forget(db: &Db, now: Timestamp, limit: usize) -> Result<()> {
+/// Answers how many went.
+pub(super) fn forget(db: &Db, now: Timestamp, limit: usize) -> Result<i64> {
     let now = now.as_millis();
     let due: Vec<(i64, [u8; 16], i64)> = db
         .conn
@@ -50,8 +51,10 @@ pub(super) fn forget(db: &Db, now: Timestamp, limit: usize) -> Result<()> {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })?
         .collect::<Result<_>>()?;
+    let mut gone = 0;
     for (tenant, name, until) in due {
         if until <= now {
+            gone += 1;
             db.conn
                 .prepare_cached("DELETE FROM cell WHERE tenant = ?1 AND name = ?2")?
                 .execute(params![tenant, name])?;
@@ -61,13 +64,14 @@ pub(super) fn forget(db: &Db, now: Timestamp, limit: usize) -> Result<()> {
                 .execute(params![tenant, name])?;
         }
     }
-    Ok(())
+    Ok(gone)
 }
 
+/// How many rows there are, which is counted with each commit.
 pub(super) fn count(db: &mut Db) -> Result<u64> {
     let count: i64 = db
         .conn
-        .prepare_cached("SELECT count(*) FROM cell")?
+        .prepare_cached("SELECT cells FROM clock")?
         .query_row([], |row| row.get(0))?;
     Ok(count.unsigned_abs())
 }
