@@ -65,11 +65,17 @@ pub enum Code {
     ENotLeased,
     /// The idem_key was used before, for other content.
     EIdemConflict,
+    /// The backend of admission does not answer, and its failure mode allows nothing without it.
+    HostUnavailable,
+    /// No policy has this name.
+    UnknownPolicy,
+    /// The settings say that this key cannot be revoked.
+    ProtectedKey,
 }
 
 impl Code {
     /// Every code, for documents and tests.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 31] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::Forbidden,
@@ -98,6 +104,9 @@ impl Code {
         Self::EStaleLease,
         Self::ENotLeased,
         Self::EIdemConflict,
+        Self::HostUnavailable,
+        Self::UnknownPolicy,
+        Self::ProtectedKey,
     ];
 
     /// The code as it stands on the wire.
@@ -131,6 +140,9 @@ impl Code {
             Self::EStaleLease => "E_STALE_LEASE",
             Self::ENotLeased => "E_NOT_LEASED",
             Self::EIdemConflict => "E_IDEM_CONFLICT",
+            Self::HostUnavailable => "HOST_UNAVAILABLE",
+            Self::UnknownPolicy => "UNKNOWN_POLICY",
+            Self::ProtectedKey => "PROTECTED_KEY",
         }
     }
 }
@@ -141,8 +153,12 @@ impl Code {
         match self {
             Self::BadRequest | Self::LimitExceeded | Self::ESchema => 400,
             Self::Unauthorized | Self::ECapAuth => 401,
-            Self::Forbidden | Self::ECapScope => 403,
-            Self::TaskNotFound | Self::ReceiptNotFound | Self::NotFound | Self::ENotFound => 404,
+            Self::Forbidden | Self::ECapScope | Self::ProtectedKey => 403,
+            Self::TaskNotFound
+            | Self::ReceiptNotFound
+            | Self::NotFound
+            | Self::ENotFound
+            | Self::UnknownPolicy => 404,
             Self::MethodNotAllowed => 405,
             Self::InvalidStateTransition
             | Self::LeaseInvalidOrExpired
@@ -153,7 +169,7 @@ impl Code {
             Self::IdempotencyConflict | Self::EIntegrity | Self::EIdemConflict => 422,
             Self::QuotaExceeded | Self::RateLimit | Self::ESaturated => 429,
             Self::Internal => 500,
-            Self::Unavailable | Self::EUnavailable => 503,
+            Self::Unavailable | Self::EUnavailable | Self::HostUnavailable => 503,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! This crate is all that a client needs. It has no rules: a value that parses here may still be
 //! refused by the engine.
 
+mod admission;
 mod code;
 mod leases;
 mod mailbox;
@@ -13,6 +14,7 @@ mod receipts;
 mod server;
 mod tasks;
 
+pub use admission::*;
 pub use code::{Code, ErrorBody};
 pub use leases::*;
 pub use mailbox::*;

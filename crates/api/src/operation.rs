@@ -60,6 +60,8 @@ pub enum Plane {
     Tasks,
     /// Messages.
     Mailbox,
+    /// Nonces, limits and revocations.
+    Admission,
 }
 
 /// The HTTP methods that operations use.
@@ -69,6 +71,8 @@ pub enum Method {
     Get,
     /// Input comes from the path and a JSON body.
     Post,
+    /// Input comes from the path and a JSON body; what it names is replaced.
+    Put,
     /// Input comes from the path and the query.
     Delete,
 }
@@ -79,6 +83,7 @@ impl Method {
         match self {
             Self::Get => "GET",
             Self::Post => "POST",
+            Self::Put => "PUT",
             Self::Delete => "DELETE",
         }
     }
@@ -97,6 +102,10 @@ pub enum Access {
     Worker,
     /// Those who hand out work, and those who do it.
     AgentOrWorker,
+    /// Those who may ask the host.
+    Host,
+    /// Those who may tell the host what is revoked.
+    HostAdmin,
     /// Admins only.
     Admin,
 }

@@ -176,6 +176,7 @@ impl Client {
             .method(match prepared.spec.method {
                 Method::Get => http::Method::GET,
                 Method::Post => http::Method::POST,
+                Method::Put => http::Method::PUT,
                 Method::Delete => http::Method::DELETE,
             })
             .uri(format!("{}{}", self.shared.prefix, prepared.target))

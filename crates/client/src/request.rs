@@ -62,7 +62,7 @@ impl Prepared {
             .map_or(Duration::ZERO, Duration::from_secs);
         let mut target = path(spec, &mut members)?;
         let body = match spec.method {
-            Method::Post => Some(object(&members, extra)),
+            Method::Post | Method::Put => Some(object(&members, extra)),
             Method::Get | Method::Delete => {
                 write_query(&mut target, &members)?;
                 None

@@ -4,6 +4,7 @@
 //! and the ids, a store brings the rows, and a decision answers with the [`Changes`] to write.
 //! The same inputs give the same decision on every backend and in every test.
 
+pub mod admission;
 mod chain;
 mod change;
 mod class;
@@ -36,4 +37,4 @@ pub use receipt::{Receipt, ReceiptType};
 pub use rejection::Rejection;
 pub use relationship::Relationship;
 pub use task::{Placement, Task};
-pub use time::Timestamp;
+pub use time::{NotATime, Timestamp};

@@ -1,6 +1,6 @@
 //! Points in time: milliseconds since 1970 in UTC, written as RFC 3339.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 /// A point in time with millisecond precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -43,6 +43,87 @@ impl fmt::Display for Timestamp {
     }
 }
 
+/// The text is no time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a time as RFC 3339 writes it, such as 2026-01-05T11:00:00Z")]
+pub struct NotATime;
+
+impl FromStr for Timestamp {
+    type Err = NotATime;
+
+    /// Reads RFC 3339 with any offset. What is finer than a millisecond is left out.
+    fn from_str(text: &str) -> Result<Self, NotATime> {
+        read(text).ok_or(NotATime)
+    }
+}
+
+fn read(text: &str) -> Option<Timestamp> {
+    let (date, rest) = text.split_at_checked(19)?;
+    let date = date.as_bytes();
+    let signs = [(4, b'-'), (7, b'-'), (13, b':'), (16, b':')];
+    let between = matches!(date[10], b'T' | b't' | b' ');
+    if !between || signs.iter().any(|&(at, sign)| date[at] != sign) {
+        return None;
+    }
+    let part = |from: usize, to: usize| number(date.get(from..to)?);
+    let (year, month, day) = (part(0, 4)?, part(5, 7)?, part(8, 10)?);
+    let (hour, minute, second) = (part(11, 13)?, part(14, 16)?, part(17, 19)?);
+    // A leap second is the first of the next minute.
+    let real = (1..=12).contains(&month)
+        && (1..=days_in(year, month)).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second <= 60;
+    let (fraction, offset) = match rest.strip_prefix('.') {
+        Some(rest) => {
+            let digits = rest.find(|sign: char| !sign.is_ascii_digit())?;
+            rest.split_at_checked(digits)?
+        }
+        None => ("", rest),
+    };
+    if !real || (fraction.is_empty() && rest.starts_with('.')) {
+        return None;
+    }
+    let millis = number(format!("{fraction:0<3.3}").as_bytes())?;
+    let offset = match offset.as_bytes() {
+        [b'Z' | b'z'] => 0,
+        [sign @ (b'+' | b'-'), a, b, b':', c, d] => {
+            let (hours, minutes) = (number(&[*a, *b])?, number(&[*c, *d])?);
+            let minutes = (hours < 24 && minutes < 60).then_some(hours * 60 + minutes)?;
+            if *sign == b'+' { minutes } else { -minutes }
+        }
+        _ => return None,
+    };
+    let minutes = (days_from_civil(year, month, day) * 24 + hour) * 60 + minute - offset;
+    Some(Timestamp((minutes * 60 + second) * 1_000 + millis))
+}
+
+fn number(digits: &[u8]) -> Option<i64> {
+    digits.iter().try_fold(0, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| i64::from(digit - b'0'))?;
+        Some(number * 10 + digit)
+    })
+}
+
+const fn days_in(year: i64, month: i64) -> i64 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        _ => 31,
+    }
+}
+
+/// The reverse of [`civil_from_days`].
+const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
 /// The proleptic Gregorian date of a day number, by counting eras of 400 years that begin in March,
 /// so that the leap day is the last day of its year.
 const fn civil_from_days(days: i64) -> (i64, i64, i64) {
@@ -77,6 +158,38 @@ mod tests {
             (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
         ] {
             assert_eq!(Timestamp::from_millis(millis).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn times_are_read_back_with_any_offset() {
+        for millis in [0, -1, 951_782_400_000, 1_767_610_800_123, 4_107_542_400_000] {
+            let time = Timestamp::from_millis(millis);
+            assert_eq!(time.to_string().parse(), Ok(time));
+        }
+        for (text, millis) in [
+            ("1970-01-01T00:00:00Z", 0),
+            ("1970-01-01t00:00:00.5z", 500),
+            ("1970-01-01 01:00:00+01:00", 0),
+            ("1969-12-31T23:30:00.0009-00:30", 0),
+            ("2016-12-31T23:59:60Z", 1_483_228_800_000),
+        ] {
+            assert_eq!(text.parse(), Ok(Timestamp::from_millis(millis)), "{text}");
+        }
+        for text in [
+            "",
+            "1970-01-01",
+            "1970-01-01T00:00:00",
+            "1970-01-01T00:00:00.Z",
+            "1970-13-01T00:00:00Z",
+            "1970-02-29T00:00:00Z",
+            "1970-01-01T24:00:00Z",
+            "1970-01-01T00:00:00+24:00",
+            "1970-01-01T00:00:00Zx",
+            "1970-01-01T00:00:0äZ",
+            "-970-01-01T00:00:00Z",
+        ] {
+            assert_eq!(text.parse::<Timestamp>(), Err(NotATime), "{text}");
         }
     }
 

@@ -13,7 +13,7 @@ impl Caller {
             (Access::Agent, role) => (role == Role::Agent, Role::Agent),
             (Access::Worker, role) => (role == Role::Worker, Role::Worker),
             (Access::AgentOrWorker, _) => (true, Role::Agent),
-            (Access::Admin, _) => (false, Role::Admin),
+            (Access::Host | Access::HostAdmin | Access::Admin, _) => (false, Role::Admin),
         };
         if allowed {
             return Ok(());

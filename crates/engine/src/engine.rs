@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use asyncgate_admission::{Guard, Host, OfStore, Tiers};
 use asyncgate_core::{Decision, Env, Ids, Rejection, Stamp, TenantId, Timestamp, mailbox as rules};
 use asyncgate_store::{Health, ReadSet, Snapshot, Store, mailbox};
 use tokio::sync::watch;
@@ -40,6 +41,9 @@ pub struct Engine {
     accepting: AtomicBool,
     /// When the watch over messages last began a round.
     scanned_at: AtomicI64,
+    /// Who decides about nonces, limits and revocations.
+    pub(crate) host: Guard,
+    pub(crate) tiers: Tiers,
     pub(crate) metrics: Metrics,
 }
 
@@ -63,7 +67,10 @@ impl Engine {
             .mailbox()
             .set_replay_window(settings.policy.mailbox.t_replay_ms);
         let now = clock.now();
+        let host = Arc::new(OfStore::new(Arc::clone(&store)));
         Self {
+            host: Guard::new(host, settings.admission.clone()),
+            tiers: Tiers::new(Arc::clone(&store)),
             started_at: now,
             store,
             clock,
@@ -88,6 +95,13 @@ impl Engine {
         self
     }
 
+    /// Lets another host than the store decide about nonces, limits and revocations.
+    #[must_use]
+    pub fn with_host(mut self, host: Arc<dyn Host>) -> Self {
+        self.host = Guard::new(host, self.settings().admission.clone());
+        self
+    }
+
     /// The settings in force.
     pub fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
@@ -97,6 +111,7 @@ impl Engine {
     pub fn reload(&self, settings: Settings) {
         let window = settings.policy.mailbox.t_replay_ms;
         self.store.mailbox().set_replay_window(window);
+        self.host.reload(settings.admission.clone());
         *self
             .settings
             .write()

@@ -24,6 +24,8 @@ pub struct Fault {
     pub retry_after_seconds: Option<u32>,
     /// What really happened, for the log.
     pub cause: Option<String>,
+    /// What HTTP tells beside the body.
+    pub headers: Vec<(&'static str, String)>,
 }
 
 impl Fault {
@@ -35,6 +37,7 @@ impl Fault {
             details: Map::new(),
             retry_after_seconds: None,
             cause: None,
+            headers: Vec::new(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What the engine counts. Labels are operation names and codes: few and fixed.
 
+mod admission;
 mod mailbox;
 mod reorder;
 pub(crate) mod span;
@@ -19,6 +20,7 @@ use prometheus_client::{
 };
 
 use crate::{Durability, Engine, Fault};
+use admission::AdmissionMetrics;
 use mailbox::MailboxMetrics;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -60,6 +62,7 @@ pub(crate) struct Metrics {
     pub(crate) expiries: Counter,
     waiting: Gauge,
     pub(crate) mailbox: MailboxMetrics,
+    pub(crate) admission: AdmissionMetrics,
 }
 
 impl Default for Metrics {
@@ -74,6 +77,7 @@ impl Default for Metrics {
             expiries: Counter::default(),
             waiting: Gauge::default(),
             mailbox: MailboxMetrics::default(),
+            admission: AdmissionMetrics::default(),
         }
     }
 }
@@ -143,12 +147,14 @@ impl Engine {
             "Calls that wait for an event",
             metrics.waiting.clone(),
         );
+        metrics.admission.register(registry);
     }
 
-    /// Makes the mailbox's metrics part of what `registry` reports. They have names that operators
-    /// know from other mailboxes, so `registry` should put nothing in front of them.
+    /// Makes the metrics of the mailbox and of the host part of what `registry` reports. They have names
+    /// that operators know from elsewhere, so `registry` should put nothing in front of them.
     pub fn register_mailbox_metrics(&self, registry: &mut Registry) {
         self.metrics.mailbox.register(registry);
+        self.host.register_metrics(registry);
         registry.register(
             "bus_lagged",
             "Events that readers were too slow for",
@@ -172,6 +178,10 @@ impl Engine {
                 });
                 gauge.set(depths.of(status));
             }
+        }
+        if let Ok(rows) = self.store.admission().rows().await {
+            let rows = i64::try_from(rows).unwrap_or(i64::MAX);
+            self.metrics.admission.rows.set(rows);
         }
         if let Ok(load) = self.store.mailbox().load().await {
             let policy = &self.settings().policy.mailbox;

@@ -43,6 +43,19 @@ pub fn registry() -> &'static [Entry] {
         entry::<api::ListDeadLetters>(),
         entry::<api::ReprocessDeadLetters>(),
         entry::<api::GetMailboxHeads>(),
+        entry::<api::CheckNonces>(),
+        entry::<api::IncrementCounter>(),
+        entry::<api::CheckRevocations>(),
+        entry::<api::Revoke>(),
+        entry::<api::ListRevocations>(),
+        entry::<api::Unrevoke>(),
+        entry::<api::GetHostHealth>(),
+        entry::<api::CheckLimits>(),
+        entry::<api::ListPolicies>(),
+        entry::<api::SetTier>(),
+        entry::<api::GetTier>(),
+        entry::<api::ListTiers>(),
+        entry::<api::ClearTier>(),
         entry::<api::GetConfig>(),
         entry::<api::GetHealth>(),
     ];
@@ -65,6 +78,8 @@ pub struct Answer {
     pub json: Vec<u8>,
     /// True when the call created something (HTTP 201).
     pub created: bool,
+    /// What HTTP tells beside the body.
+    pub headers: Vec<(&'static str, String)>,
 }
 
 /// Runs an operation: decodes, authorises, does it, encodes.
@@ -121,6 +136,7 @@ async fn call<O: Execute>(
         })?;
         Ok(Answer {
             created: O::created(&output),
+            headers: O::headers(&output),
             json,
         })
     })

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use asyncgate_core::Policy;
+use asyncgate_core::{Policy, admission::Limits};
 
 /// The engine's settings. They can be replaced while it runs.
 #[derive(Debug, Clone)]
@@ -33,6 +33,10 @@ pub struct Settings {
     pub sweep_interval_ms: u64,
     /// How often a signed head is written into each ledger that has grown; 0 means never.
     pub sign_interval_seconds: u64,
+    /// The policies that limits can be asked by.
+    pub limits: Arc<Limits>,
+    /// How the host of admission is asked.
+    pub admission: asyncgate_admission::Settings,
     /// What topics are called in metrics and logs: the class of the first prefix that fits.
     pub topic_classes: Vec<(String, String)>,
 }
@@ -99,6 +103,8 @@ impl Default for Settings {
             max_bootstrap_items: 200,
             sweep_interval_ms: 10_000,
             sign_interval_seconds: 3_600,
+            limits: Arc::new(Limits::default()),
+            admission: asyncgate_admission::Settings::default(),
             topic_classes: Vec::new(),
         }
     }

@@ -47,10 +47,12 @@ const fn status_code(code: Code) -> tonic::Code {
     match code {
         Code::BadRequest | Code::LimitExceeded | Code::ESchema => tonic::Code::InvalidArgument,
         Code::Unauthorized | Code::ECapAuth => tonic::Code::Unauthenticated,
-        Code::Forbidden | Code::ECapScope => tonic::Code::PermissionDenied,
-        Code::TaskNotFound | Code::ReceiptNotFound | Code::NotFound | Code::ENotFound => {
-            tonic::Code::NotFound
-        }
+        Code::Forbidden | Code::ECapScope | Code::ProtectedKey => tonic::Code::PermissionDenied,
+        Code::TaskNotFound
+        | Code::ReceiptNotFound
+        | Code::NotFound
+        | Code::ENotFound
+        | Code::UnknownPolicy => tonic::Code::NotFound,
         Code::MethodNotAllowed => tonic::Code::Unimplemented,
         Code::EDuplicate => tonic::Code::AlreadyExists,
         Code::InvalidStateTransition
@@ -65,7 +67,7 @@ const fn status_code(code: Code) -> tonic::Code {
         | Code::QuotaExceeded
         | Code::RateLimit
         | Code::ESaturated => tonic::Code::ResourceExhausted,
-        Code::Unavailable | Code::EUnavailable => tonic::Code::Unavailable,
+        Code::Unavailable | Code::EUnavailable | Code::HostUnavailable => tonic::Code::Unavailable,
         Code::Internal => tonic::Code::Internal,
     }
 }

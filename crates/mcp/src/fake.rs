@@ -110,6 +110,7 @@ impl Backend for Fake {
             json.extend_from_slice(input);
             json.push(b'}');
             Ok(Answer {
+                headers: Vec::new(),
                 json,
                 created: false,
             })

@@ -4,7 +4,7 @@ use asyncgate_api::Code;
 use asyncgate_engine::Fault;
 use axum::{
     body::Body,
-    http::{HeaderValue, Response, StatusCode, header},
+    http::{HeaderMap, HeaderValue, Response, StatusCode, header},
 };
 use serde_json::{Map, Value};
 
@@ -13,6 +13,15 @@ use crate::routes::stamp;
 /// The status that a code is answered with.
 pub(crate) fn status(code: Code) -> StatusCode {
     StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// Puts headers on an answer. Their texts are fit to be headers; one that is not is left out.
+pub(crate) fn tell(headers: &mut HeaderMap, told: &[(&'static str, String)]) {
+    for (name, text) in told {
+        if let Ok(value) = HeaderValue::from_str(text) {
+            headers.insert(*name, value);
+        }
+    }
 }
 
 /// Answers with a fault. What only the log may know goes to the log.
@@ -44,6 +53,7 @@ pub fn error_response(fault: &Fault, corr_id: &str) -> Response<Body> {
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/json"),
     );
+    tell(headers, &fault.headers);
     if let Some(seconds) = fault.retry_after_seconds {
         headers.insert(header::RETRY_AFTER, seconds.into());
     }

@@ -53,7 +53,7 @@ pub(crate) async fn gather(
     }
     match spec.method {
         Method::Get | Method::Delete => Ok(Input::Form(form(spec, path, query))),
-        Method::Post => {
+        Method::Post | Method::Put => {
             refuse_browser_forms(headers)?;
             let codings = headers.get_all(header::CONTENT_ENCODING).iter();
             let coding = Coding::named(codings.map(HeaderValue::as_bytes))?;

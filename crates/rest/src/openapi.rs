@@ -30,7 +30,8 @@ pub fn openapi() -> Value {
         "info": {
             "title": "AsyncGate",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Durable tasks with leases, receipts and obligations, and a mailbox. A \
+            "description": "Durable tasks with leases, receipts and obligations, a mailbox, and \
+                            decisions about limits, replay and revocation. A \
                             success answer means committed and fsynced.",
             "license": { "name": "MIT OR Apache-2.0" },
         },
@@ -47,7 +48,7 @@ fn operation(entry: &Entry, schemas: &mut Map<String, Value>) -> Value {
     let spec = entry.spec;
     let input = component((entry.input_schema)().to_value(), schemas);
     let output = component((entry.output_schema)().to_value(), schemas);
-    let created = spec.name == "create_task";
+    let created = matches!(spec.name, "create_task" | "host_revoke");
     let mut responses = Map::new();
     let content = json!({ "application/json": { "schema": output } });
     responses.insert(
@@ -78,7 +79,7 @@ fn operation(entry: &Entry, schemas: &mut Map<String, Value>) -> Value {
         Method::Get | Method::Delete => {
             operation["parameters"] = parameters(&input, &path_fields, true);
         }
-        Method::Post => {
+        Method::Post | Method::Put => {
             operation["parameters"] = parameters(&input, &path_fields, false);
             let schema = without(input, &path_fields);
             operation["requestBody"] =

@@ -16,6 +16,7 @@ use axum::{
 
 use crate::{
     error_response,
+    errors::tell,
     input::{self, Input},
     openapi::openapi,
     stream,
@@ -91,6 +92,7 @@ fn route(app: &Arc<App>, entry: &'static Entry) -> MethodRouter {
     let method = match entry.spec.method {
         Method::Get => MethodFilter::GET,
         Method::Post => MethodFilter::POST,
+        Method::Put => MethodFilter::PUT,
         Method::Delete => MethodFilter::DELETE,
     };
     on(method, move |request: Request<Body>| {
@@ -182,6 +184,7 @@ fn success(spec: &Spec, answer: Answer, corr_id: &str) -> Response<Body> {
     let mut response = json_response(status, Body::from(answer.json));
     stamp(&mut response, corr_id);
     let headers = response.headers_mut();
+    tell(headers, &answer.headers);
     if let Some(successor) = spec.successor {
         let link = format!("<{successor}>; rel=\"successor-version\"");
         headers.insert("x-asyncgate-deprecated", HeaderValue::from_static("true"));

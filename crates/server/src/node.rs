@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use asyncgate_admission::Minimal;
 use asyncgate_core::{Locatability, Policy};
 use asyncgate_engine::{Bodies, Clock, Durability, Engine};
 use asyncgate_store::Store;
@@ -43,7 +44,8 @@ impl Node {
                     dlq_profile = Durability::None.dlq_profile(),
                     "store = memory: everything is forgotten when the process ends"
                 );
-                (Arc::new(MemoryStore::new()), None, LedgerKey::fresh()?)
+                let store = MemoryStore::with_admission_rows(settings.admission_max_rows);
+                (Arc::new(store), None, LedgerKey::fresh()?)
             }
             StoreKind::Sqlite => {
                 let data_dir = DataDir::open(&settings.data_dir)?;
@@ -57,6 +59,14 @@ impl Node {
         store.mailbox().set_weights(settings.weights.clone());
         let engine = Engine::new(store.clone(), clock.clone(), entropy, for_engine(settings))
             .with_signer(Arc::new(signer));
+        let engine = if settings.admits_everything {
+            tracing::warn!(
+                "admission.backend = minimal: nothing is limited, and no nonce is remembered"
+            );
+            engine.with_host(Arc::new(Minimal))
+        } else {
+            engine
+        };
         Ok(Self {
             engine: Arc::new(engine),
             clock,
@@ -156,6 +166,8 @@ pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
         max_bootstrap_items: settings.max_bootstrap_items,
         sweep_interval_ms: settings.lease_sweep_interval.as_secs() * 1_000,
         sign_interval_seconds: settings.ledger_sign_interval.as_secs(),
+        limits: Arc::new(settings.limits.clone()),
+        admission: settings.admission.clone(),
         topic_classes: settings.topic_classes.clone(),
     }
 }

@@ -359,6 +359,10 @@ impl Store for Mutated {
         self
     }
 
+    fn admission(&self) -> &dyn asyncgate_store::admission::Admission {
+        self.store.admission()
+    }
+
     fn task(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Task>> {
         let own = at_once(self.store.task(tenant, id));
         let found: Result<Option<Task>, Error> = match (self.mutant, own) {

@@ -395,6 +395,10 @@ impl Store for SimStore {
         self
     }
 
+    fn admission(&self) -> &dyn asyncgate_store::admission::Admission {
+        self.below.admission()
+    }
+
     fn task(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Task>> {
         self.read(|below| below.task(tenant, id))
     }

@@ -3,6 +3,7 @@
 //! Writes go through one thread that shares a commit among all jobs that are waiting, so that the
 //! cost of an fsync is shared too. Reads use snapshots of their own and never wait for the writer.
 
+mod admission;
 mod check;
 mod classes;
 mod codec;
@@ -145,6 +146,10 @@ impl Store for SqliteStore {
     }
 
     fn mailbox(&self) -> &dyn asyncgate_store::mailbox::Mailbox {
+        self
+    }
+
+    fn admission(&self) -> &dyn asyncgate_store::admission::Admission {
         self
     }
 

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use rusqlite::Connection;
 
 /// Each step brings a file from the version that is its index to the next.
-const MIGRATIONS: &[&str] = &[V1];
+const MIGRATIONS: &[&str] = &[V1, V2];
 
 const V1: &str = "
     CREATE TABLE tenant (
@@ -174,6 +174,33 @@ const V1: &str = "
         prev          BLOB NOT NULL,
         payload       BLOB NOT NULL
     );
+";
+
+/// Admission. Sorts of cells: 1 nonce, 2 window, 3 bucket, 4 delay.
+const V2: &str = "
+    ALTER TABLE clock ADD COLUMN cells INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE cell (
+        tenant INTEGER NOT NULL,
+        name   BLOB NOT NULL,
+        sort   INTEGER NOT NULL,
+        a      INTEGER NOT NULL,
+        b      INTEGER NOT NULL,
+        c      INTEGER NOT NULL,
+        until  INTEGER NOT NULL,
+        look   INTEGER,
+        PRIMARY KEY (tenant, name)
+    ) WITHOUT ROWID;
+    CREATE INDEX cell_look ON cell (look) WHERE look IS NOT NULL;
+    CREATE TABLE revocation (
+        tenant INTEGER NOT NULL, kind INTEGER NOT NULL, hash BLOB NOT NULL,
+        reason TEXT, revoked_at INTEGER NOT NULL,
+        PRIMARY KEY (tenant, kind, hash)
+    ) WITHOUT ROWID;
+    CREATE TABLE client_tier (
+        tenant INTEGER NOT NULL, client TEXT NOT NULL, tier INTEGER NOT NULL,
+        reason TEXT, until INTEGER,
+        PRIMARY KEY (tenant, client)
+    ) WITHOUT ROWID;
 ";
 
 /// Why a file cannot be used.

@@ -7,6 +7,7 @@ use asyncgate_store::{IdempotencyKey, Job, ReadSet, Snapshot, fits};
 use rusqlite::{OptionalExtension, Result, params};
 
 use crate::{
+    admission,
     classes::Classes,
     codec::{self, Key},
     db::Db,
@@ -26,6 +27,8 @@ pub(crate) struct Writable {
     /// Absent after a rollback, until the next transaction reads them again.
     classes: Option<Classes>,
     last_time: Timestamp,
+    /// How many cells the open transaction has added, or taken away.
+    pub(crate) cells: i64,
 }
 
 impl Writable {
@@ -36,6 +39,7 @@ impl Writable {
             post: Post::new(0),
             classes: None,
             last_time,
+            cells: 0,
         }
     }
 
@@ -45,6 +49,7 @@ impl Writable {
         self.ledgers = Ledgers::default();
         self.post.roll_back();
         self.classes = None;
+        self.cells = 0;
     }
 
     fn classes(&mut self) -> Result<(&mut Classes, &Db)> {
@@ -61,7 +66,24 @@ impl Writable {
         match work {
             Work::Tasks(job) => Ok(self.run_task(job)?.map(Written::Tasks)),
             Work::Mailbox(job) => Ok(self.run_mailbox(job)?.map(Written::Mailbox)),
+            Work::Admission(job) => {
+                let wrote = self.run_admission(job)?;
+                Ok(wrote.then_some(Written::Admission))
+            }
         }
+    }
+
+    fn run_admission(&mut self, job: &mut admission::Job) -> Result<bool> {
+        let tenant = self.ledgers.of(&self.db, job.tenant)?.tenant;
+        let now = job.now.max(self.last_time);
+        let ran = catch_unwind(AssertUnwindSafe(|| job.run(&mut self.db, tenant, now)));
+        let wrote = ran.map_err(|_| rusqlite::Error::UnwindingPanic)??;
+        if wrote.rows == 0 {
+            return Ok(false);
+        }
+        self.last_time = now;
+        self.cells += wrote.cells;
+        Ok(true)
     }
 
     fn run_mailbox(

@@ -20,7 +20,7 @@ use rusqlite::ErrorCode;
 use tokio::sync::oneshot;
 
 use crate::{
-    OpenError, Options,
+    OpenError, Options, admission,
     db::{Db, Use},
     schema,
     transaction::Writable,
@@ -66,11 +66,12 @@ impl Shared {
     }
 }
 
-/// A job of either plane: both share the commits.
+/// A job of any plane: all share the commits.
 #[derive(Debug)]
 pub(crate) enum Work {
     Tasks(Job),
     Mailbox(asyncgate_store::mailbox::Job),
+    Admission(admission::Job),
 }
 
 impl Work {
@@ -78,6 +79,7 @@ impl Work {
         match self {
             Self::Tasks(job) => job.tenant,
             Self::Mailbox(job) => job.tenant,
+            Self::Admission(job) => job.tenant,
         }
     }
 
@@ -92,6 +94,7 @@ impl Work {
                 let topic = job.reads.topic().map(str::to_owned);
                 (topic.map_or(Lane::Messages, Lane::Topic), job.reads.rows())
             }
+            Self::Admission(job) => (Lane::Admission, job.rows),
         };
         // A row costs about as much as a kilobyte.
         let cost = rows.max(1).saturating_add(self.weight() / 1_024);
@@ -106,6 +109,7 @@ impl Work {
         match self {
             Self::Tasks(job) => job.now,
             Self::Mailbox(job) => job.now,
+            Self::Admission(job) => job.now,
         }
     }
 
@@ -113,6 +117,7 @@ impl Work {
         match self {
             Self::Tasks(job) => job.weight,
             Self::Mailbox(job) => job.weight,
+            Self::Admission(job) => job.weight,
         }
     }
 }
@@ -122,6 +127,8 @@ impl Work {
 pub(crate) enum Written {
     Tasks(Changes),
     Mailbox(mailbox::Changes),
+    /// Nobody waits for what admission writes.
+    Admission,
 }
 
 impl Written {
@@ -136,6 +143,7 @@ impl Written {
                 let messages = changes.messages.iter();
                 messages.map(|write| write.message.weight()).sum()
             }
+            Self::Admission => 0,
         }
     }
 }
@@ -357,8 +365,8 @@ impl Worker {
         self.writable.ledgers.save(&self.writable.db)?;
         self.writable.post.save(&self.writable.db)?;
         let conn = &self.writable.db.conn;
-        conn.prepare_cached("UPDATE clock SET last_time = ?1")?
-            .execute([last_time])?;
+        conn.prepare_cached("UPDATE clock SET last_time = ?1, cells = cells + ?2")?
+            .execute([last_time, self.writable.cells])?;
         let watch = Stopwatch::start();
         conn.execute_batch("COMMIT")?;
         self.shared
@@ -366,6 +374,7 @@ impl Worker {
             .commit_seconds
             .observe(watch.elapsed().as_secs_f64());
         self.shared.metrics.commits.inc();
+        self.writable.cells = 0;
         self.writable.post.keep();
         if let Some(remembered) = self.writable.post.remembered() {
             let remembered = remembered as u64;
@@ -396,7 +405,7 @@ impl Worker {
             match wrote {
                 Some(Written::Tasks(changes)) => signals.publish(tenant, &changes),
                 Some(Written::Mailbox(changes)) => signals.publish_messages(tenant, &changes),
-                None => {}
+                Some(Written::Admission) | None => {}
             }
         }
         let pages = self.log_pages.load(Ordering::Relaxed);

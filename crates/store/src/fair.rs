@@ -39,6 +39,8 @@ pub enum Lane {
     Topic(String),
     /// Work on messages whose topic is not known beforehand.
     Messages,
+    /// Decisions about nonces, limits and revocations.
+    Admission,
 }
 
 /// How much of the work tenants and topics get when there is more than can be done. What is not

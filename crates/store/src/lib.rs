@@ -3,6 +3,7 @@
 //! A store runs a transaction around a pure decision and knows rows, not rules. Every backend
 //! passes the same conformance suite; the [`memory`] store is the reference.
 
+pub mod admission;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -61,6 +62,9 @@ pub trait Store: Send + Sync {
 
     /// The messages that are stored beside the tasks.
     fn mailbox(&self) -> &dyn mailbox::Mailbox;
+
+    /// What is decided about nonces, limits and revocations beside them.
+    fn admission(&self) -> &dyn admission::Admission;
 
     /// One task.
     fn task(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Task>>;

@@ -21,8 +21,17 @@ const RULES: &[(&str, Sees)] = &[
         Sees::Only(&["asyncgate-core", "asyncgate-store"]),
     ),
     (
+        "asyncgate-admission",
+        Sees::Only(&["asyncgate-core", "asyncgate-store"]),
+    ),
+    (
         "asyncgate-engine",
-        Sees::Only(&["asyncgate-api", "asyncgate-core", "asyncgate-store"]),
+        Sees::Only(&[
+            "asyncgate-admission",
+            "asyncgate-api",
+            "asyncgate-core",
+            "asyncgate-store",
+        ]),
     ),
     (
         "asyncgate-rest",

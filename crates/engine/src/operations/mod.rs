@@ -2,6 +2,7 @@
 //! name the principal, declare what to load, and hand the rule its data.
 
 mod ack_receipt;
+mod admission;
 mod bootstrap;
 mod cancel_task;
 mod complete;
@@ -42,6 +43,11 @@ pub trait Execute: Operation {
     /// Whether the answer stands for something new.
     fn created(_output: &Self::Output) -> bool {
         false
+    }
+
+    /// What HTTP tells beside the body.
+    fn headers(_output: &Self::Output) -> Vec<(&'static str, String)> {
+        Vec::new()
     }
 
     /// How many bytes its input may have as JSON, if that is more than others may.

@@ -116,6 +116,10 @@ pub enum Rule {
     Classes,
     /// `name=weight` pairs, separated by commas; a table in a file.
     Weights,
+    /// Public keys of 32 bytes in hexadecimal digits, separated by commas.
+    Keys,
+    /// A table of any size: JSON in text, a table in a file.
+    Table,
     /// A credential; visible ASCII, since it travels in a header.
     Secret,
     /// What the other rule allows, or nothing.
@@ -138,12 +142,17 @@ impl Rule {
 
     /// True when a value is a list, which a file may write as one.
     pub fn takes_list(self) -> bool {
-        matches!(self, Self::Origins | Self::Uids)
+        matches!(self, Self::Origins | Self::Uids | Self::Keys)
     }
 
     /// True when a value is a list of pairs, which a file may write as a table.
     pub fn takes_pairs(self) -> bool {
         matches!(self, Self::Classes | Self::Weights)
+    }
+
+    /// True when a value is a table.
+    pub fn takes_table(self) -> bool {
+        matches!(self, Self::Table)
     }
 
     fn parse(self, text: &str) -> Option<Value> {
@@ -204,6 +213,19 @@ impl Rule {
                         .is_ok_and(|weight: u32| (1..=WEIGHT_MAX).contains(&weight))
                 };
                 parse_pairs(text, is_weight).map(Value::Pairs)
+            }
+            Self::Keys => {
+                let is_key = |key: &str| {
+                    let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+                    key.len() == 64 && key.bytes().all(digit)
+                };
+                let keys = items(text).map(|key| is_key(key).then(|| key.to_owned()));
+                keys.collect::<Option<_>>().map(Value::List)
+            }
+            Self::Table if text.is_empty() => Some(Value::Text(String::new())),
+            Self::Table => {
+                let table: serde_json::Value = serde_json::from_str(text).ok()?;
+                table.is_object().then(|| Value::Text(table.to_string()))
             }
             Self::Optional(_) if text.is_empty() => Some(Value::Unset),
             Self::Optional(rule) => rule.parse(text),
@@ -327,6 +349,8 @@ impl fmt::Display for Rule {
                 f,
                 "pairs such as bulk:=1, separated by commas; a weight is an integer from 1 to {WEIGHT_MAX}"
             ),
+            Self::Keys => f.write_str("keys of 64 lower-case hexadecimal digits, separated by commas"),
+            Self::Table => f.write_str("a table, or a JSON object"),
             Self::Optional(rule) => write!(f, "{rule}, or empty"),
             Self::Secret => write!(f, "at most {SECRET_MAX} visible ASCII characters without spaces"),
         }
@@ -535,6 +559,22 @@ mod tests {
                 "://x",
                 "https://u@h",
             ],
+        ),
+        (
+            Rule::Keys,
+            &[
+                "",
+                "0000000000000000000000000000000000000000000000000000000000000abc",
+            ],
+            &[
+                "abc",
+                "0000000000000000000000000000000000000000000000000000000000000ABC",
+            ],
+        ),
+        (
+            Rule::Table,
+            &["", "{}", r#"{"a": [1]}"#],
+            &["[]", "1", "{", "a=b"],
         ),
         (
             Rule::Secret,

@@ -4,10 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use asyncgate_admission::FailureMode;
+use asyncgate_core::admission::{Limits, Protected, RevocationCache};
 use asyncgate_core::mailbox;
 use asyncgate_store::fair::Weights;
 
 use super::key::{Secret, Value};
+use super::limits::limits;
 use super::resolve::Effective;
 
 /// Where state lives.
@@ -97,6 +100,11 @@ pub struct Settings {
     /// What topics are called in metrics, longest prefix first.
     pub topic_classes: Vec<(String, String)>,
     pub weights: Weights,
+    pub limits: Limits,
+    pub admission: asyncgate_admission::Settings,
+    /// Whether nobody decides about nonces, limits and revocations.
+    pub admits_everything: bool,
+    pub admission_max_rows: usize,
 }
 
 /// The table and this struct disagree: a defect, which the tests below would show.
@@ -165,6 +173,11 @@ impl Settings {
             mailbox: mailbox(&from)?,
             topic_classes: longest_first(from.pairs("mailbox.topic_classes")?),
             weights: weights(from.pairs("mailbox.weights")?)?,
+            limits: limits(&from.text("limits.policies")?, &from.text("limits.tiers")?)
+                .map_err(|wrong| Mismatch(wrong.key))?,
+            admission: admission(&from)?,
+            admits_everything: from.word("admission.backend")? == "minimal",
+            admission_max_rows: from.number("admission.max_rows")?,
         })
     }
 }
@@ -190,6 +203,34 @@ fn mailbox(from: &Reader<'_>) -> Result<mailbox::Policy, Mismatch> {
         require_lease: from.switch("mailbox.require_lease")?,
         max_payload_bytes: from.bytes("limits.max_body_bytes")?,
     })
+}
+
+fn admission(from: &Reader<'_>) -> Result<asyncgate_admission::Settings, Mismatch> {
+    let mode = |name| FailureMode::named(from.word(name)?).ok_or(Mismatch(name));
+    let seconds = |name| Ok(1_000 * from.number::<i64>(name)?);
+    let protected = "admission.revocation.protected_keys";
+    let keys: Option<Vec<[u8; 32]>> = from.list(protected)?.iter().map(|key| bytes(key)).collect();
+    Ok(asyncgate_admission::Settings {
+        timeout: Duration::from_millis(from.number("admission.timeout_ms")?),
+        nonces: mode("admission.nonce_failure_mode")?,
+        counters: mode("admission.counter_failure_mode")?,
+        revocations: mode("admission.revocation_failure_mode")?,
+        cache: RevocationCache {
+            ttl_ms: seconds("admission.revocation.cache_ttl_secs")?,
+            max_staleness_ms: seconds("admission.revocation.max_staleness_secs")?,
+        },
+        protected: Protected::new(&keys.ok_or(Mismatch(protected))?),
+    })
+}
+
+/// Thirty-two bytes from their digits.
+fn bytes(digits: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    for (n, byte) in bytes.iter_mut().enumerate() {
+        let pair = digits.get(2 * n..2 * n + 2)?;
+        *byte = u8::from_str_radix(pair, 16).ok()?;
+    }
+    Some(bytes)
 }
 
 fn longest_first(mut classes: Vec<(String, String)>) -> Vec<(String, String)> {

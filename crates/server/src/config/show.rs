@@ -113,7 +113,14 @@ over `SVCMBX_`. `MAILBOX_SHARDS` and `VISIBILITY_DEFAULT` are old names that sti
 These must also hold, or the start stops: a default is not above its maximum; `mailbox.shard_capacity` is not above
 `mailbox.global_inflight`; `mailbox.visibility_ms_min` <= `mailbox.default_visibility` <= `mailbox.visibility_max`;
 `mailbox.t_replay` is at least twice `mailbox.default_visibility`; `mailbox.backoff_base` is not above
-`mailbox.backoff_max`; `mailbox.max_bytes` is not above `limits.max_body_bytes`.
+`mailbox.backoff_max`; `mailbox.max_bytes` is not above `limits.max_body_bytes`; `admission.revocation.cache_ttl_secs` is
+not above `admission.revocation.max_staleness_secs`; a client stands in one tier only.
+
+A policy is a table `limits.policies.NAME` with its `kind`: `token_bucket` (`capacity`, `refill_per_minute`, `overdraw`),
+`fixed_window` (`limit`, `window_secs`), `sequential_delay` (`stages`, each with `delay`, `resetTimer`, `batchSize`,
+`repetitions`) or `tiered` (`standard`, `trusted`, `batch`, `throttled`: names of token buckets). With `shadow = true` it is
+only tried out: counted, but nobody is refused. Built in are the buckets `standard`, `trusted`, `batch` and `throttled` and
+the tiered policy `client`; a policy of the same name replaces them.
 
 `mailbox.profile = \"micronode\"` and `amnesia.enabled = true` imply `store = \"memory\"`: no file is made, the admin
 key and the ledger's key live as long as the process, and dead letters are ephemeral. They contradict a `data_dir`

@@ -245,6 +245,8 @@ fn text_of(key: &Key, value: &Json) -> Option<String> {
     {
         let pair = |(name, value)| Some(format!("{name}={}", scalar(value)?));
         pairs.iter().map(pair).collect()
+    } else if value.is_object() && key.rule.takes_table() {
+        return Some(value.to_string());
     } else {
         return scalar(value);
     };

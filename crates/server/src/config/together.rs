@@ -2,6 +2,7 @@
 
 use super::Error;
 use super::key::Value;
+use super::limits::limits;
 use super::resolve::{Effective, Entry};
 use super::source::Source;
 use super::table::{KEPT_FOR_LATER, ORDERED, find};
@@ -14,6 +15,7 @@ impl Effective {
         self.check_order()?;
         self.check_replay_window()?;
         self.check_insecure_dev()?;
+        self.check_limits()?;
         self.check_what_this_build_has_not()
     }
 
@@ -97,6 +99,21 @@ impl Effective {
             return Err(refuse("mailbox.t_replay", replay, problem));
         }
         Ok(())
+    }
+
+    /// Policies and tiers must make sense, each and together.
+    fn check_limits(&self) -> Result<(), Error> {
+        let text = |name| match self.get(name).map(|entry| &entry.value) {
+            Some(Value::Text(text)) => text.as_str(),
+            _ => "",
+        };
+        match limits(text("limits.policies"), text("limits.tiers")) {
+            Ok(_) => Ok(()),
+            Err(wrong) => match self.get(wrong.key) {
+                Some(entry) => Err(refuse(wrong.key, entry, wrong.problem)),
+                None => Ok(()),
+            },
+        }
     }
 
     /// Without credentials, whoever reaches the port is the admin; so nobody else may reach it.

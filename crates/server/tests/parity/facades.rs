@@ -302,7 +302,7 @@ impl Twin {
 /// An answer to a request that a test made by hand.
 pub struct Got {
     pub status: StatusCode,
-    headers: HeaderMap,
+    pub headers: HeaderMap,
     pub body: Value,
 }
 
@@ -356,7 +356,7 @@ fn rest_request(entry: &Entry, input: &Value) -> Request<Body> {
     }
     let builder = Request::builder().method(spec.method.as_str());
     match spec.method {
-        Method::Post => builder
+        Method::Post | Method::Put => builder
             .uri(path)
             .header("content-type", "application/json")
             .body(Body::from(Value::Object(rest).to_string())),

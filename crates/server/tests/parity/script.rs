@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt};
 
 use serde_json::{Value, json};
 
-use crate::{facades::Outcome, messages::messages};
+use crate::{admission::admission, facades::Outcome, messages::messages};
 
 /// One call, and what it must come to.
 pub struct Step {
@@ -116,6 +116,7 @@ fn create(extra: Value) -> Value {
 pub fn script() -> Vec<Step> {
     let mut steps = tasks();
     steps.extend(messages());
+    steps.extend(admission());
     steps
 }
 

@@ -8,6 +8,7 @@
     reason = "a case fails by panicking, in its helpers too"
 )]
 
+mod admission;
 mod claims;
 mod content;
 mod deadlines;
@@ -29,6 +30,9 @@ use futures_util::future::BoxFuture;
 
 use crate::Store;
 
+pub use admission::{
+    HostDriver, bucket, delay, exercise_host, increment, limit, nonce, subject, window,
+};
 pub use driver::{Driver, agent, bare, echo, failure, json, proven, worker};
 pub use mailbox::{ALL, MailDriver, ONE, dead, mail, of_topic};
 
@@ -89,6 +93,7 @@ fn all() -> Vec<Case> {
         lists::cases(),
         waiting::cases(),
         mailbox::cases(),
+        admission::cases(),
     ]
     .into_iter()
     .flatten()

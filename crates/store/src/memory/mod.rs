@@ -2,6 +2,7 @@
 //!
 //! It is the reference that other backends are compared with, and the RAM-only profile.
 
+mod admission;
 mod mailbox;
 mod tenant;
 
@@ -15,7 +16,8 @@ use asyncgate_core::{
     mailbox::{ChainHead, Message},
 };
 
-use self::{mailbox::Messages, tenant::Tenant};
+use self::{admission::Gate, mailbox::Messages, tenant::Tenant};
+use crate::admission::Admission;
 use crate::mailbox::{self as mail, DeadFilter, DeadPage, Load, Mailbox, Take, Topic};
 use crate::{
     Answer, DeliveredReceipt, Depths, Error, Health, Job, ReceiptFilter, SeqPage, Signals,
@@ -26,6 +28,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
+    gate: Gate,
     signals: Signals,
     metrics: StoreMetrics,
 }
@@ -122,6 +125,10 @@ impl Store for MemoryStore {
     }
 
     fn mailbox(&self) -> &dyn Mailbox {
+        self
+    }
+
+    fn admission(&self) -> &dyn Admission {
         self
     }
 

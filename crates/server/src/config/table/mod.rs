@@ -5,6 +5,7 @@
 //! in tables (`http.`, `writer.`, `log.`, `mcp.`, `receipts.`). Where two specifications name the
 //! same thing, the second name is an alias.
 
+mod admission;
 mod mailbox;
 mod process;
 mod serving;
@@ -75,9 +76,15 @@ impl Key {
 
 /// Every setting, in the order that `config show` lists them.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
-    [process::KEYS, serving::KEYS, tasks::KEYS, mailbox::KEYS]
-        .into_iter()
-        .flatten()
+    [
+        process::KEYS,
+        serving::KEYS,
+        tasks::KEYS,
+        mailbox::KEYS,
+        admission::KEYS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// Pairs of keys whose first may not exceed its second.
@@ -91,6 +98,10 @@ pub static ORDERED: &[(&str, &str)] = &[
     ("mailbox.default_visibility", "mailbox.visibility_max"),
     ("mailbox.max_bytes", "limits.max_body_bytes"),
     ("mailbox.backoff_base", "mailbox.backoff_max"),
+    (
+        "admission.revocation.cache_ttl_secs",
+        "admission.revocation.max_staleness_secs",
+    ),
 ];
 
 /// Keys that are accepted and shown, and that nothing acts on yet. Setting one of them warns.

@@ -1,0 +1,527 @@
+//! The guard in front of a host.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    time::Duration,
+};
+
+use asyncgate_core::{
+    TenantId, Timestamp,
+    admission::{Asks, Freshness, LimitCheck, Limited, NonceResult, Revocation, Subject, Verdicts},
+};
+use asyncgate_store::{Error, Stopwatch};
+use prometheus_client::registry::Registry;
+
+use crate::{
+    Backend, Circuit, Component, ComponentHealth, FailureMode, Health, Host, Reply, Settings,
+    Status,
+    breaker::Breaker,
+    cache::{Cache, Kept},
+    health::Record,
+    metrics::Metrics,
+    minimal,
+};
+
+/// Where an answer came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The host.
+    Store,
+    /// What it said before.
+    Cache,
+    /// Nobody: the failure mode decided.
+    FailureMode,
+}
+
+impl Source {
+    /// The source's name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Cache => "cache",
+            Self::FailureMode => "failure_mode",
+        }
+    }
+}
+
+/// How an answer came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Provenance {
+    /// Where it came from.
+    pub source: Source,
+    /// Who is asked.
+    pub backend: Backend,
+    /// The failure mode that was used, if one was.
+    pub failure_mode: Option<FailureMode>,
+    /// How old it is, if it was kept.
+    pub cache_age_secs: Option<u64>,
+}
+
+/// An answer, and how it came about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered<T> {
+    /// The answer.
+    pub answer: T,
+    /// How it came about.
+    pub provenance: Provenance,
+}
+
+/// What the registry says of a subject.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Registered {
+    /// It is not revoked.
+    Valid,
+    /// It was not revoked when the registry could last be asked.
+    ValidCached,
+    /// It is revoked.
+    Revoked(Revocation),
+}
+
+/// There is no answer, and the failure mode allows none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}")]
+pub struct Unavailable {
+    /// When to try again.
+    pub retry_after_secs: u64,
+    /// What happened, for the log.
+    pub cause: String,
+}
+
+/// A part of the host, and how its calls went.
+#[derive(Debug, Default)]
+struct Part {
+    breaker: Breaker,
+    record: Record,
+}
+
+/// Asks a host, and knows what to do when it does not answer.
+pub struct Guard {
+    host: Arc<dyn Host>,
+    settings: RwLock<Arc<Settings>>,
+    parts: [Part; Component::ALL.len()],
+    cache: Mutex<Cache>,
+    metrics: Metrics,
+}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard")
+            .field("backend", &self.host.backend())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Guard {
+    /// A guard in front of `host`.
+    pub fn new(host: Arc<dyn Host>, settings: Settings) -> Self {
+        Self {
+            host,
+            settings: RwLock::new(Arc::new(settings)),
+            parts: Default::default(),
+            cache: Mutex::default(),
+            metrics: Metrics::default(),
+        }
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts other settings in force.
+    pub fn reload(&self, settings: Settings) {
+        *self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// Makes the guard's metrics part of what `registry` reports, under names that are known.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
+    }
+
+    /// Decides several things in one step. Where any part of it must be closed, all of it is.
+    pub async fn admit(
+        &self,
+        tenant: TenantId,
+        now: Timestamp,
+        asks: Asks,
+    ) -> Result<Answered<Verdicts>, Unavailable> {
+        let component = match (asks.nonces.is_empty(), self.settings().nonces) {
+            (true, _) => Component::Counters,
+            // Counters may be closed where nonces are open.
+            (false, FailureMode::Open) if !asks.counters.is_empty() || !asks.limits.is_empty() => {
+                Component::Counters
+            }
+            (false, _) => Component::Nonces,
+        };
+        let watch = Stopwatch::start();
+        let permissive = minimal::allowed(&asks, now);
+        let answered = self
+            .call(component, now, || self.host.admit(tenant, now, asks))
+            .await;
+        let answered = self.or_open(component, answered, || permissive);
+        self.count(&answered, watch);
+        answered
+    }
+
+    /// Decides about one limit.
+    pub async fn check_limit(
+        &self,
+        tenant: TenantId,
+        now: Timestamp,
+        check: &LimitCheck,
+    ) -> Result<Answered<Limited>, Unavailable> {
+        let watch = Stopwatch::start();
+        let part = Component::Counters;
+        let answered = self
+            .call(part, now, || self.host.check_limit(tenant, now, check))
+            .await;
+        let answered = self.or_open(part, answered, || minimal::unlimited(check, now));
+        let result = match &answered {
+            Ok(answered) if answered.provenance.source == Source::FailureMode => "error",
+            Ok(answered) if answered.answer.allowed => "success",
+            Ok(_) => "exceeded",
+            Err(_) => "error",
+        };
+        let took = watch.elapsed();
+        self.metrics.ended("check_limit", result, 1, took);
+        answered
+    }
+
+    /// What the registry says of subjects, in the order asked. What it said lately is not asked again.
+    pub async fn is_revoked(
+        &self,
+        tenant: TenantId,
+        now: Timestamp,
+        subjects: &[Subject],
+    ) -> Result<Vec<Answered<Registered>>, Unavailable> {
+        let watch = Stopwatch::start();
+        let settings = self.settings();
+        let fresh =
+            |kept: &Kept| settings.cache.freshness(now.millis_since(kept.at)) == Freshness::Fresh;
+        let mut answers: Vec<Option<Answered<Registered>>> = {
+            let mut cache = self.cache();
+            let kept = |subject: &Subject| {
+                let kept = cache.get(tenant, *subject).filter(|kept| fresh(kept))?;
+                self.metrics.hit("revocation");
+                Some(self.by_cache(kept, now, None))
+            };
+            subjects.iter().map(kept).collect()
+        };
+        let unknown: Vec<Subject> = subjects
+            .iter()
+            .zip(&answers)
+            .filter(|(_, answer)| answer.is_none())
+            .map(|(subject, _)| *subject)
+            .collect();
+        let mut asked = if unknown.is_empty() {
+            Vec::new()
+        } else {
+            self.ask_registry(tenant, now, &settings, unknown).await?
+        }
+        .into_iter();
+        let missing = || unavailable(1, "the host left out an answer".to_owned());
+        let answers = answers.iter_mut().map(|answer| {
+            let answer = answer.take().or_else(|| asked.next());
+            answer.ok_or_else(missing)
+        });
+        let answers: Vec<Answered<Registered>> = answers.collect::<Result<_, _>>()?;
+        let revoked =
+            |answered: &&Answered<Registered>| matches!(answered.answer, Registered::Revoked(_));
+        let revoked = answers.iter().filter(revoked).count();
+        for (result, count) in [("revoked", revoked), ("success", answers.len() - revoked)] {
+            if count > 0 {
+                let took = watch.elapsed();
+                self.metrics.ended("is_revoked", result, count, took);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Asks the registry, and goes by what was known when it does not answer.
+    async fn ask_registry(
+        &self,
+        tenant: TenantId,
+        now: Timestamp,
+        settings: &Settings,
+        subjects: Vec<Subject>,
+    ) -> Result<Vec<Answered<Registered>>, Unavailable> {
+        let part = Component::Revocations;
+        let asked = subjects.clone();
+        let epoch = self.cache().epoch();
+        let found = self
+            .call(part, now, || self.host.revoked(tenant, asked))
+            .await;
+        let failure = match found {
+            Ok(found) if found.len() == subjects.len() => {
+                let mut cache = self.cache();
+                let answers = subjects.into_iter().zip(found);
+                let answers = answers.map(|(subject, revocation)| {
+                    cache.put_of(epoch, tenant, subject, revocation.clone(), now);
+                    self.by_host(registered(revocation, false))
+                });
+                return Ok(answers.collect());
+            }
+            Ok(_) => unavailable(1, "the host left out an answer".to_owned()),
+            Err(failure) => failure,
+        };
+        let mut answers = Vec::with_capacity(subjects.len());
+        let mut cache = self.cache();
+        for subject in subjects {
+            let usable = |kept: &&Kept| {
+                let age = now.millis_since(kept.at);
+                settings.cache.freshness(age) != Freshness::Expired
+            };
+            let mode = settings.revocations;
+            let kept = cache.get(tenant, subject);
+            // What is known to be revoked stays so, however long nobody could be asked.
+            let revoked = kept.filter(|kept| kept.revocation.is_some());
+            let known = match mode {
+                FailureMode::StaleCache => revoked.or(kept.filter(usable)),
+                FailureMode::Open | FailureMode::Closed => revoked,
+            };
+            let answer = match (known, mode) {
+                (Some(kept), _) => self.by_cache(kept, now, Some(mode)),
+                (None, FailureMode::Open) => self.by_failure_mode(mode, Registered::Valid),
+                (None, FailureMode::Closed | FailureMode::StaleCache) => {
+                    let took = Duration::ZERO;
+                    self.metrics.ended("is_revoked", "error", 1, took);
+                    return Err(failure);
+                }
+            };
+            answers.push(answer);
+        }
+        tracing::warn!(
+            cause = failure.cause,
+            subjects = answers.len(),
+            "the revocation registry does not answer; its failure mode counts"
+        );
+        Ok(answers)
+    }
+
+    /// Revokes. There is no failure mode for this: it is done, or it is not. Protected keys are the
+    /// caller's business.
+    pub async fn revoke(
+        &self,
+        tenant: TenantId,
+        revocation: Revocation,
+    ) -> Result<(Revocation, bool), Unavailable> {
+        let (part, now) = (Component::Revocations, revocation.revoked_at);
+        let revoked = self.call(part, now, || self.host.revoke(tenant, revocation));
+        let (stands, new) = revoked.await?;
+        self.cache().revoke(tenant, stands.clone(), now);
+        Ok((stands, new))
+    }
+
+    /// Takes a revocation back. Answers whether there was one.
+    pub async fn unrevoke(
+        &self,
+        tenant: TenantId,
+        now: Timestamp,
+        subject: Subject,
+    ) -> Result<bool, Unavailable> {
+        let part = Component::Revocations;
+        let gone = self.call(part, now, || self.host.unrevoke(tenant, now, subject));
+        let gone = gone.await?;
+        self.cache().remove(tenant, subject);
+        Ok(gone)
+    }
+
+    /// Lists revocations in the order of their subjects.
+    pub async fn revocations(
+        &self,
+        tenant: TenantId,
+        now: Timestamp,
+        after: Option<Subject>,
+        limit: usize,
+    ) -> Result<Vec<Revocation>, Unavailable> {
+        let part = Component::Revocations;
+        self.call(part, now, || self.host.revocations(tenant, after, limit))
+            .await
+    }
+
+    /// How the host is doing. It is asked whether it would answer.
+    pub async fn health(&self) -> Health {
+        let settings = self.settings();
+        let ping = tokio::time::timeout(settings.timeout, self.host.ping()).await;
+        let alive = matches!(ping, Ok(Ok(())));
+        let [nonces, counters, revocations] = Component::ALL.map(|component| {
+            let part = &self.parts[component as usize];
+            let (latency_p99, error_rate) = part.record.figures();
+            let circuit = part.breaker.circuit();
+            ComponentHealth {
+                available: alive && circuit == Circuit::Closed,
+                latency_p99,
+                error_rate,
+                backend: self.host.backend(),
+                failure_mode: settings.mode(component),
+                circuit,
+            }
+        });
+        let available = [&nonces, &counters, &revocations].map(|part| part.available);
+        let status = if available == [true; 3] {
+            Status::Healthy
+        } else if available.contains(&true) || alive {
+            Status::Degraded
+        } else {
+            Status::Unavailable
+        };
+        Health {
+            status,
+            nonces,
+            counters,
+            revocations,
+        }
+    }
+
+    /// Makes a call with a deadline, unless the part has failed too often lately.
+    async fn call<'a, T: Unpin>(
+        &'a self,
+        component: Component,
+        now: Timestamp,
+        ask: impl FnOnce() -> Reply<'a, T>,
+    ) -> Result<T, Unavailable> {
+        let part = &self.parts[component as usize];
+        if let Err(left_ms) = part.breaker.admit(now) {
+            let secs = u64::try_from(left_ms).unwrap_or(0).div_ceil(1_000);
+            return Err(unavailable(secs, "the circuit is open".to_owned()));
+        }
+        let watch = Stopwatch::start();
+        let answer = match ask() {
+            // What is there needs no deadline.
+            reply @ Reply::Now(_) => reply.await,
+            Reply::Later(answer) => {
+                let timeout = self.settings().timeout;
+                let answered = tokio::time::timeout(timeout, answer).await;
+                let late = |_| Error::Unavailable(format!("no answer within {timeout:?}"));
+                answered.map_err(late).and_then(|answer| answer)
+            }
+        };
+        part.record.note(answer.is_ok().then(|| watch.elapsed()));
+        match answer {
+            Ok(answer) => {
+                if part.breaker.succeeded() {
+                    tracing::info!(component = component.as_str(), "the host answers again");
+                    self.metrics.circuit(component, Circuit::Closed);
+                }
+                Ok(answer)
+            }
+            Err(error) => {
+                if part.breaker.failed(now) {
+                    tracing::error!(component = component.as_str(), %error, "the host is left alone for a while");
+                }
+                self.metrics.circuit(component, part.breaker.circuit());
+                Err(unavailable(1, error.to_string()))
+            }
+        }
+    }
+
+    /// The host's answer, or the permissive one if the part fails open.
+    fn or_open<T>(
+        &self,
+        component: Component,
+        answer: Result<T, Unavailable>,
+        permissive: impl FnOnce() -> T,
+    ) -> Result<Answered<T>, Unavailable> {
+        match (answer, self.settings().mode(component)) {
+            (Ok(answer), _) => Ok(self.by_host(answer)),
+            (Err(failure), mode @ FailureMode::Open) => {
+                tracing::debug!(cause = failure.cause, "the host does not answer: allowed");
+                Ok(self.by_failure_mode(mode, permissive()))
+            }
+            (Err(failure), FailureMode::Closed | FailureMode::StaleCache) => Err(failure),
+        }
+    }
+
+    fn by_host<T>(&self, answer: T) -> Answered<T> {
+        self.answered(answer, Source::Store, None, None)
+    }
+
+    fn by_failure_mode<T>(&self, mode: FailureMode, answer: T) -> Answered<T> {
+        self.answered(answer, Source::FailureMode, Some(mode), None)
+    }
+
+    fn by_cache(
+        &self,
+        kept: &Kept,
+        now: Timestamp,
+        mode: Option<FailureMode>,
+    ) -> Answered<Registered> {
+        let age = now.millis_since(kept.at).max(0).unsigned_abs() / 1_000;
+        let answer = registered(kept.revocation.clone(), mode.is_some());
+        self.answered(answer, Source::Cache, mode, Some(age))
+    }
+
+    fn answered<T>(
+        &self,
+        answer: T,
+        source: Source,
+        failure_mode: Option<FailureMode>,
+        cache_age_secs: Option<u64>,
+    ) -> Answered<T> {
+        let provenance = Provenance {
+            source,
+            backend: self.host.backend(),
+            failure_mode,
+            cache_age_secs,
+        };
+        Answered { answer, provenance }
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts what was decided.
+    fn count(&self, answered: &Result<Answered<Verdicts>, Unavailable>, watch: Stopwatch) {
+        let took = watch.elapsed();
+        let Ok(Answered { answer, provenance }) = answered else {
+            self.metrics.ended("admit", "error", 1, took);
+            return;
+        };
+        let failed = provenance.source == Source::FailureMode;
+        let count = |operation, no: &'static str, total: usize, refused: usize| {
+            for (result, count) in [("success", total - refused), (no, refused)] {
+                let result = if failed { "error" } else { result };
+                if count > 0 {
+                    self.metrics.ended(operation, result, count, took);
+                }
+            }
+        };
+        let counters = answer.counters.iter().filter(|counted| !counted.allowed);
+        let limits = answer.limits.iter().filter(|limited| !limited.allowed);
+        let nonces = answer.nonces.iter();
+        let replays = nonces.filter(|result| **result != NonceResult::Accepted);
+        let total = answer.counters.len();
+        count("increment_counter", "exceeded", total, counters.count());
+        count(
+            "check_limit",
+            "exceeded",
+            answer.limits.len(),
+            limits.count(),
+        );
+        count(
+            "check_nonce",
+            "replay",
+            answer.nonces.len(),
+            replays.count(),
+        );
+    }
+}
+
+const fn unavailable(retry_after_secs: u64, cause: String) -> Unavailable {
+    Unavailable {
+        retry_after_secs,
+        cause,
+    }
+}
+
+fn registered(revocation: Option<Revocation>, stale: bool) -> Registered {
+    match (revocation, stale) {
+        (Some(revocation), _) => Registered::Revoked(revocation),
+        (None, true) => Registered::ValidCached,
+        (None, false) => Registered::Valid,
+    }
+}

@@ -1,0 +1,29 @@
+//! What stands between those who ask whether something may happen and the host that knows.
+//!
+//! A [`Host`] decides; it is a store ([`OfStore`]), the [`Minimal`] one, or any other backend that
+//! keeps the promises of the trait. It may be slow or gone. The [`Guard`] in front of it gives every
+//! call a deadline, stops asking for a while when too many fail, keeps answers about revocations for a
+//! bounded time, and does what the operator chose when there is no answer: refuse, allow, or go by what
+//! was known. Every answer says where it came from.
+//!
+//! To add a backend: implement [`Host`] in a crate of its own that sees `asyncgate-core` and
+//! `asyncgate-store`, let `asyncgate_store::conformance::exercise_host` be its first test, and give it
+//! to [`Guard::new`] where the server is put together. A backend whose scripts repeat a rule must be
+//! compared with `asyncgate_core::admission::decide` over random histories.
+
+mod breaker;
+mod cache;
+mod guard;
+mod health;
+mod metrics;
+mod minimal;
+mod settings;
+mod tiers;
+
+pub use asyncgate_store::admission::{Admission, Backend, Host, OfStore, Reply};
+pub use breaker::Circuit;
+pub use guard::{Answered, Guard, Provenance, Registered, Source, Unavailable};
+pub use health::{ComponentHealth, Health, Status};
+pub use minimal::Minimal;
+pub use settings::{Component, FailureMode, Settings};
+pub use tiers::Tiers;

@@ -1,0 +1,122 @@
+//! What a guard counts. The names are those that users of such hosts know.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::{Family, MetricConstructor},
+        gauge::Gauge,
+        histogram::Histogram,
+    },
+    registry::Registry,
+};
+
+use crate::{Circuit, Component};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    operation: &'static str,
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfCache {
+    cache_type: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfPart {
+    component: &'static str,
+}
+
+#[derive(Debug, Clone)]
+struct Latencies;
+
+impl MetricConstructor<Histogram> for Latencies {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new([
+            0.000_001, 0.000_01, 0.000_1, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1,
+            1.0,
+        ])
+    }
+}
+
+/// A guard's counters.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    seconds: Family<Ended, Histogram, Latencies>,
+    total: Family<Ended, Counter>,
+    hits: Family<OfCache, Counter>,
+    circuits: Family<OfPart, Gauge>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let metrics = Self {
+            seconds: Family::new_with_constructor(Latencies),
+            total: Family::default(),
+            hits: Family::default(),
+            circuits: Family::default(),
+        };
+        for component in Component::ALL {
+            metrics.circuit(component, Circuit::Closed);
+        }
+        metrics
+    }
+}
+
+impl Metrics {
+    /// Counts an operation, or as many as were asked at once.
+    pub(crate) fn ended(
+        &self,
+        operation: &'static str,
+        result: &'static str,
+        count: usize,
+        took: Duration,
+    ) {
+        let ended = Ended { operation, result };
+        self.total.get_or_create(&ended).inc_by(count as u64);
+        let seconds = self.seconds.get_or_create(&ended);
+        seconds.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn hit(&self, cache_type: &'static str) {
+        self.hits.get_or_create(&OfCache { cache_type }).inc();
+    }
+
+    pub(crate) fn circuit(&self, component: Component, circuit: Circuit) {
+        let component = component.as_str();
+        let gauge = self.circuits.get_or_create(&OfPart { component });
+        gauge.set(match circuit {
+            Circuit::Closed => 0,
+            Circuit::Open => 1,
+            Circuit::HalfOpen => 2,
+        });
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let host = registry.sub_registry_with_prefix("tenuo_host");
+        host.register(
+            "operation_duration_seconds",
+            "Time that the host took to answer",
+            self.seconds.clone(),
+        );
+        host.register(
+            "operation",
+            "Decisions of the host by result",
+            self.total.clone(),
+        );
+        host.register(
+            "cache_hit",
+            "Answers that were kept from before",
+            self.hits.clone(),
+        );
+        host.register(
+            "circuit_breaker_state",
+            "0 when the part is asked, 1 when it is not for a while, 2 while one call tries",
+            self.circuits.clone(),
+        );
+    }
+}

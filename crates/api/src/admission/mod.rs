@@ -1,0 +1,48 @@
+//! Operations of admission: may this happen now?
+//!
+//! A decision is a success, also when it is "no". Times are seconds since 1970 where their name ends in
+//! `_at`; bytes are base64url without padding; hashes and keys are lower-case hexadecimal digits.
+
+mod host;
+mod limits;
+mod tiers;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use host::*;
+pub use limits::*;
+pub use tiers::*;
+
+macro_rules! operation {
+    ($(#[$doc:meta])* $name:ident, $input:ty => $output:ty, $($field:ident: $value:expr),+ $(,)?) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name;
+
+        impl crate::Operation for $name {
+            type Input = $input;
+            type Output = $output;
+            const SPEC: crate::Spec = crate::Spec {
+                $($field: $value,)+
+                plane: crate::Plane::Admission,
+                headers: &[],
+                successor: None,
+            };
+        }
+    };
+}
+use operation;
+
+/// How a decision came about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Provenance {
+    /// `store`: the backend decided. `cache`: it said so before. `failure_mode`: it did not answer.
+    pub source: String,
+    /// Who decides: `sqlite`, `memory`, `redis`, ...
+    pub backend: String,
+    /// What was done because the backend did not answer: `open`, `closed` or `stale_cache`.
+    pub failure_mode: Option<String>,
+    /// How old a kept answer is.
+    pub cache_age_secs: Option<u64>,
+}

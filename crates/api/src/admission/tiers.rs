@@ -1,0 +1,118 @@
+//! Tiers of clients, for operators.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::operation;
+use crate::{Access, Effect, Method};
+
+/// A client's tier.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TierRecord {
+    /// Which client.
+    pub client: String,
+    /// `standard`, `trusted`, `batch` or `throttled`.
+    pub tier: String,
+    /// Why, if it was said.
+    pub reason: Option<String>,
+    /// Until when; null when for good, or when the settings say so.
+    pub until: Option<String>,
+}
+
+operation!(
+    /// Sets a client's tier.
+    SetTier, SetTierInput => TierRecord,
+    name: "set_tier",
+    method: Method::Put,
+    path: "/v1/admin/tiers/{client}",
+    tool: None,
+    access: Access::Admin,
+    effect: Effect::Advance,
+    summary: "Set a client's tier (admin).",
+    doc: "Counts at once on this server and within 30 seconds on others, until it is taken back or its \
+          time is over. Each tier has a bucket of its own for each client.",
+);
+
+/// The tier that a client shall have.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetTierInput {
+    /// Which client, 1 to 256 bytes.
+    pub client: String,
+    /// `standard`, `trusted`, `batch` or `throttled`.
+    pub tier: String,
+    /// Why, at most 4,096 bytes.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Until when, in RFC 3339. Default: for good.
+    #[serde(default)]
+    pub until: Option<String>,
+}
+
+operation!(
+    /// Reads a client's tier.
+    GetTier, TierInput => TierRecord,
+    name: "get_tier",
+    method: Method::Get,
+    path: "/v1/admin/tiers/{client}",
+    tool: None,
+    access: Access::Admin,
+    effect: Effect::Read,
+    summary: "Read a client's tier (admin).",
+    doc: "The tier that counts now, whether it was set or stands in the settings.",
+);
+
+operation!(
+    /// Takes a client's tier back.
+    ClearTier, TierInput => TierRecord,
+    name: "clear_tier",
+    method: Method::Delete,
+    path: "/v1/admin/tiers/{client}",
+    tool: None,
+    access: Access::Admin,
+    effect: Effect::Advance,
+    summary: "Take a client's tier back (admin).",
+    doc: "The client has the tier of the settings again, which is answered.",
+);
+
+/// Which client.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TierInput {
+    /// Which client, 1 to 256 bytes.
+    pub client: String,
+}
+
+operation!(
+    /// Lists tiers.
+    ListTiers, ListTiersInput => ListTiersOutput,
+    name: "list_tiers",
+    method: Method::Get,
+    path: "/v1/admin/tiers",
+    tool: None,
+    access: Access::Admin,
+    effect: Effect::Read,
+    summary: "List the clients that have a tier of their own (admin).",
+    doc: "Lists clients whose tier was set or stands in the settings, by name.",
+);
+
+/// Which clients to list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListTiersInput {
+    /// The most to return. Default 50, at most 200.
+    #[serde(default)]
+    pub limit: Option<u32>,
+    /// What the page before gave as next_cursor.
+    #[serde(default)]
+    pub cursor: Option<String>,
+}
+
+/// Clients and their tiers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ListTiersOutput {
+    /// The clients by name.
+    pub tiers: Vec<TierRecord>,
+    /// What to give as cursor for more; null when there are none.
+    pub next_cursor: Option<String>,
+}

@@ -1,0 +1,170 @@
+//! Token buckets: a burst at once, and then so many a minute.
+//!
+//! What a bucket holds is counted in parts of a token that are so small that each millisecond brings
+//! a whole number of them. So refilling is exact, however often somebody looks.
+
+use super::{Cell, Flaw, Limited, Name, Row, Standing, name::Sort};
+use crate::{TenantId, Timestamp};
+
+/// Refill rates are given in millionths of a token.
+pub const MILLIONTHS: u64 = 1_000_000;
+
+/// The most parts that a bucket may hold: what a 64-bit floating point number holds exactly, so that
+/// backends whose scripts have no others agree.
+const MAX_PARTS: u64 = (1 << 53) - 1;
+
+const MINUTE_MS: u64 = 60_000;
+
+/// How a bucket fills and empties.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    capacity: u64,
+    /// How many parts come back each millisecond.
+    refill: u64,
+    /// How many parts a token has.
+    unit: u64,
+    overdraw: bool,
+}
+
+impl Bucket {
+    /// A bucket of `capacity` tokens, of which `refill` come back every `per_ms` milliseconds.
+    pub fn new(capacity: u64, refill: u64, per_ms: u64) -> Result<Self, Flaw> {
+        if capacity == 0 || refill == 0 || per_ms == 0 {
+            return Err(Flaw::Zero {
+                fields: "capacity and refill",
+            });
+        }
+        let common = greatest_common_divisor(refill, per_ms);
+        let (refill, unit) = (refill / common, per_ms / common);
+        let parts = capacity.checked_mul(unit);
+        if refill > MAX_PARTS || parts.is_none_or(|parts| parts > MAX_PARTS) {
+            return Err(Flaw::TooFine);
+        }
+        Ok(Self {
+            capacity,
+            refill,
+            unit,
+            overdraw: false,
+        })
+    }
+
+    /// A bucket that gets so many millionths of a token a minute.
+    pub fn per_minute(capacity: u64, millionths: u64) -> Result<Self, Flaw> {
+        Self::new(capacity, millionths, MINUTE_MS * MILLIONTHS)
+    }
+
+    /// Whether a refused call costs too, down to minus the capacity.
+    #[must_use]
+    pub const fn with_overdraw(mut self, overdraw: bool) -> Self {
+        self.overdraw = overdraw;
+        self
+    }
+
+    /// How many tokens it holds when full.
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// How many parts come back each millisecond.
+    pub const fn refill(&self) -> u64 {
+        self.refill
+    }
+
+    /// How many parts a token has.
+    pub const fn unit(&self) -> u64 {
+        self.unit
+    }
+
+    /// Whether a refused call costs too.
+    pub const fn overdraw(&self) -> bool {
+        self.overdraw
+    }
+
+    /// How long an empty bucket takes to be full, in seconds.
+    pub const fn fill_secs(&self) -> u64 {
+        self.full().unsigned_abs().div_ceil(self.refill * 1_000)
+    }
+
+    pub(super) fn name(tenant: TenantId, policy: &str, key: &str) -> Name {
+        Name::new(tenant, Sort::Bucket, &[policy.as_bytes(), key.as_bytes()])
+    }
+
+    pub(super) fn decide(
+        self,
+        now: Timestamp,
+        cost: i64,
+        stored: Option<Row>,
+    ) -> (Limited, Option<Row>) {
+        let before = self.level(now, stored);
+        let wanted = cost.saturating_mul(self.unit.cast_signed());
+        let full = self.full();
+        let beyond = wanted > full;
+        let allowed = cost < 0 || (!beyond && before >= wanted);
+        let charged = before.saturating_sub(wanted).clamp(-full, full);
+        let level = if allowed || (self.overdraw && !beyond) {
+            charged
+        } else {
+            before
+        };
+        let wait = wanted.saturating_sub(level).max(1).unsigned_abs();
+        let retry = wait.div_ceil(self.refill.saturating_mul(1_000)).max(1);
+        let row = self.row(now, level);
+        let limited = Limited {
+            allowed,
+            shadowed: false,
+            limit: self.capacity,
+            remaining: u64::try_from(level).unwrap_or(0) / self.unit,
+            reset_at: row.until.as_millis().saturating_add(999).div_euclid(1_000),
+            retry_after_secs: (!allowed && !beyond).then_some(retry),
+            standing: Standing::Bucket {
+                level,
+                unit: self.unit,
+            },
+        };
+        (limited, (level != before).then_some(row))
+    }
+
+    /// What the bucket holds now.
+    fn level(self, now: Timestamp, stored: Option<Row>) -> i64 {
+        let full = self.full();
+        let Some(Row {
+            cell: Cell::Bucket { level, unit, at },
+            ..
+        }) = stored
+        else {
+            return full;
+        };
+        // The rate may have changed since: the same tokens are another number of parts.
+        let level = i128::from(level) * i128::from(self.unit) / i128::from(unit.max(1));
+        let elapsed = now.as_millis().saturating_sub(at).max(0);
+        let refilled = i128::from(elapsed) * i128::from(self.refill);
+        let level = (level + refilled).clamp(i128::from(-full), i128::from(full));
+        i64::try_from(level).unwrap_or(full)
+    }
+
+    const fn full(&self) -> i64 {
+        // Checked when it was made.
+        (self.capacity * self.unit).cast_signed()
+    }
+
+    fn row(self, now: Timestamp, level: i64) -> Row {
+        let missing = self.full().saturating_sub(level).unsigned_abs();
+        let millis = missing.div_ceil(self.refill);
+        Row {
+            cell: Cell::Bucket {
+                level,
+                unit: self.unit,
+                at: now.as_millis(),
+            },
+            // Full again: the same as never used.
+            until: now.plus_millis(i64::try_from(millis).unwrap_or(i64::MAX)),
+        }
+    }
+}
+
+const fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}

@@ -1,0 +1,169 @@
+//! Sequential delays: attempts in stages, each stage with a delay of its own.
+
+use super::{Cell, FOR_EVER, Flaw, Limited, Name, Row, Standing, name::Sort, seconds};
+use crate::{TenantId, Timestamp};
+
+/// The largest number in a stage: what every JSON reader holds exactly.
+const MAX_NUMBER: u64 = (1 << 53) - 1;
+const MAX_STAGES: usize = 1_000;
+
+/// One stage: `repetitions` times, `batch_size` attempts at once after `delay` seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stage {
+    /// Seconds before each batch.
+    pub delay: u64,
+    /// Whether the next delay counts from the attempt, rather than from when it was allowed.
+    pub reset_timer: bool,
+    /// How many attempts follow one delay.
+    pub batch_size: u64,
+    /// How many batches there are.
+    pub repetitions: u64,
+}
+
+impl Stage {
+    /// A stage of one attempt after so many seconds.
+    pub const fn after(delay: u64) -> Self {
+        Self {
+            delay,
+            reset_timer: true,
+            batch_size: 1,
+            repetitions: 1,
+        }
+    }
+
+    const fn attempts(&self) -> u64 {
+        self.batch_size.saturating_mul(self.repetitions)
+    }
+}
+
+/// How far a sequence has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// How many attempts were accepted.
+    pub counter: u64,
+    /// From when the next delay counts, in seconds since 1970.
+    pub timer: i64,
+}
+
+/// What an attempt came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt {
+    /// Whether it was accepted.
+    pub accepted: bool,
+    /// From when it is or was allowed, in seconds since 1970; absent past the last stage.
+    pub not_before: Option<i64>,
+    /// How far the sequence has come now.
+    pub progress: Progress,
+}
+
+/// Stages, one after the other. After the last there is nothing more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delay {
+    stages: Vec<Stage>,
+}
+
+impl Delay {
+    /// A sequence of stages.
+    pub fn new(stages: Vec<Stage>) -> Result<Self, Flaw> {
+        if stages.is_empty() || stages.len() > MAX_STAGES {
+            return Err(Flaw::Stages { max: MAX_STAGES });
+        }
+        for (index, stage) in stages.iter().enumerate() {
+            let numbers = [stage.delay, stage.batch_size, stage.repetitions];
+            let empty = stage.batch_size == 0 || stage.repetitions == 0;
+            if empty || numbers.iter().any(|number| *number > MAX_NUMBER) {
+                return Err(Flaw::Stage { index });
+            }
+        }
+        Ok(Self { stages })
+    }
+
+    /// The stages.
+    pub fn stages(&self) -> &[Stage] {
+        &self.stages
+    }
+
+    /// Makes an attempt at a time in seconds since 1970.
+    pub fn attempt(&self, progress: Progress, now: i64) -> Attempt {
+        let Some((stage, start)) = self.stage_of(progress.counter) else {
+            return Attempt {
+                accepted: false,
+                not_before: None,
+                progress,
+            };
+        };
+        let first = (progress.counter - start).is_multiple_of(stage.batch_size);
+        let delay = if first { stage.delay } else { 0 };
+        let not_before = progress.timer.saturating_add_unsigned(delay);
+        let accepted = now >= not_before;
+        let timer = if stage.reset_timer { now } else { not_before };
+        let further = Progress {
+            counter: progress.counter.saturating_add(1),
+            timer,
+        };
+        Attempt {
+            accepted,
+            not_before: Some(not_before),
+            progress: if accepted { further } else { progress },
+        }
+    }
+
+    /// The stage that an attempt belongs to, and the number of the stage's first attempt.
+    fn stage_of(&self, counter: u64) -> Option<(Stage, u64)> {
+        let mut start: u64 = 0;
+        for stage in &self.stages {
+            // An end beyond all numbers is never reached.
+            match start.checked_add(stage.attempts()) {
+                Some(end) if counter >= end => start = end,
+                _ => return Some((*stage, start)),
+            }
+        }
+        None
+    }
+
+    fn total(&self) -> u64 {
+        let attempts = self.stages.iter().map(Stage::attempts);
+        attempts.fold(0, u64::saturating_add)
+    }
+
+    pub(super) fn name(tenant: TenantId, policy: &str, key: &str) -> Name {
+        Name::new(tenant, Sort::Delay, &[policy.as_bytes(), key.as_bytes()])
+    }
+
+    /// As [`Delay::attempt`], over a row. A cost of zero only looks.
+    pub(super) fn decide(
+        &self,
+        now: Timestamp,
+        cost: i64,
+        stored: Option<Row>,
+    ) -> (Limited, Option<Row>) {
+        let before = match stored {
+            Some(Row {
+                cell: Cell::Delay { counter, timer },
+                ..
+            }) => Progress { counter, timer },
+            _ => Progress::default(),
+        };
+        let now = seconds(now);
+        let attempt = self.attempt(before, now);
+        let after = if cost == 0 { before } else { attempt.progress };
+        // When the next attempt is allowed.
+        let next = self.attempt(after, i64::MIN).not_before;
+        let retry = attempt.not_before.map(|at| at.saturating_sub(now).max(1));
+        let limited = Limited {
+            allowed: attempt.accepted,
+            shadowed: false,
+            limit: self.total(),
+            remaining: self.total().saturating_sub(after.counter),
+            reset_at: next.unwrap_or(after.timer).max(now),
+            retry_after_secs: retry.filter(|_| !attempt.accepted).map(i64::unsigned_abs),
+            standing: Standing::Delay(after),
+        };
+        let Progress { counter, timer } = after;
+        let row = Row {
+            cell: Cell::Delay { counter, timer },
+            until: FOR_EVER,
+        };
+        (limited, (after != before).then_some(row))
+    }
+}

@@ -1,0 +1,172 @@
+//! Revocation: what must not be trusted any more, whoever shows it.
+
+use std::{collections::HashSet, fmt, str::FromStr};
+
+use sha2::{Digest, Sha256};
+
+use crate::Timestamp;
+
+/// What a revocation is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SubjectKind {
+    /// One warrant.
+    WarrantId,
+    /// All warrants of an issuer.
+    IssuerKey,
+    /// All warrants of a holder.
+    HolderKey,
+}
+
+impl SubjectKind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::WarrantId, Self::IssuerKey, Self::HolderKey];
+
+    /// The kind's name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::WarrantId => "warrant_id",
+            Self::IssuerKey => "issuer_key",
+            Self::HolderKey => "holder_key",
+        }
+    }
+
+    /// Whether the subject is a key.
+    pub const fn is_key(self) -> bool {
+        match self {
+            Self::WarrantId => false,
+            Self::IssuerKey | Self::HolderKey => true,
+        }
+    }
+}
+
+/// The text names no kind of subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("kind must be warrant_id, issuer_key or holder_key")]
+pub struct NotAKind;
+
+impl FromStr for SubjectKind {
+    type Err = NotAKind;
+
+    fn from_str(text: &str) -> Result<Self, NotAKind> {
+        let mut kinds = Self::ALL.into_iter();
+        kinds.find(|kind| kind.as_str() == text).ok_or(NotAKind)
+    }
+}
+
+/// What is revoked: the SHA-256 of a warrant's sixteen id bytes or of a key's thirty-two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Subject {
+    /// What it is.
+    pub kind: SubjectKind,
+    /// Its hash.
+    pub hash: [u8; 32],
+}
+
+impl Subject {
+    /// One warrant.
+    pub fn warrant(id: &[u8; 16]) -> Self {
+        Self {
+            kind: SubjectKind::WarrantId,
+            hash: sha256(id),
+        }
+    }
+
+    /// A key, as issuer or as holder.
+    pub fn key(kind: SubjectKind, key: &[u8; 32]) -> Self {
+        let hash = sha256(key);
+        Self { kind, hash }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/", self.kind.as_str())?;
+        self.hash
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The SHA-256 of some bytes.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// A subject that must not be trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Revocation {
+    /// What is revoked.
+    pub subject: Subject,
+    /// Why, if it was said.
+    pub reason: Option<String>,
+    /// Since when.
+    pub revoked_at: Timestamp,
+}
+
+impl Revocation {
+    /// The revocation that holds: the first one stands. Answers whether it is the new one.
+    pub fn over(self, stored: Option<Self>) -> (Self, bool) {
+        match stored {
+            Some(first) => (first, false),
+            None => (self, true),
+        }
+    }
+}
+
+/// Keys that cannot be revoked, because everything would stop.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Protected(HashSet<[u8; 32]>);
+
+impl Protected {
+    /// Protects keys, as issuers and as holders.
+    pub fn new<'a>(keys: impl IntoIterator<Item = &'a [u8; 32]>) -> Self {
+        Self(keys.into_iter().map(|key| sha256(key)).collect())
+    }
+
+    /// Whether a subject is a protected key.
+    pub fn covers(&self, subject: &Subject) -> bool {
+        subject.kind.is_key() && self.0.contains(&subject.hash)
+    }
+}
+
+/// How long an answer about a revocation may be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RevocationCache {
+    /// For how long it is as good as new.
+    pub ttl_ms: i64,
+    /// For how long it may stand in when nobody can be asked.
+    pub max_staleness_ms: i64,
+}
+
+impl Default for RevocationCache {
+    fn default() -> Self {
+        Self {
+            ttl_ms: 60_000,
+            max_staleness_ms: 300_000,
+        }
+    }
+}
+
+/// How good a kept answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freshness {
+    /// As good as new.
+    Fresh,
+    /// The registry must be asked; the kept answer may stand in if it cannot be.
+    Stale,
+    /// It must not be used.
+    Expired,
+}
+
+impl RevocationCache {
+    /// How good an answer is that was kept for so long.
+    pub const fn freshness(&self, age_ms: i64) -> Freshness {
+        if age_ms < self.ttl_ms {
+            Freshness::Fresh
+        } else if age_ms < self.max_staleness_ms {
+            Freshness::Stale
+        } else {
+            Freshness::Expired
+        }
+    }
+}

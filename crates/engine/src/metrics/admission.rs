@@ -1,0 +1,53 @@
+//! What admission counts beside what its host does. Policies are few, and named by the operator.
+
+use asyncgate_core::admission::Limited;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Decided {
+    policy: String,
+    result: &'static str,
+}
+
+/// Admission's counters.
+#[derive(Debug, Default)]
+pub(crate) struct AdmissionMetrics {
+    limits: Family<Decided, Counter>,
+    pub(crate) protected_keys: Counter,
+    pub(crate) rows: Gauge,
+}
+
+impl AdmissionMetrics {
+    /// Counts what a limit said.
+    pub(crate) fn limited(&self, policy: &str, limited: &Limited) {
+        let result = match (limited.shadowed, limited.allowed) {
+            (true, _) => "shadowed",
+            (false, true) => "allowed",
+            (false, false) => "refused",
+        };
+        let policy = policy.to_owned();
+        self.limits.get_or_create(&Decided { policy, result }).inc();
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "limit_decisions",
+            "Decisions of limits by policy; shadowed ones would have been refused",
+            self.limits.clone(),
+        );
+        registry.register(
+            "protected_key_refused",
+            "Attempts to revoke a key that cannot be revoked",
+            self.protected_keys.clone(),
+        );
+        registry.register(
+            "admission_rows",
+            "Nonces, windows, buckets and delays that are kept",
+            self.rows.clone(),
+        );
+    }
+}

@@ -1,0 +1,126 @@
+//! The operations of admission, one file each, and how what they are given is read.
+
+mod check_limits;
+mod check_nonces;
+mod check_revocations;
+mod health;
+mod increment_counter;
+mod policies;
+mod revocations;
+mod revoke;
+mod subject;
+mod tiers;
+mod unrevoke;
+
+use asyncgate_admission::Unavailable;
+use asyncgate_api::{self as api, Code};
+use asyncgate_core::{Timestamp, admission::MAX_SECS};
+
+use super::Execute;
+use crate::Fault;
+
+/// How an answer came about, as the wire says it.
+fn provenance(from: asyncgate_admission::Provenance) -> api::Provenance {
+    api::Provenance {
+        source: from.source.as_str().to_owned(),
+        backend: from.backend.to_owned(),
+        failure_mode: from.failure_mode.map(|mode| mode.as_str().to_owned()),
+        cache_age_secs: from.cache_age_secs,
+    }
+}
+
+/// The host does not answer, and its failure mode allows nothing without it.
+fn host_fault(failure: Unavailable) -> Fault {
+    let seconds = u32::try_from(failure.retry_after_secs).unwrap_or(u32::MAX);
+    let message = "the backend of admission does not answer; try again";
+    Fault::new(Code::HostUnavailable, message)
+        .retry_after(seconds.max(1))
+        .because(failure.cause)
+}
+
+/// Seconds since 1970.
+const fn unix(time: Timestamp) -> i64 {
+    time.as_millis().div_euclid(1_000)
+}
+
+/// Thirty-two bytes in lower-case hexadecimal digits.
+fn hex64(field: &str, text: &str) -> Result<[u8; 32], Fault> {
+    let wrong = || {
+        Fault::bad_request(format!("{field} must be 64 lower-case hexadecimal digits"))
+            .with("field", field)
+    };
+    hex(text).ok_or_else(wrong)
+}
+
+/// Bytes in lower-case hexadecimal digits.
+fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let digits = text.as_bytes();
+    if digits.len() != 2 * N {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+/// How long a window or a life is.
+fn seconds(field: &str, value: u64) -> Result<u64, Fault> {
+    if (1..=MAX_SECS).contains(&value) {
+        return Ok(value);
+    }
+    let message = format!("{field} must be 1 to {MAX_SECS}");
+    Err(Fault::bad_request(message).with("field", field))
+}
+
+/// Either one, or a list of at most `max`; never both.
+fn one_or_many<T>(
+    (one, is_one): (impl FnOnce() -> Result<T, Fault>, bool),
+    (field, many): (&str, Option<Vec<T>>),
+    max: usize,
+) -> Result<(Vec<T>, bool), Fault> {
+    match many {
+        None => Ok((vec![one()?], true)),
+        Some(_) if is_one => Err(Fault::bad_request(format!(
+            "give either {field} or one alone, not both"
+        ))),
+        Some(many) if many.is_empty() || many.len() > max => Err(Fault::bad_request(format!(
+            "{field} must have 1 to {max} entries"
+        ))
+        .with("field", field)),
+        Some(many) => Ok((many, false)),
+    }
+}
+
+/// Says which one of many is wrong.
+fn at(index: usize, single: bool) -> impl FnOnce(Fault) -> Fault {
+    move |fault| match single {
+        true => fault,
+        false => fault.with("index", index),
+    }
+}
+
+/// A field that one alone must have.
+fn needed<T>(field: &str, value: Option<T>) -> Result<T, Fault> {
+    let missing = || Fault::bad_request(format!("missing field `{field}`")).with("field", field);
+    value.ok_or_else(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_digits_are_lower_case_and_exactly_as_many() {
+        assert_eq!(hex::<2>("0aff"), Some([0x0a, 0xff]));
+        for text in ["", "0af", "0aff0", "0aFF", "0ag0", "ää"] {
+            assert_eq!(hex::<2>(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Revokes.
+
+use asyncgate_api::{Code, Revoke, RevokeInput, RevokeOutput};
+use asyncgate_core::admission::Revocation;
+use serde_json::json;
+
+use super::{Execute, host_fault, subject, unix};
+use crate::{Caller, Engine, Fault, input};
+
+impl Execute for Revoke {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: RevokeInput,
+    ) -> Result<RevokeOutput, Fault> {
+        let subject = subject::read(&input.subject)?;
+        let reason = input::text("reason", input.reason)?;
+        if engine.host.settings().protected.covers(&subject) {
+            return Err(engine.refuse_to_revoke(caller, subject));
+        }
+        let revocation = Revocation {
+            subject,
+            reason,
+            revoked_at: engine.now(),
+        };
+        let (revocation, created) = engine
+            .host
+            .revoke(caller.tenant, revocation)
+            .await
+            .map_err(host_fault)?;
+        let output = RevokeOutput {
+            subject: subject::show(subject),
+            reason: revocation.reason,
+            revoked_at: unix(revocation.revoked_at),
+            created,
+        };
+        if created {
+            engine.note_revocation("revocation_added", caller, subject);
+        }
+        Ok(output)
+    }
+
+    fn created(output: &RevokeOutput) -> bool {
+        output.created
+    }
+}
+
+impl Engine {
+    /// Somebody tries to revoke a key that everything rests on. That is worth waking an operator for.
+    fn refuse_to_revoke(
+        &self,
+        caller: &Caller,
+        subject: asyncgate_core::admission::Subject,
+    ) -> Fault {
+        self.metrics.admission.protected_keys.inc();
+        tracing::error!(
+            event = "protected_key_refused",
+            severity = "critical",
+            tenant = %caller.tenant,
+            %subject,
+            "somebody tried to revoke a protected key"
+        );
+        self.note_revocation("protected_key_refused", caller, subject);
+        let message = "the settings say that this key cannot be revoked";
+        Fault::new(Code::ProtectedKey, message)
+    }
+
+    /// Tells operators what was done about a subject, and by whom.
+    pub(super) fn note_revocation(
+        &self,
+        event: &'static str,
+        caller: &Caller,
+        subject: asyncgate_core::admission::Subject,
+    ) {
+        let body = json!({
+            "event": event,
+            "tenant_id": caller.tenant.to_string(),
+            "principal_kind": caller.principal.kind.as_str(),
+            "principal_id": caller.principal.id,
+            "subject": subject.to_string(),
+        });
+        self.events.publish("admission.revocation", body);
+    }
+}

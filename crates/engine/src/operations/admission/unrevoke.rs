@@ -1,0 +1,27 @@
+//! Takes a revocation back.
+
+use asyncgate_api::{Code, Unrevoke, UnrevokeInput, UnrevokeOutput};
+use asyncgate_core::admission::Subject;
+
+use super::{Execute, hex64, host_fault, subject};
+use crate::{Caller, Engine, Fault};
+
+impl Execute for Unrevoke {
+    async fn execute(
+        engine: &Engine,
+        caller: &Caller,
+        input: UnrevokeInput,
+    ) -> Result<UnrevokeOutput, Fault> {
+        let subject = Subject {
+            kind: subject::kind(&input.kind)?,
+            hash: hex64("hash", &input.hash)?,
+        };
+        let host = &engine.host;
+        let gone = host.unrevoke(caller.tenant, engine.now(), subject).await;
+        if !gone.map_err(host_fault)? {
+            return Err(Fault::new(Code::NotFound, "this is not revoked"));
+        }
+        engine.note_revocation("revocation_removed", caller, subject);
+        Ok(UnrevokeOutput { ok: true })
+    }
+}

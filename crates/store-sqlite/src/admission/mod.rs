@@ -1,0 +1,236 @@
+//! Admission in the file.
+
+mod registry;
+mod rows;
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use asyncgate_core::{
+    TenantId, Timestamp,
+    admission::{Asks, ClientTier, Revocation, Subject, Verdicts, decide},
+};
+use asyncgate_store::{
+    Answer, Error, Health, Store,
+    admission::{Admission, Backend, Host, Reply},
+};
+use rusqlite::Result;
+
+use crate::{SqliteStore, db::Db, writer::Work};
+
+/// One change to be made in a transaction.
+pub(crate) struct Job {
+    pub(crate) tenant: TenantId,
+    pub(crate) now: Timestamp,
+    pub(crate) weight: usize,
+    /// How many rows it may touch.
+    pub(crate) rows: usize,
+    run: Run,
+}
+
+/// Makes the change for a tenant, by its number, and answers what it wrote. It may run more than once;
+/// the last time counts.
+type Run = Box<dyn FnMut(&mut Db, i64, Timestamp) -> Result<Wrote> + Send>;
+
+/// What a change wrote.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wrote {
+    /// How many rows.
+    pub(crate) rows: usize,
+    /// How many cells there are more, or fewer.
+    pub(crate) cells: i64,
+}
+
+impl Wrote {
+    /// Rows that are no cells.
+    const fn beside_cells(rows: usize) -> Self {
+        Self { rows, cells: 0 }
+    }
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job")
+            .field("tenant", &self.tenant)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Job {
+    /// Makes the change, and forgets some cells whose time is over.
+    pub(crate) fn run(&mut self, db: &mut Db, tenant: i64, now: Timestamp) -> Result<Wrote> {
+        let mut wrote = (self.run)(db, tenant, now)?;
+        if wrote.rows > 0 {
+            // More than were added, so that forgetting keeps up.
+            wrote.cells -= rows::forget(db, now, 2 * wrote.rows + 2)?;
+        }
+        Ok(wrote)
+    }
+}
+
+/// Roughly how much memory a question holds.
+fn weight(asks: &Asks) -> usize {
+    let limits = asks.limits.iter().map(|check| check.key.len() + 128);
+    let nonces = asks.nonces.iter().map(|check| check.nonce.len() + 64);
+    limits.sum::<usize>() + nonces.sum::<usize>() + 64 * asks.counters.len()
+}
+
+impl SqliteStore {
+    /// Makes a change in the next commit. `run` answers what to tell and what it wrote.
+    fn change<T: Send + 'static>(
+        &self,
+        tenant: TenantId,
+        now: Timestamp,
+        (rows, weight): (usize, usize),
+        mut run: impl FnMut(&mut Db, i64, Timestamp) -> Result<(T, Wrote)> + Send + 'static,
+    ) -> Answer<'_, T> {
+        let answer = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&answer);
+        let run: Run = Box::new(move |db, tenant, now| {
+            let (told, wrote) = run(db, tenant, now)?;
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+            Ok(wrote)
+        });
+        let submitted = self.submit(Work::Admission(Job {
+            tenant,
+            now,
+            weight,
+            rows,
+            run,
+        }));
+        Box::pin(async move {
+            submitted.await?;
+            let told = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+            told.ok_or_else(|| Error::Unavailable("the transaction was not decided".to_owned()))
+        })
+    }
+}
+
+impl Host for SqliteStore {
+    fn backend(&self) -> Backend {
+        "sqlite"
+    }
+
+    fn admit(&self, tenant: TenantId, now: Timestamp, asks: Asks) -> Reply<'_, Verdicts> {
+        if asks.peek {
+            // It writes nothing, so it need not wait for those who do.
+            let now = now.max(self.last_time());
+            return Reply::Later(self.read(move |db| {
+                let known = db.tenant(tenant)?;
+                let load = |name| known.map_or(Ok(None), |known| rows::find(db, known, name));
+                Ok(decide(tenant, now, &asks, load)?.verdicts)
+            }));
+        }
+        let asked = asks.counters.len() + asks.limits.len() + asks.nonces.len();
+        let size = (asked, weight(&asks));
+        Reply::Later(self.change(tenant, now, size, move |db, number, now| {
+            let mut known = HashSet::new();
+            let decision = decide(tenant, now, &asks, |name| {
+                let found = rows::find(db, number, name)?;
+                found.is_some().then(|| known.insert(name));
+                Ok::<_, rusqlite::Error>(found)
+            })?;
+            let mut wrote = Wrote::default();
+            for (name, row) in &decision.rows {
+                rows::write(db, number, *name, row)?;
+                wrote.rows += 1;
+                wrote.cells += i64::from(!known.contains(name));
+            }
+            Ok((decision.verdicts, wrote))
+        }))
+    }
+
+    fn revoked(
+        &self,
+        tenant: TenantId,
+        subjects: Vec<Subject>,
+    ) -> Reply<'_, Vec<Option<Revocation>>> {
+        Reply::Later(self.read(move |db| {
+            let Some(tenant) = db.tenant(tenant)? else {
+                return Ok(vec![None; subjects.len()]);
+            };
+            let found = subjects.iter();
+            found
+                .map(|subject| registry::revocation(db, tenant, *subject))
+                .collect()
+        }))
+    }
+
+    fn revoke(&self, tenant: TenantId, revocation: Revocation) -> Reply<'_, (Revocation, bool)> {
+        let now = revocation.revoked_at;
+        Reply::Later(self.change(tenant, now, (1, 256), move |db, tenant, _| {
+            let stored = registry::revocation(db, tenant, revocation.subject)?;
+            let (stands, new) = revocation.clone().over(stored);
+            if new {
+                registry::revoke(db, tenant, &stands)?;
+            }
+            Ok(((stands, new), Wrote::beside_cells(usize::from(new))))
+        }))
+    }
+
+    fn unrevoke(&self, tenant: TenantId, now: Timestamp, subject: Subject) -> Reply<'_, bool> {
+        Reply::Later(self.change(tenant, now, (1, 64), move |db, tenant, _| {
+            let gone = registry::unrevoke(db, tenant, subject)?;
+            Ok((gone, Wrote::beside_cells(usize::from(gone))))
+        }))
+    }
+
+    fn revocations(
+        &self,
+        tenant: TenantId,
+        after: Option<Subject>,
+        limit: usize,
+    ) -> Reply<'_, Vec<Revocation>> {
+        Reply::Later(self.read_of(tenant, move |db, tenant| {
+            registry::revocations(db, tenant, after, limit)
+        }))
+    }
+
+    fn ping(&self) -> Reply<'_, ()> {
+        match self.health() {
+            Health::Ready => Reply::now(()),
+            Health::Failing(why) => Reply::failed(Error::Unavailable(why)),
+        }
+    }
+}
+
+impl Admission for SqliteStore {
+    fn set_tier(&self, tenant: TenantId, now: Timestamp, tier: ClientTier) -> Answer<'_, ()> {
+        let size = (1, tier.client.len() + 256);
+        self.change(tenant, now, size, move |db, tenant, _| {
+            registry::set_tier(db, tenant, &tier)?;
+            Ok(((), Wrote::beside_cells(1)))
+        })
+    }
+
+    fn clear_tier(&self, tenant: TenantId, now: Timestamp, client: String) -> Answer<'_, bool> {
+        let size = (1, client.len() + 64);
+        self.change(tenant, now, size, move |db, tenant, _| {
+            let gone = registry::clear_tier(db, tenant, &client)?;
+            Ok((gone, Wrote::beside_cells(usize::from(gone))))
+        })
+    }
+
+    fn tier(&self, tenant: TenantId, client: String) -> Answer<'_, Option<ClientTier>> {
+        self.read_of(tenant, move |db, tenant| {
+            registry::tier(db, tenant, &client)
+        })
+    }
+
+    fn tiers(
+        &self,
+        tenant: TenantId,
+        after: Option<String>,
+        limit: usize,
+    ) -> Answer<'_, Vec<ClientTier>> {
+        self.read_of(tenant, move |db, tenant| {
+            registry::tiers(db, tenant, after.as_deref(), limit)
+        })
+    }
+
+    fn rows(&self) -> Answer<'_, u64> {
+        self.read(rows::count)
+    }
+}

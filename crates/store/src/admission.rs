@@ -1,0 +1,225 @@
+//! Admission's side of storage: the [`Host`] that answers whether something may happen now.
+//!
+//! A store is a host, and so may be anything else that keeps the same promises. To write one: answer
+//! [`Host::admit`] in one atomic step as [`decide`](asyncgate_core::admission::decide) would, over rows that you may forget from their
+//! `until` on and not before; keep revocations until they are taken back; fail with an [`Error`] rather
+//! than guess. Deadlines, failure modes, caches and metrics stand in front of a host, in the crate
+//! `asyncgate-admission`, and are not its business. The conformance suite says whether it is right.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use asyncgate_core::{
+    TenantId, Timestamp,
+    admission::{Asks, ClientTier, LimitCheck, Limited, Revocation, Subject, Verdicts},
+};
+
+use crate::{Answer, Error, Store};
+
+/// Where a decision was made, as answers call it.
+pub type Backend = &'static str;
+
+/// Decisions about nonces, counters, limits and revocations.
+///
+/// Contract:
+/// - [`admit`](Host::admit) is atomic and linearizable within a tenant: of two that use one nonce, one
+///   is told that it is a replay. It answers as the pure rule does. On `Err` nothing is known to have
+///   been written.
+/// - `now` is the caller's time. A host whose rows are shared by many callers uses one clock of its
+///   own instead, and says so in [`Verdicts::now`].
+/// - Rows are forgotten a few at a time, never all at once, and none while it still matters. A host
+///   that has no room for more rows answers with an error.
+pub trait Host: Send + Sync {
+    /// What it is called.
+    fn backend(&self) -> Backend;
+
+    /// Decides what is asked, in one step.
+    fn admit(&self, tenant: TenantId, now: Timestamp, asks: Asks) -> Reply<'_, Verdicts>;
+
+    /// Decides about one limit: the same as [`admit`](Host::admit), for the many calls that ask for
+    /// nothing else.
+    fn check_limit<'a>(
+        &'a self,
+        tenant: TenantId,
+        now: Timestamp,
+        check: &LimitCheck,
+    ) -> Reply<'a, Limited> {
+        let limits = vec![check.clone()];
+        let asks = Asks {
+            limits,
+            ..Asks::default()
+        };
+        let verdicts = self.admit(tenant, now, asks);
+        Reply::later(async move {
+            let limited = verdicts.await?.limits.pop();
+            limited.ok_or_else(|| Error::Corrupt("the host left out an answer".to_owned()))
+        })
+    }
+
+    /// The revocations of subjects, in the order asked.
+    fn revoked(
+        &self,
+        tenant: TenantId,
+        subjects: Vec<Subject>,
+    ) -> Reply<'_, Vec<Option<Revocation>>>;
+
+    /// Revokes. Answers the revocation that stands, which is the first one, and whether it is new.
+    fn revoke(&self, tenant: TenantId, revocation: Revocation) -> Reply<'_, (Revocation, bool)>;
+
+    /// Takes a revocation back. Answers whether there was one.
+    fn unrevoke(&self, tenant: TenantId, now: Timestamp, subject: Subject) -> Reply<'_, bool>;
+
+    /// Revocations in the order of their subjects, after `after`.
+    fn revocations(
+        &self,
+        tenant: TenantId,
+        after: Option<Subject>,
+        limit: usize,
+    ) -> Reply<'_, Vec<Revocation>>;
+
+    /// Whether it would answer now.
+    fn ping(&self) -> Reply<'_, ()>;
+}
+
+/// A host that is part of a store, which also keeps the tiers of clients.
+pub trait Admission: Host {
+    /// Sets a client's tier.
+    fn set_tier(&self, tenant: TenantId, now: Timestamp, tier: ClientTier) -> Answer<'_, ()>;
+
+    /// Takes a client's tier back. Answers whether it had one.
+    fn clear_tier(&self, tenant: TenantId, now: Timestamp, client: String) -> Answer<'_, bool>;
+
+    /// A client's tier, also one whose time is over.
+    fn tier(&self, tenant: TenantId, client: String) -> Answer<'_, Option<ClientTier>>;
+
+    /// Clients by name, after `after`.
+    fn tiers(
+        &self,
+        tenant: TenantId,
+        after: Option<String>,
+        limit: usize,
+    ) -> Answer<'_, Vec<ClientTier>>;
+
+    /// How many rows are kept, over all tenants.
+    fn rows(&self) -> Answer<'_, u64>;
+}
+
+/// The host that a store is, for those who want a host of their own.
+pub struct OfStore(Arc<dyn Store>);
+
+impl std::fmt::Debug for OfStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("OfStore").field(&self.backend()).finish()
+    }
+}
+
+impl OfStore {
+    /// The host that `store` is.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self(store)
+    }
+
+    fn host(&self) -> &dyn Admission {
+        self.0.admission()
+    }
+}
+
+impl Host for OfStore {
+    fn backend(&self) -> Backend {
+        self.host().backend()
+    }
+
+    fn admit(&self, tenant: TenantId, now: Timestamp, asks: Asks) -> Reply<'_, Verdicts> {
+        self.host().admit(tenant, now, asks)
+    }
+
+    fn check_limit<'a>(
+        &'a self,
+        tenant: TenantId,
+        now: Timestamp,
+        check: &LimitCheck,
+    ) -> Reply<'a, Limited> {
+        self.host().check_limit(tenant, now, check)
+    }
+
+    fn revoked(
+        &self,
+        tenant: TenantId,
+        subjects: Vec<Subject>,
+    ) -> Reply<'_, Vec<Option<Revocation>>> {
+        self.host().revoked(tenant, subjects)
+    }
+
+    fn revoke(&self, tenant: TenantId, revocation: Revocation) -> Reply<'_, (Revocation, bool)> {
+        self.host().revoke(tenant, revocation)
+    }
+
+    fn unrevoke(&self, tenant: TenantId, now: Timestamp, subject: Subject) -> Reply<'_, bool> {
+        self.host().unrevoke(tenant, now, subject)
+    }
+
+    fn revocations(
+        &self,
+        tenant: TenantId,
+        after: Option<Subject>,
+        limit: usize,
+    ) -> Reply<'_, Vec<Revocation>> {
+        self.host().revocations(tenant, after, limit)
+    }
+
+    fn ping(&self) -> Reply<'_, ()> {
+        self.host().ping()
+    }
+}
+
+/// What a host answers: at once, when it can, or later. What is there at once costs no allocation.
+#[must_use = "a reply does nothing unless it is awaited"]
+pub enum Reply<'a, T> {
+    /// At once.
+    Now(Option<Result<T, Error>>),
+    /// Later.
+    Later(Answer<'a, T>),
+}
+
+impl<'a, T> Reply<'a, T> {
+    /// An answer that is there.
+    pub const fn now(answer: T) -> Self {
+        Self::Now(Some(Ok(answer)))
+    }
+
+    /// A failure that is known.
+    pub const fn failed(error: Error) -> Self {
+        Self::Now(Some(Err(error)))
+    }
+
+    /// An answer that will come.
+    pub fn later(answer: impl Future<Output = Result<T, Error>> + Send + 'a) -> Self {
+        Self::Later(Box::pin(answer))
+    }
+}
+
+impl<T: Unpin> Future for Reply<'_, T> {
+    type Output = Result<T, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Now(answer) => Poll::Ready(answer.take().unwrap_or_else(|| {
+                let twice = "the answer was taken before".to_owned();
+                Err(Error::Unavailable(twice))
+            })),
+            Self::Later(answer) => answer.as_mut().poll(context),
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Reply<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Now(_) => "Reply::Now",
+            Self::Later(_) => "Reply::Later",
+        })
+    }
+}
