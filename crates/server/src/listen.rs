@@ -1,5 +1,6 @@
 //! The HTTP listener: accepts, bounds and drains connections, and hands requests to one router.
-//! HTTP/1.1 and HTTP/2 (without TLS, by prior knowledge) come to the same port.
+//! HTTP/1.1 and HTTP/2 come to the same port, which HTTP/2 shows by its first bytes or, with TLS, says
+//! in the handshake.
 //!
 //! hyper is driven directly: the ready-made server has no limits on connections or time, and every
 //! layer that could add them boxes a body or sets a timer per request.
@@ -32,11 +33,13 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
 use crate::live::Live;
 use crate::pulse::{Patience, Phase, Pulse, Watchdog, Watched};
 use crate::serve::PREFIX;
+use crate::tls;
 use crate::traffic::{Report, Traffic};
 use crate::uds::UnixSocket;
 use preface::{Spoken, peeked, read};
@@ -87,10 +90,11 @@ impl Metrics {
 }
 
 /// Where connections come from.
-#[derive(Debug)]
 pub enum Socket {
     /// The network.
     Tcp(TcpListener),
+    /// The network, with TLS.
+    Tls(TcpListener, TlsAcceptor),
     /// Processes of this machine.
     Unix(UnixSocket),
 }
@@ -114,6 +118,14 @@ impl Socket {
                 let (stream, address) = socket.accept().await?;
                 Ok((Stream::Tcp(stream), Remote::Network(address)))
             }
+            Self::Tls(socket, acceptor) => {
+                let (stream, address) = socket.accept().await?;
+                // The handshake is the connection's own affair: nobody else waits for it.
+                Ok((
+                    Stream::Tls(acceptor.clone(), stream),
+                    Remote::Network(address),
+                ))
+            }
             Self::Unix(socket) => {
                 let (stream, uid) = socket.accept().await?;
                 Ok((Stream::Unix(stream), Remote::Local { uid }))
@@ -125,6 +137,7 @@ impl Socket {
 /// A connection.
 enum Stream {
     Tcp(TcpStream),
+    Tls(TlsAcceptor, TcpStream),
     Unix(UnixStream),
 }
 
@@ -159,7 +172,7 @@ impl Listener {
     ) -> io::Result<Self> {
         let socket = socket.into();
         let address = match &socket {
-            Socket::Tcp(socket) => Some(socket.local_addr()?),
+            Socket::Tcp(socket) | Socket::Tls(socket, _) => Some(socket.local_addr()?),
             Socket::Unix(_) => None,
         };
         let (stage, _) = watch::channel(Stage::Serving);
@@ -270,6 +283,19 @@ impl Connection {
                 let _ = stream.set_nodelay(true);
                 self.run(stream, async |stream| {
                     let spoken = peeked(&stream).await?;
+                    Ok((spoken, stream))
+                })
+                .await
+            }
+            Stream::Tls(acceptor, stream) => {
+                let _ = stream.set_nodelay(true);
+                self.run(stream, async |stream| {
+                    let stream = acceptor.accept(stream).await?;
+                    let agreed = stream.get_ref().1.alpn_protocol();
+                    let spoken = match agreed {
+                        Some(tls::HTTP2) => Spoken::Http2,
+                        Some(_) | None => Spoken::Http1,
+                    };
                     Ok((spoken, stream))
                 })
                 .await

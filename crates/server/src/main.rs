@@ -24,6 +24,7 @@ mod stdio;
 mod supervise;
 mod telemetry;
 mod tell;
+mod tls;
 mod traffic;
 mod uds;
 

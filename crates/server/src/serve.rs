@@ -23,6 +23,7 @@ use crate::reload::Running;
 use crate::signals::{Signals, Wish};
 use crate::supervise::keep;
 use crate::tell;
+use crate::tls;
 use crate::uds::UnixSocket;
 
 /// What stands before the names of metrics that are this server's own.
@@ -55,7 +56,12 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     let address = address.context("nothing listens on the network")?;
     running.announce();
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "serving");
-    output::say(&format!("listening on http://{address}"))?;
+    let scheme = if settings.tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    output::say(&format!("listening on {scheme}://{address}"))?;
 
     while signals.next().await == Wish::Reload {
         if let Some(settings) = running.reload() {
@@ -91,7 +97,7 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
 
 /// What will be listened on. Connections wait in the sockets' queues until somebody serves them.
 struct Sockets {
-    main: TcpListener,
+    main: Socket,
     unix: Option<UnixSocket>,
     metrics: Option<TcpListener>,
 }
@@ -103,7 +109,13 @@ impl Sockets {
                 .await
                 .with_context(|| format!("cannot listen on {address}"))
         };
+        // What is wrong with a certificate is said before anything listens.
+        let acceptor = settings.tls.as_ref().map(tls::acceptor).transpose()?;
         let main = tcp(settings.bind).await?;
+        let main = match acceptor {
+            Some(acceptor) => Socket::Tls(main, acceptor),
+            None => main.into(),
+        };
         let metrics = match settings.metrics_addr {
             Some(address) => Some(tcp(address).await?),
             None => None,
@@ -143,7 +155,7 @@ impl Sockets {
         let start = |socket: Socket, router| {
             Listener::start(socket, router, limits(settings), counts.clone())
         };
-        let mut listeners = vec![start(self.main.into(), main.clone())?];
+        let mut listeners = vec![start(self.main, main.clone())?];
         if let Some(socket) = self.unix {
             listeners.push(start(socket.into(), main)?);
             tracing::info!("serving on uds.path too");

@@ -9,6 +9,8 @@ use asyncgate_core::admission::{Limits, Protected, RevocationCache};
 use asyncgate_core::mailbox;
 use asyncgate_store::fair::Weights;
 
+use crate::tls;
+
 use super::key::{Secret, Value};
 use super::limits::limits;
 use super::resolve::Effective;
@@ -57,6 +59,8 @@ pub enum LogFormat {
 pub struct Settings {
     pub bind: SocketAddr,
     pub metrics_addr: Option<SocketAddr>,
+    /// Present where the main address speaks TLS.
+    pub tls: Option<tls::Files>,
     pub uds_path: Option<PathBuf>,
     pub uds_allow_uids: Vec<u32>,
     pub profile: Profile,
@@ -119,6 +123,14 @@ impl Settings {
         Ok(Self {
             bind: from.address("bind")?,
             metrics_addr: from.optional("metrics_addr", Reader::address)?,
+            tls: if from.switch("tls.enabled")? {
+                Some(tls::Files {
+                    certificates: from.path("tls.cert_path")?,
+                    key: from.path("tls.key_path")?,
+                })
+            } else {
+                None
+            },
             uds_path: from.optional("uds.path", Reader::path)?,
             uds_allow_uids: from.uids("uds.allow_uids")?,
             profile: if from.word("mailbox.profile")? == "micronode" {

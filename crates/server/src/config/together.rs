@@ -16,6 +16,7 @@ impl Effective {
         self.check_replay_window()?;
         self.check_insecure_dev()?;
         self.check_limits()?;
+        self.check_tls()?;
         self.check_what_this_build_has_not()
     }
 
@@ -145,15 +146,27 @@ impl Effective {
         Ok(())
     }
 
+    /// TLS needs a certificate and its key.
+    fn check_tls(&self) -> Result<(), Error> {
+        let enabled = self.get("tls.enabled");
+        let Some(enabled) = enabled.filter(|entry| entry.value == Value::Switch(true)) else {
+            return Ok(());
+        };
+        for name in ["tls.cert_path", "tls.key_path"] {
+            if self
+                .get(name)
+                .is_some_and(|entry| entry.value == Value::Unset)
+            {
+                return Err(refuse("tls.enabled", enabled, format!("needs {name}")));
+            }
+        }
+        Ok(())
+    }
+
     /// What is asked for and cannot be had must not be silently missing: a server that was meant to
-    /// speak TLS would speak plainly.
+    /// check macaroons would let everybody in.
     fn check_what_this_build_has_not(&self) -> Result<(), Error> {
         let missing = [
-            (
-                "tls.enabled",
-                Value::Switch(false),
-                "cannot be had: this build has no TLS listener; let a proxy end TLS",
-            ),
             (
                 "pq.mode",
                 Value::Word("off"),

@@ -241,6 +241,7 @@ impl Server {
         });
         let address = line
             .strip_prefix("listening on http://")
+            .or_else(|| line.strip_prefix("listening on https://"))
             .unwrap_or_else(|| panic!("the line on stdout is {line:?}"));
         let key = launch
             .env

@@ -43,5 +43,6 @@ mod slow;
 mod sockets;
 mod start;
 mod stdio;
+mod tls;
 mod vectors;
 mod waiting;

@@ -40,7 +40,7 @@ pub(super) static KEYS: &[Key] = &[
         "tls.enabled",
         "false",
         Rule::Switch,
-        "Serve TLS; this build has no TLS listener and refuses to start with it.",
+        "Speak TLS on bind (HTTP/2 and HTTP/1.1); needs tls.cert_path and tls.key_path.",
     )
     .or_env(&["SVCMBX_TLS_ENABLED"])
     .flag("tls"),
@@ -48,7 +48,7 @@ pub(super) static KEYS: &[Key] = &[
         "tls.cert_path",
         "",
         Rule::Optional(&Rule::Path),
-        "Certificate chain, PEM.",
+        "Certificate chain, PEM, the server's own certificate first.",
     )
     .or_env(&["SVCMBX_TLS_CERT_PATH"])
     .flag("tls-cert"),
@@ -56,7 +56,7 @@ pub(super) static KEYS: &[Key] = &[
         "tls.key_path",
         "",
         Rule::Optional(&Rule::Path),
-        "Private key, PEM.",
+        "Private key of the first certificate, PEM.",
     )
     .or_env(&["SVCMBX_TLS_KEY_PATH"])
     .flag("tls-key"),
