@@ -31,7 +31,8 @@ pub struct Check {
     /// The policy's name.
     policy: String,
     /// Whose limit it is.
-    key: String,
+    #[arg(value_name = "KEY")]
+    of: String,
     /// How much is wanted; negative gives back.
     #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     cost: i64,
@@ -65,7 +66,7 @@ impl Check {
     async fn run(self, peek: bool) -> anyhow::Result<()> {
         let input = CheckLimitsInput {
             policy: Some(self.policy),
-            key: Some(self.key),
+            key: Some(self.of),
             cost: Some(self.cost),
             peek: peek.then_some(Flag(true)),
             ..CheckLimitsInput::default()

@@ -148,11 +148,8 @@ fn a_protected_key_cannot_be_revoked_and_the_attempt_is_told() {
         assert_eq!(asked["result"], "valid");
     }
     server.logged("protected_key_refused");
-    let metrics = server.get("/metrics").text();
-    assert!(
-        metrics.contains("asyncgate_protected_key_refused_total 2"),
-        "{metrics}"
-    );
+    let refused = server.metric("asyncgate_protected_key_refused_total");
+    assert_eq!(refused, Some(2.0));
 }
 
 #[test]
@@ -175,17 +172,34 @@ fn what_was_decided_is_counted() {
     nonce(&server, "AQID");
     check(&server, "throttled", "k", 10);
     check(&server, "throttled", "k", 1);
-    let metrics = server.get("/metrics").text();
-    for line in [
-        "tenuo_host_operation_total{operation=\"check_nonce\",result=\"success\"} 1",
-        "tenuo_host_operation_total{operation=\"check_nonce\",result=\"replay\"} 1",
-        "tenuo_host_operation_total{operation=\"check_limit\",result=\"exceeded\"} 1",
-        "tenuo_host_operation_duration_seconds_count{operation=\"check_nonce\",result=\"replay\"} 1",
-        "tenuo_host_circuit_breaker_state{component=\"nonce_store\"} 0",
-        "asyncgate_limit_decisions_total{policy=\"throttled\",result=\"refused\"} 1",
-        "asyncgate_admission_rows 2",
+    for (sample, value) in [
+        (
+            "tenuo_host_operation_total{operation=\"check_nonce\",result=\"success\"}",
+            1.0,
+        ),
+        (
+            "tenuo_host_operation_total{operation=\"check_nonce\",result=\"replay\"}",
+            1.0,
+        ),
+        (
+            "tenuo_host_operation_total{operation=\"check_limit\",result=\"exceeded\"}",
+            1.0,
+        ),
+        (
+            "tenuo_host_operation_duration_seconds_count{operation=\"check_nonce\",result=\"replay\"}",
+            1.0,
+        ),
+        (
+            "tenuo_host_circuit_breaker_state{component=\"nonce_store\"}",
+            0.0,
+        ),
+        (
+            "asyncgate_limit_decisions_total{policy=\"throttled\",result=\"refused\"}",
+            1.0,
+        ),
+        ("asyncgate_admission_rows", 2.0),
     ] {
-        assert!(metrics.contains(line), "{line}\n{metrics}");
+        assert_eq!(server.metric(sample), Some(value), "{sample}");
     }
 }
 
