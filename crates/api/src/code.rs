@@ -21,6 +21,8 @@ pub enum Code {
     ReceiptNotFound,
     /// No such route or thing.
     NotFound,
+    /// The route does not take this method.
+    MethodNotAllowed,
     /// The task is in a state that does not allow this.
     InvalidStateTransition,
     /// The lease is not the task's current one, or has ended.
@@ -73,13 +75,14 @@ pub enum Code {
 
 impl Code {
     /// Every code, for documents and tests.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::Forbidden,
         Self::TaskNotFound,
         Self::ReceiptNotFound,
         Self::NotFound,
+        Self::MethodNotAllowed,
         Self::InvalidStateTransition,
         Self::LeaseInvalidOrExpired,
         Self::IdempotencyConflict,
@@ -115,6 +118,7 @@ impl Code {
             Self::TaskNotFound => "TASK_NOT_FOUND",
             Self::ReceiptNotFound => "RECEIPT_NOT_FOUND",
             Self::NotFound => "NOT_FOUND",
+            Self::MethodNotAllowed => "METHOD_NOT_ALLOWED",
             Self::InvalidStateTransition => "INVALID_STATE_TRANSITION",
             Self::LeaseInvalidOrExpired => "LEASE_INVALID_OR_EXPIRED",
             Self::IdempotencyConflict => "IDEMPOTENCY_CONFLICT",
@@ -155,6 +159,7 @@ impl Code {
             | Self::NotFound
             | Self::ENotFound
             | Self::UnknownPolicy => 404,
+            Self::MethodNotAllowed => 405,
             Self::InvalidStateTransition
             | Self::LeaseInvalidOrExpired
             | Self::EDuplicate

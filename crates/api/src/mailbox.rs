@@ -34,7 +34,7 @@ operation!(
     tool: Some("mailbox.send"),
     access: Access::Any,
     effect: Effect::Advance,
-    headers: &[("x-idempotency-mode", "idempotency_mode"), ("x-corr-id", "corr_id")],
+    headers: &[("x-idempotency-mode", "idempotency_mode")],
     summary: "Send a message to a topic.",
     doc: "Puts a message into a topic, where a receiver finds it with mailbox.recv. Give it an \
           idem_key of your own: sending the same again within the replay window (300 seconds by \
@@ -72,7 +72,7 @@ pub struct SendInput {
     /// How a repetition is answered. Default `200-flag`.
     #[serde(default)]
     pub idempotency_mode: Option<IdempotencyMode>,
-    /// A UUID that follows the message. Default: a new one.
+    /// A UUID that follows the message. Default: the request's own, as in `X-Corr-Id`.
     #[serde(default)]
     pub corr_id: Option<String>,
 }

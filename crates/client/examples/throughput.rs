@@ -22,7 +22,7 @@ use asyncgate_client::{
     Client, Error, Event, Outcome, Worker,
     api::{CompleteInput, CreateTaskInput, LeaseNextInput},
 };
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -63,17 +63,25 @@ async fn measure(mode: &str, client: &Client, address: &str, key: &str) -> Resul
     }
 }
 
+/// As the server's own worker has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const PAYLOAD: &str = r#"{"text":"hello, gate","n":1}"#;
+const RESULT: &str = r#"{"text":"hello, worker"}"#;
+const ARTIFACTS: &str = r#"[{"type":"inline"}]"#;
+
 fn task() -> CreateTaskInput {
     CreateTaskInput {
         task_type: "echo".to_owned(),
-        payload: json(&serde_json::json!({ "text": "hello, gate", "n": 1 })),
+        payload: json(PAYLOAD),
         principal_id: Some("bench".to_owned()),
         ..Default::default()
     }
 }
 
-fn json(value: &serde_json::Value) -> Option<Box<RawValue>> {
-    to_raw_value(value).ok()
+fn json(text: &str) -> Option<Box<RawValue>> {
+    RawValue::from_string(text.to_owned()).ok()
 }
 
 async fn cycle(client: &Client) -> Result<(), Error> {
@@ -87,8 +95,8 @@ async fn cycle(client: &Client) -> Result<(), Error> {
         let complete = CompleteInput {
             task_id: leased.task_id,
             lease_id: leased.lease_id,
-            result: json(&serde_json::json!({ "text": "hello, worker" })),
-            artifacts: json(&serde_json::json!([{ "type": "inline" }])),
+            result: json(RESULT),
+            artifacts: json(ARTIFACTS),
             worker_id: claim.worker_id.clone(),
             ..Default::default()
         };
@@ -170,7 +178,7 @@ struct Raw {
 impl Raw {
     async fn cycle(&mut self) -> Option<()> {
         let create = format!(
-            r#"{{"type":"echo","payload":{{"text":"hello, gate","n":1}},"principal_id":"bench","idempotency_key":"{}"}}"#,
+            r#"{{"type":"echo","payload":{PAYLOAD},"principal_id":"bench","idempotency_key":"{}"}}"#,
             key()
         );
         self.post("/v1/tasks", &create).await?;
@@ -180,7 +188,7 @@ impl Raw {
             return Some(());
         };
         let complete = format!(
-            r#"{{"worker_id":"w1","lease_id":"{lease}","result":{{"text":"hello, worker"}},"artifacts":[{{"type":"inline"}}]}}"#
+            r#"{{"worker_id":"w1","lease_id":"{lease}","result":{RESULT},"artifacts":{ARTIFACTS}}}"#
         );
         self.post(&format!("/v1/tasks/{task}/complete"), &complete)
             .await

@@ -15,7 +15,7 @@ use asyncgate_store::{Health, ReadSet, Snapshot, Store, mailbox};
 use tokio::sync::watch;
 
 use crate::{
-    Clock, Entropy, Events, Fault, Settings, Signer, mailbox::DrainMeter, metrics::Metrics,
+    Clock, CorrId, Entropy, Events, Fault, Settings, Signer, mailbox::DrainMeter, metrics::Metrics,
 };
 
 const MAX_CORR_ID_BYTES: usize = 128;
@@ -151,12 +151,16 @@ impl Engine {
         self.ids(self.now()).lease(0).to_string()
     }
 
-    /// The correlation id that a caller gave, if it is fit to be repeated, or a new one.
-    pub fn corr_id_or(&self, given: Option<&str>) -> String {
-        given
+    /// What a request is known by: the correlation id that its caller gave, if it is fit to be
+    /// repeated, or a new one.
+    pub fn correlate(&self, given: Option<&str>) -> CorrId {
+        let fit = given
             .filter(|id| !id.is_empty() && id.len() <= MAX_CORR_ID_BYTES)
-            .filter(|id| id.bytes().all(|byte| byte.is_ascii_graphic()))
-            .map_or_else(|| self.corr_id(), str::to_owned)
+            .filter(|id| id.bytes().all(|byte| byte.is_ascii_graphic()));
+        CorrId {
+            text: fit.map_or_else(|| self.corr_id(), str::to_owned),
+            given: fit.is_some(),
+        }
     }
 
     /// Lets those who wait go at once, so that the process can end.

@@ -46,6 +46,12 @@ impl Fault {
         Self::new(Code::BadRequest, message)
     }
 
+    /// A body that is larger than `limit` bytes.
+    pub fn too_large(limit: usize) -> Self {
+        let message = format!("the body is larger than {limit} bytes");
+        Self::new(Code::TooLarge, message).with("limit", limit)
+    }
+
     /// A compressed body that would unpack to more than `cap` times its size.
     pub fn bomb(cap: u32) -> Self {
         let message = format!("the body unpacks to more than {cap} times its size");

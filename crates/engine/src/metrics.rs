@@ -3,6 +3,7 @@
 mod admission;
 mod mailbox;
 mod reorder;
+pub(crate) mod span;
 
 use asyncgate_api::Spec;
 use asyncgate_core::task::Status;
@@ -159,6 +160,13 @@ impl Engine {
             "Events that readers were too slow for",
             self.events.lagged(),
         );
+        // All that is ever shed is work that was not accepted yet.
+        let work = registry.sub_registry_with_label(("queue".into(), "work".into()));
+        work.register(
+            "queue_dropped",
+            "Work turned away because the line before the writer was full; accepted work never is",
+            self.store.metrics().turned_away.clone(),
+        );
     }
 
     /// Brings the gauges up to date, before they are reported.
@@ -179,6 +187,11 @@ impl Engine {
             let policy = &self.settings().policy.mailbox;
             self.metrics.mailbox.refresh(policy, &load);
         }
+    }
+
+    /// Counts a fault that stopped a call before anybody knew which operation it is for.
+    pub fn note_refusal(&self, fault: &Fault) {
+        self.metrics.mailbox.rejected(fault);
     }
 
     /// A fault as the operation's plane calls it, counted. The registry does this for what happens

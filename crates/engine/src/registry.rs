@@ -4,8 +4,9 @@ use asyncgate_api::{self as api, Spec};
 use asyncgate_store::Stopwatch;
 use futures_util::future::BoxFuture;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
+use tracing::Instrument as _;
 
-use crate::{Caller, Engine, Fault, Settings, input, operations::Execute};
+use crate::{Caller, Engine, Fault, Settings, input, metrics::span, operations::Execute};
 
 /// Every operation, in the order documents list them.
 pub fn registry() -> &'static [Entry] {
@@ -164,7 +165,9 @@ const BRINGS_WORK: [&str; 3] = ["create_task", "mailbox_send", "mailbox_send_bat
 const NOT_ACCEPTING_RETRY: u32 = 5;
 
 fn admit<O: Execute>(engine: &Engine, caller: &Caller) -> Result<(), Fault> {
-    caller.authorise(O::SPEC.access)?;
+    let authorised = caller.authorise(O::SPEC.access);
+    span::note_authorised(authorised.is_ok());
+    authorised?;
     if !engine.is_accepting() && BRINGS_WORK.contains(&O::SPEC.name) {
         let message = "the server takes no new work at the moment; try again";
         return Err(Fault::new(api::Code::Unavailable, message).retry_after(NOT_ACCEPTING_RETRY));
@@ -179,6 +182,7 @@ async fn observed<O: Execute, T>(
 ) -> Result<T, Fault> {
     let watch = Stopwatch::start();
     let answer = running
+        .instrument(span::of(engine, &O::SPEC))
         .await
         .map_err(|fault| engine.refuse(&O::SPEC, fault));
     let code = answer

@@ -4,6 +4,7 @@
 //! mutating good ones, from a seed, so that a finding can be made again; it works with the stable
 //! toolchain, without instrumentation.
 
+mod admission;
 mod mutate;
 mod targets;
 

@@ -31,6 +31,15 @@ const TOKENS: &[&[u8]] = &[
     b"lease",
     b"=",
     b"====",
+    b"defined",
+    b"-0",
+    b"9007199254740993",
+    b"\xf6",
+    b"\xbf",
+    b"\x9b\x7f\xff\xff\xff\xff\xff\xff\xff",
+    b"\x5b\xff\xff\xff\xff\xff\xff\xff\xff",
+    b"\x82\x0e\xa1\x6aconstraint",
+    b"\xfb\x7f\xf0\x00\x00\x00\x00\x00\x00",
 ];
 
 /// Makes inputs from a seed.

@@ -19,6 +19,8 @@ use asyncgate_store::memory::MemoryStore;
 use prost::Message;
 use serde_json::{Value, json};
 
+use crate::admission;
+
 /// A reader of strangers' input.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
@@ -52,6 +54,21 @@ pub const fn targets() -> &'static [Target] {
             name: "ids",
             run: ids,
             seeds: id_seeds,
+        },
+        Target {
+            name: "warrants",
+            run: admission::warrants,
+            seeds: admission::warrant_seeds,
+        },
+        Target {
+            name: "warrant_payloads",
+            run: admission::warrant_payloads,
+            seeds: admission::payload_seeds,
+        },
+        Target {
+            name: "domain_bodies",
+            run: admission::domain_bodies,
+            seeds: admission::domain_seeds,
         },
     ]
 }

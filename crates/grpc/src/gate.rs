@@ -1,161 +1,196 @@
-//! The gate before the service: who calls, under which correlation id, and how much may be read.
+//! The gate before the service: who calls, under which correlation id, until when, and how much may
+//! be read.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{sync::Arc, time::Duration};
 
-use asyncgate_api::{self as api, Code, Operation as _, Spec};
-use asyncgate_engine::{Authenticator, Caller, Engine, Fault};
+use asyncgate_engine::{Authenticator, Engine};
 use axum::body::Body;
-use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use tokio::time::timeout;
 use tonic::Status;
-use tower::Service as _;
 
-use crate::{body::Timely, pb::mailbox_server::MailboxServer, service::Mailbox, status::status};
+use crate::{
+    service::{Answer, Call, Method},
+    status::status,
+};
 
-pub(crate) const CORR_ID: &str = "x-corr-id";
+const CORR_ID: HeaderName = HeaderName::from_static("x-corr-id");
+const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// What a message may have around its payload.
 const AROUND_PAYLOAD_BYTES: usize = 64 << 10;
 /// What a batch may have in all.
 const MAX_BATCH_BYTES: usize = 16 << 20;
 
-/// A call that passed the gate. The service finds it among the request's extensions.
-#[derive(Debug, Clone)]
-pub(crate) struct Passed {
-    pub(crate) caller: Caller,
-    pub(crate) corr_id: String,
-}
-
 pub(crate) struct Gate {
     engine: Arc<Engine>,
     auth: Arc<dyn Authenticator>,
-    server: MailboxServer<Mailbox>,
 }
 
 impl Gate {
     pub(crate) fn new(engine: Arc<Engine>, auth: Arc<dyn Authenticator>) -> Self {
-        let server = MailboxServer::new(Mailbox::new(Arc::clone(&engine)));
-        Self {
-            engine,
-            auth,
-            server,
-        }
+        Self { engine, auth }
     }
 
     /// Answers a call. The credential is checked before any of the message is read.
     pub(crate) async fn pass(&self, request: Request<Body>) -> Response<Body> {
-        let given = text(request.headers(), CORR_ID);
-        let corr_id = self.engine.corr_id_or(given);
-        let mut response = match operation(request.uri().path()) {
-            // There is no such method, which anyone may know.
-            None => self.call(request, 0, &corr_id).await,
-            Some((spec, limit)) => self.call_as(spec, limit, request, &corr_id).await,
+        if !is_grpc(request.headers()) {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return response;
+        }
+        let corr_id = self.engine.correlate(text(request.headers(), &CORR_ID));
+        let mut response = match corr_id.scope(self.call(request, &corr_id.text)).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(fault)) => status(&fault, &corr_id.text).into_http(),
+            Err(status) => status.into_http(),
         };
-        if let Ok(corr_id) = HeaderValue::from_str(&corr_id) {
+        if let Ok(mut corr_id) = HeaderValue::from_str(&corr_id.text) {
+            // It never comes again: no connection shall remember it.
+            corr_id.set_sensitive(true);
             response.headers_mut().insert(CORR_ID, corr_id);
         }
         response
     }
 
-    async fn call_as(
-        &self,
-        spec: &Spec,
-        limit: Limit,
-        mut request: Request<Body>,
-        corr_id: &str,
-    ) -> Response<Body> {
-        let refuse = |fault| status(&self.engine.refuse(spec, fault), corr_id).into_http();
-        let caller = match self.auth.authenticate(bearer(request.headers())).await {
+    /// A status stands for what is no matter of the service but of the protocol.
+    async fn call(&self, request: Request<Body>, corr_id: &str) -> Result<Answer, Status> {
+        let path = request.uri().path();
+        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+        let method = Method::named(name);
+        // There is no such method, which anyone may know.
+        let method = method.ok_or_else(|| Status::unimplemented("no such method"))?;
+        let credential = bearer(request.headers());
+        let caller = match self.auth.authenticate(credential).await {
             Ok(caller) => caller,
-            Err(fault) => return refuse(fault),
+            Err(fault) => return Ok(Err(self.engine.refuse(method.spec(), fault))),
         };
-        request.extensions_mut().insert(Passed {
+        check_encoding(request.headers())?;
+        let deadline = deadline(request.headers())?;
+        let (head, body) = request.into_parts();
+        let call = Call {
+            engine: &self.engine,
             caller,
-            corr_id: corr_id.to_owned(),
-        });
-        let bytes = match limit {
-            Limit::Message => {
-                let payload = self.engine.settings().policy.mailbox.max_payload_bytes;
-                payload.saturating_add(AROUND_PAYLOAD_BYTES)
-            }
-            Limit::Batch => MAX_BATCH_BYTES,
+            corr_id,
+            limit: self.limit(method),
+            headers: head.headers,
+            body,
         };
-        let response = self.call(request, bytes, corr_id).await;
-        match refused_by_tonic(&response) {
-            // What is not implemented, such as a compression, clients know how to do without.
-            None | Some(tonic::Code::Unimplemented) => response,
-            Some(tonic::Code::OutOfRange) => {
-                let message = format!("the message is larger than {bytes} bytes");
-                refuse(Fault::new(Code::TooLarge, message).with("limit", bytes))
+        match deadline {
+            None => Ok(call.run(method).await),
+            Some(deadline) => {
+                let late = |_| Status::deadline_exceeded("the deadline of the call is over");
+                timeout(deadline, call.run(method)).await.map_err(late)
             }
-            Some(_) => refuse(Fault::bad_request("the message cannot be decoded")),
         }
     }
 
-    async fn call(
-        &self,
-        request: Request<Body>,
-        max_bytes: usize,
-        corr_id: &str,
-    ) -> Response<Body> {
-        let mut server = self.server.clone().max_decoding_message_size(max_bytes);
-        let request = request.map(|body| Timely::new(body, corr_id.to_owned()));
-        let Ok::<_, Infallible>(response) = server.call(request).await;
-        response.map(Body::new)
+    fn limit(&self, method: Method) -> usize {
+        if method.is_batch() {
+            return MAX_BATCH_BYTES;
+        }
+        let payload = self.engine.settings().policy.mailbox.max_payload_bytes;
+        payload.saturating_add(AROUND_PAYLOAD_BYTES)
     }
 }
 
-/// How much of a request is read.
-#[derive(Debug, Clone, Copy)]
-enum Limit {
-    Message,
-    Batch,
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let given = text(headers, &header::CONTENT_TYPE).unwrap_or_default();
+    // What follows may name the format of the messages, which is always the same one here.
+    let rest = given.strip_prefix("application/grpc");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ';']))
 }
 
-/// The operation behind a method, and how much it may be told.
-fn operation(path: &str) -> Option<(&'static Spec, Limit)> {
-    let (_, method) = path.rsplit_once('/')?;
-    let limit = match method {
-        "SendBatch" | "AckBatch" => Limit::Batch,
-        _ => Limit::Message,
-    };
-    let spec = match method {
-        "Send" => &api::SendMessage::SPEC,
-        "SendBatch" => &api::SendMessages::SPEC,
-        "Recv" | "RecvStream" => &api::ReceiveMessages::SPEC,
-        "Ack" => &api::AckMessage::SPEC,
-        "AckBatch" => &api::AckMessages::SPEC,
-        "Nack" => &api::NackMessage::SPEC,
-        "Extend" => &api::ExtendMessage::SPEC,
-        "Peek" => &api::PeekMessages::SPEC,
-        "Purge" => &api::PurgeTopic::SPEC,
-        "Topics" => &api::ListTopics::SPEC,
-        "Dlq" => &api::ListDeadLetters::SPEC,
-        "DlqReprocess" => &api::ReprocessDeadLetters::SPEC,
-        "Heads" => &api::GetMailboxHeads::SPEC,
-        _ => return None,
-    };
-    Some((spec, limit))
-}
-
-/// The code of a refusal that came from tonic, before the service was reached: those of the service
-/// have details.
-fn refused_by_tonic(response: &Response<Body>) -> Option<tonic::Code> {
-    let headers = response.headers();
-    if headers.contains_key("grpc-status-details-bin") {
-        return None;
+/// Messages are small, and compressing them is not worth the time. Clients know how to do without.
+fn check_encoding(headers: &HeaderMap) -> Result<(), Status> {
+    match text(headers, &ENCODING) {
+        None | Some("identity") => Ok(()),
+        Some(_) => {
+            let mut status = Status::unimplemented("messages must not be compressed");
+            let accepted = "identity".parse();
+            if let Ok(accepted) = accepted {
+                status
+                    .metadata_mut()
+                    .insert("grpc-accept-encoding", accepted);
+            }
+            Err(status)
+        }
     }
-    let status = Status::from_header_map(headers)?;
-    (status.code() != tonic::Code::Ok).then(|| status.code())
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+/// How long the caller waits for the answer: up to eight digits and a unit.
+fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
+    let Some(given) = headers.get(&TIMEOUT) else {
+        return Ok(None);
+    };
+    let bad = || Status::invalid_argument("grpc-timeout must be 1 to 8 digits and a unit");
+    let given = given.to_str().map_err(|_| bad())?;
+    let (digits, unit) = given
+        .split_at_checked(given.len().saturating_sub(1))
+        .ok_or_else(bad)?;
+    if digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(bad());
+    }
+    let value: u64 = digits.parse().map_err(|_| bad())?;
+    Ok(Some(match unit {
+        "H" => Duration::from_secs(value * 3_600),
+        "M" => Duration::from_secs(value * 60),
+        "S" => Duration::from_secs(value),
+        "m" => Duration::from_millis(value),
+        "u" => Duration::from_micros(value),
+        "n" => Duration::from_nanos(value),
+        _ => return Err(bad()),
+    }))
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = text(headers, header::AUTHORIZATION.as_str())?;
+    let value = text(headers, &header::AUTHORIZATION)?;
     let (scheme, credential) = value.split_once(' ')?;
     scheme
         .eq_ignore_ascii_case("bearer")
         .then(|| credential.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_are_read_with_their_units() {
+        let read = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("grpc-timeout", HeaderValue::from_static(text));
+            deadline(&headers)
+        };
+        for (text, expected) in [
+            ("1H", Duration::from_secs(3_600)),
+            ("2M", Duration::from_secs(120)),
+            ("3S", Duration::from_secs(3)),
+            ("4m", Duration::from_millis(4)),
+            ("5u", Duration::from_micros(5)),
+            ("99999999n", Duration::from_nanos(99_999_999)),
+        ] {
+            assert_eq!(read(text).unwrap(), Some(expected), "{text}");
+        }
+        assert_eq!(deadline(&HeaderMap::new()).unwrap(), None);
+        for text in [
+            "",
+            "S",
+            "1",
+            "1s",
+            "-1S",
+            "+1S",
+            "1.5S",
+            "123456789S",
+            "1 S",
+        ] {
+            let code = read(text).unwrap_err().code();
+            assert_eq!(code, tonic::Code::InvalidArgument, "{text:?}");
+        }
+    }
 }

@@ -663,6 +663,56 @@ pub mod mailbox_client {
                 .insert(GrpcMethod::new("ron.mailbox.v1.Mailbox", "AckBatch"));
             self.inner.unary(req, path, codec).await
         }
+        /// Sends messages as they come, as many as are there in one commit. Each has a result, in order.
+        pub async fn send_stream(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::SendRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::SendResult>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/ron.mailbox.v1.Mailbox/SendStream",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("ron.mailbox.v1.Mailbox", "SendStream"));
+            self.inner.streaming(req, path, codec).await
+        }
+        /// Acks messages as they come, as many as are there in one commit. Each has a result, in order.
+        pub async fn ack_stream(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::AckRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::AckResult>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/ron.mailbox.v1.Mailbox/AckStream",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("ron.mailbox.v1.Mailbox", "AckStream"));
+            self.inner.streaming(req, path, codec).await
+        }
         /// Keeps a message longer.
         pub async fn extend(
             &mut self,
@@ -822,832 +872,10 @@ pub mod mailbox_client {
         }
     }
 }
-/// Generated server implementations.
-pub mod mailbox_server {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    /// Generated trait containing gRPC methods that should be implemented for use with MailboxServer.
-    #[async_trait]
-    pub trait Mailbox: std::marker::Send + std::marker::Sync + 'static {
-        /// Puts a message into a topic. Repeating it with the same idem_key is safe.
-        async fn send(
-            &self,
-            request: tonic::Request<super::SendRequest>,
-        ) -> std::result::Result<tonic::Response<super::SendResponse>, tonic::Status>;
-        /// Hands over messages of a topic. Settle each with Ack or Nack before its time is over.
-        async fn recv(
-            &self,
-            request: tonic::Request<super::RecvRequest>,
-        ) -> std::result::Result<tonic::Response<super::RecvResponse>, tonic::Status>;
-        /// Server streaming response type for the RecvStream method.
-        type RecvStreamStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::Envelope, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
-        /// As Recv, for as long as the call lasts. max_messages is how many may be unsettled at once.
-        async fn recv_stream(
-            &self,
-            request: tonic::Request<super::RecvRequest>,
-        ) -> std::result::Result<tonic::Response<Self::RecvStreamStream>, tonic::Status>;
-        /// Says that a message is done.
-        async fn ack(
-            &self,
-            request: tonic::Request<super::AckRequest>,
-        ) -> std::result::Result<tonic::Response<super::AckResponse>, tonic::Status>;
-        /// Gives a message back, to be delivered again.
-        async fn nack(
-            &self,
-            request: tonic::Request<super::NackRequest>,
-        ) -> std::result::Result<tonic::Response<super::AckResponse>, tonic::Status>;
-        /// Up to 1,000 sends in one commit, each with an answer of its own.
-        async fn send_batch(
-            &self,
-            request: tonic::Request<super::SendBatchRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::SendBatchResponse>,
-            tonic::Status,
-        >;
-        /// Up to 1,000 acks in one commit, each with an answer of its own.
-        async fn ack_batch(
-            &self,
-            request: tonic::Request<super::AckBatchRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::AckBatchResponse>,
-            tonic::Status,
-        >;
-        /// Keeps a message longer.
-        async fn extend(
-            &self,
-            request: tonic::Request<super::ExtendRequest>,
-        ) -> std::result::Result<tonic::Response<super::ExtendResponse>, tonic::Status>;
-        /// Shows the next messages without handing them over.
-        async fn peek(
-            &self,
-            request: tonic::Request<super::PeekRequest>,
-        ) -> std::result::Result<tonic::Response<super::RecvResponse>, tonic::Status>;
-        /// Throws away messages of a topic. For admins.
-        async fn purge(
-            &self,
-            request: tonic::Request<super::PurgeRequest>,
-        ) -> std::result::Result<tonic::Response<super::PurgeResponse>, tonic::Status>;
-        /// Lists topics and what they hold.
-        async fn topics(
-            &self,
-            request: tonic::Request<super::TopicsRequest>,
-        ) -> std::result::Result<tonic::Response<super::TopicsResponse>, tonic::Status>;
-        /// Lists dead letters.
-        async fn dlq(
-            &self,
-            request: tonic::Request<super::DlqRequest>,
-        ) -> std::result::Result<tonic::Response<super::DlqResponse>, tonic::Status>;
-        /// Brings dead letters back. For admins.
-        async fn dlq_reprocess(
-            &self,
-            request: tonic::Request<super::DlqReprocessRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DlqReprocessResponse>,
-            tonic::Status,
-        >;
-        /// The signed ends of the message chains.
-        async fn heads(
-            &self,
-            request: tonic::Request<super::HeadsRequest>,
-        ) -> std::result::Result<tonic::Response<super::HeadsResponse>, tonic::Status>;
-    }
-    #[derive(Debug)]
-    pub struct MailboxServer<T> {
-        inner: Arc<T>,
-        accept_compression_encodings: EnabledCompressionEncodings,
-        send_compression_encodings: EnabledCompressionEncodings,
-        max_decoding_message_size: Option<usize>,
-        max_encoding_message_size: Option<usize>,
-    }
-    impl<T> MailboxServer<T> {
-        pub fn new(inner: T) -> Self {
-            Self::from_arc(Arc::new(inner))
-        }
-        pub fn from_arc(inner: Arc<T>) -> Self {
-            Self {
-                inner,
-                accept_compression_encodings: Default::default(),
-                send_compression_encodings: Default::default(),
-                max_decoding_message_size: None,
-                max_encoding_message_size: None,
-            }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> InterceptedService<Self, F>
-        where
-            F: tonic::service::Interceptor,
-        {
-            InterceptedService::new(Self::new(inner), interceptor)
-        }
-        /// Enable decompressing requests with the given encoding.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.accept_compression_encodings.enable(encoding);
-            self
-        }
-        /// Compress responses with the given encoding, if the client supports it.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.send_compression_encodings.enable(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.max_decoding_message_size = Some(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.max_encoding_message_size = Some(limit);
-            self
-        }
-    }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for MailboxServer<T>
-    where
-        T: Mailbox,
-        B: Body + std::marker::Send + 'static,
-        B::Error: Into<StdError> + std::marker::Send + 'static,
-    {
-        type Response = http::Response<tonic::body::Body>;
-        type Error = std::convert::Infallible;
-        type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(
-            &mut self,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), Self::Error>> {
-            Poll::Ready(Ok(()))
-        }
-        fn call(&mut self, req: http::Request<B>) -> Self::Future {
-            match req.uri().path() {
-                "/ron.mailbox.v1.Mailbox/Send" => {
-                    #[allow(non_camel_case_types)]
-                    struct SendSvc<T: Mailbox>(pub Arc<T>);
-                    impl<T: Mailbox> tonic::server::UnaryService<super::SendRequest>
-                    for SendSvc<T> {
-                        type Response = super::SendResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::SendRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Mailbox>::send(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = SendSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/ron.mailbox.v1.Mailbox/Recv" => {
-                    #[allow(non_camel_case_types)]
-                    struct RecvSvc<T: Mailbox>(pub Arc<T>);
-                    impl<T: Mailbox> tonic::server::UnaryService<super::RecvRequest>
-                    for RecvSvc<T> {
-                        type Response = super::RecvResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::RecvRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Mailbox>::recv(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = RecvSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/ron.mailbox.v1.Mailbox/RecvStream" => {
-                    #[allow(non_camel_case_types)]
-                    struct RecvStreamSvc<T: Mailbox>(pub Arc<T>);
-                    impl<
-                        T: Mailbox,
-                    > tonic::server::ServerStreamingService<super::RecvRequest>
-                    for RecvStreamSvc<T> {
-                        type Response = super::Envelope;
-                        type ResponseStream = T::RecvStreamStream;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::ResponseStream>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::RecvRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Mailbox>::recv_stream(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = RecvStreamSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.server_streaming(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/ron.mailbox.v1.Mailbox/Ack" => {
-                    #[allow(non_camel_case_types)]
-                    struct AckSvc<T: Mailbox>(pub Arc<T>);
-                    impl<T: Mailbox> tonic::server::UnaryService<super::AckRequest>
-                    for AckSvc<T> {
-                        type Response = super::AckResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::AckRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Mailbox>::ack(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = AckSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/ron.mailbox.v1.Mailbox/Nack" => {
-                    #[allow(non_camel_case_types)]
-                    struct NackSvc<T: Mailbox>(pub Arc<T>);
-                    impl<T: Mailbox> tonic::server::UnaryService<super::NackRequest>
-                    for NackSvc<T> {
-                        type Response = super::AckResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::NackRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Mailbox>::nack(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = NackSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/ron.mailbox.v1.Mailbox/SendBatch" => {
-                    #[allow(non_camel_case_types)]
-                    struct SendBatchSvc<T: Mailbox>(pub Arc<T>);
-                    impl<T: Mailbox> tonic::server::UnaryService<super::SendBatchRequest>
-                    for SendBatchSvc<T> {
-                        type Response = super::SendBatchResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::SendBatchRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Mailbox>::send_batch(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = SendBatchSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/ron.mailbox.v1.Mailbox/AckBatch" => {
-                    #[allow(non_camel_case_types)]
-                    struct AckBatchSvc<T: Mailbox>(pub Arc<T>);
-                    impl<T: Mailbox> tonic::server::UnaryService<super::AckBatchRequest>
-                    for AckBatchSvc<T> {
-                        type Response = super::AckBatchResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::AckBatchRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Mailbox>::ack_batch(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = AckBatchSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/ron.mailbox.v1.Mailbox/Extend" => {
-                    #[allow(non_camel_case_types)]
-                    struct ExtendSvc<T: Mailbox>(pub Arc<T>);
-                    impl<T: Mailbox> tonic::server::UnaryService<super::ExtendRequest>
-                    for ExtendSvc<T> {
-                        type Response = super::ExtendResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ExtendRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Mailbox>::extend(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ExtendSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/ron.mailbox.v1.Mailbox/Peek" => {
-                    #[allow(non_camel_case_types)]
-                    struct PeekSvc<T: Mailbox>(pub Arc<T>);
-                    impl<T: Mailbox> tonic::server::UnaryService<super::PeekRequest>
-                    for PeekSvc<T> {
-                        type Response = super::RecvResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::PeekRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Mailbox>::peek(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = PeekSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/ron.mailbox.v1.Mailbox/Purge" => {
-                    #[allow(non_camel_case_types)]
-                    struct PurgeSvc<T: Mailbox>(pub Arc<T>);
-                    impl<T: Mailbox> tonic::server::UnaryService<super::PurgeRequest>
-                    for PurgeSvc<T> {
-                        type Response = super::PurgeResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::PurgeRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Mailbox>::purge(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = PurgeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/ron.mailbox.v1.Mailbox/Topics" => {
-                    #[allow(non_camel_case_types)]
-                    struct TopicsSvc<T: Mailbox>(pub Arc<T>);
-                    impl<T: Mailbox> tonic::server::UnaryService<super::TopicsRequest>
-                    for TopicsSvc<T> {
-                        type Response = super::TopicsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::TopicsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Mailbox>::topics(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = TopicsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/ron.mailbox.v1.Mailbox/Dlq" => {
-                    #[allow(non_camel_case_types)]
-                    struct DlqSvc<T: Mailbox>(pub Arc<T>);
-                    impl<T: Mailbox> tonic::server::UnaryService<super::DlqRequest>
-                    for DlqSvc<T> {
-                        type Response = super::DlqResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::DlqRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Mailbox>::dlq(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = DlqSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/ron.mailbox.v1.Mailbox/DlqReprocess" => {
-                    #[allow(non_camel_case_types)]
-                    struct DlqReprocessSvc<T: Mailbox>(pub Arc<T>);
-                    impl<
-                        T: Mailbox,
-                    > tonic::server::UnaryService<super::DlqReprocessRequest>
-                    for DlqReprocessSvc<T> {
-                        type Response = super::DlqReprocessResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::DlqReprocessRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Mailbox>::dlq_reprocess(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = DlqReprocessSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/ron.mailbox.v1.Mailbox/Heads" => {
-                    #[allow(non_camel_case_types)]
-                    struct HeadsSvc<T: Mailbox>(pub Arc<T>);
-                    impl<T: Mailbox> tonic::server::UnaryService<super::HeadsRequest>
-                    for HeadsSvc<T> {
-                        type Response = super::HeadsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::HeadsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Mailbox>::heads(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = HeadsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                _ => {
-                    Box::pin(async move {
-                        let mut response = http::Response::new(
-                            tonic::body::Body::default(),
-                        );
-                        let headers = response.headers_mut();
-                        headers
-                            .insert(
-                                tonic::Status::GRPC_STATUS,
-                                (tonic::Code::Unimplemented as i32).into(),
-                            );
-                        headers
-                            .insert(
-                                http::header::CONTENT_TYPE,
-                                tonic::metadata::GRPC_CONTENT_TYPE,
-                            );
-                        Ok(response)
-                    })
-                }
-            }
-        }
-    }
-    impl<T> Clone for MailboxServer<T> {
-        fn clone(&self) -> Self {
-            let inner = self.inner.clone();
-            Self {
-                inner,
-                accept_compression_encodings: self.accept_compression_encodings,
-                send_compression_encodings: self.send_compression_encodings,
-                max_decoding_message_size: self.max_decoding_message_size,
-                max_encoding_message_size: self.max_encoding_message_size,
-            }
-        }
-    }
-    /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "ron.mailbox.v1.Mailbox";
-    impl<T> tonic::server::NamedService for MailboxServer<T> {
-        const NAME: &'static str = SERVICE_NAME;
-    }
-}
 
 /// The files above as a `FileDescriptorSet`, for reflection.
 pub const DESCRIPTOR: &[u8] = &[
-    10, 209, 46, 10, 28, 114, 111, 110, 47, 109, 97, 105, 108, 98, 111, 120,
+    10, 228, 47, 10, 28, 114, 111, 110, 47, 109, 97, 105, 108, 98, 111, 120,
     47, 118, 49, 47, 109, 97, 105, 108, 98, 111, 120, 46, 112, 114, 111, 116,
     111, 18, 14, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118,
     49, 34, 181, 5, 10, 8, 69, 110, 118, 101, 108, 111, 112, 101, 18, 21,
@@ -1956,7 +1184,7 @@ pub const DESCRIPTOR: &[u8] = &[
     84, 69, 95, 82, 69, 65, 68, 89, 16, 1, 18, 19, 10, 15, 80, 85,
     82, 71, 69, 95, 83, 84, 65, 84, 69, 95, 68, 76, 81, 16, 2, 18,
     19, 10, 15, 80, 85, 82, 71, 69, 95, 83, 84, 65, 84, 69, 95, 65,
-    76, 76, 16, 3, 50, 245, 7, 10, 7, 77, 97, 105, 108, 98, 111, 120,
+    76, 76, 16, 3, 50, 136, 9, 10, 7, 77, 97, 105, 108, 98, 111, 120,
     18, 65, 10, 4, 83, 101, 110, 100, 18, 27, 46, 114, 111, 110, 46, 109,
     97, 105, 108, 98, 111, 120, 46, 118, 49, 46, 83, 101, 110, 100, 82, 101,
     113, 117, 101, 115, 116, 26, 28, 46, 114, 111, 110, 46, 109, 97, 105, 108,
@@ -1988,37 +1216,46 @@ pub const DESCRIPTOR: &[u8] = &[
     99, 107, 66, 97, 116, 99, 104, 82, 101, 113, 117, 101, 115, 116, 26, 32,
     46, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118, 49, 46,
     65, 99, 107, 66, 97, 116, 99, 104, 82, 101, 115, 112, 111, 110, 115, 101,
-    18, 71, 10, 6, 69, 120, 116, 101, 110, 100, 18, 29, 46, 114, 111, 110,
-    46, 109, 97, 105, 108, 98, 111, 120, 46, 118, 49, 46, 69, 120, 116, 101,
-    110, 100, 82, 101, 113, 117, 101, 115, 116, 26, 30, 46, 114, 111, 110, 46,
-    109, 97, 105, 108, 98, 111, 120, 46, 118, 49, 46, 69, 120, 116, 101, 110,
-    100, 82, 101, 115, 112, 111, 110, 115, 101, 18, 65, 10, 4, 80, 101, 101,
-    107, 18, 27, 46, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46,
-    118, 49, 46, 80, 101, 101, 107, 82, 101, 113, 117, 101, 115, 116, 26, 28,
+    18, 73, 10, 10, 83, 101, 110, 100, 83, 116, 114, 101, 97, 109, 18, 27,
     46, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118, 49, 46,
-    82, 101, 99, 118, 82, 101, 115, 112, 111, 110, 115, 101, 18, 68, 10, 5,
-    80, 117, 114, 103, 101, 18, 28, 46, 114, 111, 110, 46, 109, 97, 105, 108,
-    98, 111, 120, 46, 118, 49, 46, 80, 117, 114, 103, 101, 82, 101, 113, 117,
-    101, 115, 116, 26, 29, 46, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111,
-    120, 46, 118, 49, 46, 80, 117, 114, 103, 101, 82, 101, 115, 112, 111, 110,
-    115, 101, 18, 71, 10, 6, 84, 111, 112, 105, 99, 115, 18, 29, 46, 114,
-    111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118, 49, 46, 84, 111,
-    112, 105, 99, 115, 82, 101, 113, 117, 101, 115, 116, 26, 30, 46, 114, 111,
-    110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118, 49, 46, 84, 111, 112,
-    105, 99, 115, 82, 101, 115, 112, 111, 110, 115, 101, 18, 62, 10, 3, 68,
-    108, 113, 18, 26, 46, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120,
-    46, 118, 49, 46, 68, 108, 113, 82, 101, 113, 117, 101, 115, 116, 26, 27,
+    83, 101, 110, 100, 82, 101, 113, 117, 101, 115, 116, 26, 26, 46, 114, 111,
+    110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118, 49, 46, 83, 101, 110,
+    100, 82, 101, 115, 117, 108, 116, 40, 1, 48, 1, 18, 70, 10, 9, 65,
+    99, 107, 83, 116, 114, 101, 97, 109, 18, 26, 46, 114, 111, 110, 46, 109,
+    97, 105, 108, 98, 111, 120, 46, 118, 49, 46, 65, 99, 107, 82, 101, 113,
+    117, 101, 115, 116, 26, 25, 46, 114, 111, 110, 46, 109, 97, 105, 108, 98,
+    111, 120, 46, 118, 49, 46, 65, 99, 107, 82, 101, 115, 117, 108, 116, 40,
+    1, 48, 1, 18, 71, 10, 6, 69, 120, 116, 101, 110, 100, 18, 29, 46,
+    114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118, 49, 46, 69,
+    120, 116, 101, 110, 100, 82, 101, 113, 117, 101, 115, 116, 26, 30, 46, 114,
+    111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118, 49, 46, 69, 120,
+    116, 101, 110, 100, 82, 101, 115, 112, 111, 110, 115, 101, 18, 65, 10, 4,
+    80, 101, 101, 107, 18, 27, 46, 114, 111, 110, 46, 109, 97, 105, 108, 98,
+    111, 120, 46, 118, 49, 46, 80, 101, 101, 107, 82, 101, 113, 117, 101, 115,
+    116, 26, 28, 46, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46,
+    118, 49, 46, 82, 101, 99, 118, 82, 101, 115, 112, 111, 110, 115, 101, 18,
+    68, 10, 5, 80, 117, 114, 103, 101, 18, 28, 46, 114, 111, 110, 46, 109,
+    97, 105, 108, 98, 111, 120, 46, 118, 49, 46, 80, 117, 114, 103, 101, 82,
+    101, 113, 117, 101, 115, 116, 26, 29, 46, 114, 111, 110, 46, 109, 97, 105,
+    108, 98, 111, 120, 46, 118, 49, 46, 80, 117, 114, 103, 101, 82, 101, 115,
+    112, 111, 110, 115, 101, 18, 71, 10, 6, 84, 111, 112, 105, 99, 115, 18,
+    29, 46, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118, 49,
+    46, 84, 111, 112, 105, 99, 115, 82, 101, 113, 117, 101, 115, 116, 26, 30,
     46, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118, 49, 46,
-    68, 108, 113, 82, 101, 115, 112, 111, 110, 115, 101, 18, 89, 10, 12, 68,
-    108, 113, 82, 101, 112, 114, 111, 99, 101, 115, 115, 18, 35, 46, 114, 111,
-    110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118, 49, 46, 68, 108, 113,
-    82, 101, 112, 114, 111, 99, 101, 115, 115, 82, 101, 113, 117, 101, 115, 116,
-    26, 36, 46, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118,
-    49, 46, 68, 108, 113, 82, 101, 112, 114, 111, 99, 101, 115, 115, 82, 101,
-    115, 112, 111, 110, 115, 101, 18, 68, 10, 5, 72, 101, 97, 100, 115, 18,
-    28, 46, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118, 49,
-    46, 72, 101, 97, 100, 115, 82, 101, 113, 117, 101, 115, 116, 26, 29, 46,
-    114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118, 49, 46, 72,
-    101, 97, 100, 115, 82, 101, 115, 112, 111, 110, 115, 101, 98, 6, 112, 114,
-    111, 116, 111, 51,
+    84, 111, 112, 105, 99, 115, 82, 101, 115, 112, 111, 110, 115, 101, 18, 62,
+    10, 3, 68, 108, 113, 18, 26, 46, 114, 111, 110, 46, 109, 97, 105, 108,
+    98, 111, 120, 46, 118, 49, 46, 68, 108, 113, 82, 101, 113, 117, 101, 115,
+    116, 26, 27, 46, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46,
+    118, 49, 46, 68, 108, 113, 82, 101, 115, 112, 111, 110, 115, 101, 18, 89,
+    10, 12, 68, 108, 113, 82, 101, 112, 114, 111, 99, 101, 115, 115, 18, 35,
+    46, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118, 49, 46,
+    68, 108, 113, 82, 101, 112, 114, 111, 99, 101, 115, 115, 82, 101, 113, 117,
+    101, 115, 116, 26, 36, 46, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111,
+    120, 46, 118, 49, 46, 68, 108, 113, 82, 101, 112, 114, 111, 99, 101, 115,
+    115, 82, 101, 115, 112, 111, 110, 115, 101, 18, 68, 10, 5, 72, 101, 97,
+    100, 115, 18, 28, 46, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120,
+    46, 118, 49, 46, 72, 101, 97, 100, 115, 82, 101, 113, 117, 101, 115, 116,
+    26, 29, 46, 114, 111, 110, 46, 109, 97, 105, 108, 98, 111, 120, 46, 118,
+    49, 46, 72, 101, 97, 100, 115, 82, 101, 115, 112, 111, 110, 115, 101, 98,
+    6, 112, 114, 111, 116, 111, 51,
 ];

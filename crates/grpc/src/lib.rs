@@ -1,12 +1,13 @@
 //! gRPC: the mailbox as the service `ron.mailbox.v1.Mailbox`, with health and reflection.
 //!
-//! A call passes the gate, which knows who calls and bounds what is read; tonic decodes it;
-//! `service` turns it into an operation of the engine. Errors have one shape, made in `status`.
+//! A call passes the gate, which knows who calls and bounds what is read; `message` takes it out of its
+//! frame; `service` turns it into an operation of the engine. Errors have one shape, made in `status`.
+//! Health and reflection are tonic's.
 
-mod body;
 mod convert;
 mod gate;
 mod health;
+mod message;
 mod service;
 mod status;
 mod stream;
@@ -31,6 +32,29 @@ use http::Request;
 
 use crate::{gate::Gate, health::Health};
 
+/// The paths of all methods.
+pub const PATHS: [&str; 19] = [
+    "/ron.mailbox.v1.Mailbox/Send",
+    "/ron.mailbox.v1.Mailbox/SendBatch",
+    "/ron.mailbox.v1.Mailbox/SendStream",
+    "/ron.mailbox.v1.Mailbox/Recv",
+    "/ron.mailbox.v1.Mailbox/RecvStream",
+    "/ron.mailbox.v1.Mailbox/Ack",
+    "/ron.mailbox.v1.Mailbox/AckBatch",
+    "/ron.mailbox.v1.Mailbox/AckStream",
+    "/ron.mailbox.v1.Mailbox/Nack",
+    "/ron.mailbox.v1.Mailbox/Extend",
+    "/ron.mailbox.v1.Mailbox/Peek",
+    "/ron.mailbox.v1.Mailbox/Purge",
+    "/ron.mailbox.v1.Mailbox/Topics",
+    "/ron.mailbox.v1.Mailbox/Dlq",
+    "/ron.mailbox.v1.Mailbox/DlqReprocess",
+    "/ron.mailbox.v1.Mailbox/Heads",
+    "/grpc.health.v1.Health/{method}",
+    "/grpc.reflection.v1.ServerReflection/{method}",
+    "/grpc.reflection.v1alpha.ServerReflection/{method}",
+];
+
 /// How the facade is set up.
 #[derive(Clone)]
 pub struct Options {
@@ -50,7 +74,8 @@ pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Option
     let gate = Arc::new(Gate::new(engine, auth));
     let mailbox = any(move |request: Request<Body>| {
         let gate = Arc::clone(&gate);
-        async move { gate.pass(request).await }
+        // Boxed here, because it is large and routers move it around.
+        Box::pin(async move { gate.pass(request).await })
     });
     let router = Router::new()
         .route("/ron.mailbox.v1.Mailbox/{method}", mailbox)
@@ -76,4 +101,18 @@ fn with_reflection(router: Router) -> Router {
             "/grpc.reflection.v1alpha.ServerReflection/{method}",
             v1alpha,
         )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_of_the_mailbox_is_a_method() {
+        for path in PATHS {
+            if let Some(method) = path.strip_prefix("/ron.mailbox.v1.Mailbox/") {
+                assert!(service::Method::named(method).is_some(), "{path}");
+            }
+        }
+    }
 }

@@ -2,157 +2,216 @@
 
 use std::sync::Arc;
 
-use asyncgate_api as api;
-use asyncgate_engine::{Engine, Execute, Fault, execute};
-use tonic::{Request, Response, Status};
+use asyncgate_api::{self as api, Operation as _, Spec};
+use asyncgate_engine::{Caller, Engine, Execute, Fault, execute};
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::Stream;
+use http::{HeaderMap, HeaderName, Response};
+use http_body::Frame;
+use prost::Message;
 
 use crate::{
-    convert::Decode,
-    gate::{CORR_ID, Passed},
-    pb::{self, mailbox_server},
-    status::status,
-    stream::{self, Envelopes},
+    convert::{self, Decode},
+    message::{self, Messages},
+    pb,
+    stream::{self, Session},
 };
 
-const IDEMPOTENCY_MODE: &str = "x-idempotency-mode";
+const IDEMPOTENCY_MODE: HeaderName = HeaderName::from_static("x-idempotency-mode");
 
-pub(crate) struct Mailbox {
-    engine: Arc<Engine>,
+/// What a method answers with; a fault as its plane calls it.
+pub(crate) type Answer = Result<Response<Body>, Fault>;
+
+/// A method of the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    Send,
+    SendBatch,
+    SendStream,
+    Recv,
+    RecvStream,
+    Ack,
+    AckBatch,
+    AckStream,
+    Nack,
+    Extend,
+    Peek,
+    Purge,
+    Topics,
+    Dlq,
+    DlqReprocess,
+    Heads,
 }
 
-type Answer<T> = Result<Response<T>, Status>;
-
-impl Mailbox {
-    pub(crate) fn new(engine: Arc<Engine>) -> Self {
-        Self { engine }
+impl Method {
+    /// The method with this name in the protocol.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "Send" => Self::Send,
+            "SendBatch" => Self::SendBatch,
+            "SendStream" => Self::SendStream,
+            "Recv" => Self::Recv,
+            "RecvStream" => Self::RecvStream,
+            "Ack" => Self::Ack,
+            "AckBatch" => Self::AckBatch,
+            "AckStream" => Self::AckStream,
+            "Nack" => Self::Nack,
+            "Extend" => Self::Extend,
+            "Peek" => Self::Peek,
+            "Purge" => Self::Purge,
+            "Topics" => Self::Topics,
+            "Dlq" => Self::Dlq,
+            "DlqReprocess" => Self::DlqReprocess,
+            "Heads" => Self::Heads,
+            _ => return None,
+        })
     }
 
-    /// Runs an operation.
-    async fn run<O, M, A>(&self, request: Request<M>) -> Answer<A>
-    where
-        O: Execute,
-        M: Decode<O::Input>,
-        A: From<O::Output>,
-    {
-        let (passed, message) = open(request)?;
-        self.execute::<O, A>(&passed, message.decode()).await
-    }
-
-    async fn execute<O, A>(&self, passed: &Passed, input: Result<O::Input, Fault>) -> Answer<A>
-    where
-        O: Execute,
-        A: From<O::Output>,
-    {
-        let done = match input {
-            Ok(input) => execute::<O>(&self.engine, &passed.caller, input).await,
-            Err(fault) => Err(self.engine.refuse(&O::SPEC, fault)),
-        };
-        match done {
-            Ok(output) => Ok(Response::new(A::from(output))),
-            Err(fault) => Err(status(&fault, &passed.corr_id)),
+    /// The operation behind it.
+    pub(crate) const fn spec(self) -> &'static Spec {
+        match self {
+            Self::Send => &api::SendMessage::SPEC,
+            Self::SendBatch | Self::SendStream => &api::SendMessages::SPEC,
+            Self::Recv | Self::RecvStream => &api::ReceiveMessages::SPEC,
+            Self::Ack => &api::AckMessage::SPEC,
+            Self::AckBatch | Self::AckStream => &api::AckMessages::SPEC,
+            Self::Nack => &api::NackMessage::SPEC,
+            Self::Extend => &api::ExtendMessage::SPEC,
+            Self::Peek => &api::PeekMessages::SPEC,
+            Self::Purge => &api::PurgeTopic::SPEC,
+            Self::Topics => &api::ListTopics::SPEC,
+            Self::Dlq => &api::ListDeadLetters::SPEC,
+            Self::DlqReprocess => &api::ReprocessDeadLetters::SPEC,
+            Self::Heads => &api::GetMailboxHeads::SPEC,
         }
     }
+
+    pub(crate) const fn is_batch(self) -> bool {
+        matches!(self, Self::SendBatch | Self::AckBatch)
+    }
 }
 
-/// The message, and who sends it.
-fn open<M>(mut request: Request<M>) -> Result<(Passed, M), Status> {
-    let passed = request.extensions_mut().remove::<Passed>();
-    let passed = passed.ok_or_else(|| Status::internal("the call did not pass the gate"))?;
-    Ok((passed, request.into_inner()))
+/// A call that passed the gate.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) engine: &'a Arc<Engine>,
+    pub(crate) caller: Caller,
+    pub(crate) corr_id: &'a str,
+    /// How many bytes its message may have.
+    pub(crate) limit: usize,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Body,
 }
 
-/// Metadata that stands for a field of the message.
-fn given<M>(request: &Request<M>, name: &str) -> Option<String> {
-    let value = request.metadata().get(name)?;
-    // What is no text is not left out: it is refused like any value that the field cannot have.
-    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
-}
+impl Call<'_> {
+    pub(crate) async fn run(self, method: Method) -> Answer {
+        match method {
+            Method::Send => self.send().await,
+            Method::RecvStream => self.receive().await,
+            Method::SendStream => Ok(self.stream(stream::send)),
+            Method::AckStream => Ok(self.stream(stream::ack)),
+            Method::SendBatch => {
+                unary::<api::SendMessages, pb::SendBatchRequest, pb::SendBatchResponse>(self).await
+            }
+            Method::Recv => {
+                unary::<api::ReceiveMessages, pb::RecvRequest, pb::RecvResponse>(self).await
+            }
+            Method::Ack => unary::<api::AckMessage, pb::AckRequest, pb::AckResponse>(self).await,
+            Method::AckBatch => {
+                unary::<api::AckMessages, pb::AckBatchRequest, pb::AckBatchResponse>(self).await
+            }
+            Method::Nack => unary::<api::NackMessage, pb::NackRequest, pb::AckResponse>(self).await,
+            Method::Extend => {
+                unary::<api::ExtendMessage, pb::ExtendRequest, pb::ExtendResponse>(self).await
+            }
+            Method::Peek => {
+                unary::<api::PeekMessages, pb::PeekRequest, pb::RecvResponse>(self).await
+            }
+            Method::Purge => {
+                unary::<api::PurgeTopic, pb::PurgeRequest, pb::PurgeResponse>(self).await
+            }
+            Method::Topics => {
+                unary::<api::ListTopics, pb::TopicsRequest, pb::TopicsResponse>(self).await
+            }
+            Method::Dlq => {
+                unary::<api::ListDeadLetters, pb::DlqRequest, pb::DlqResponse>(self).await
+            }
+            Method::DlqReprocess => unary::<
+                api::ReprocessDeadLetters,
+                pb::DlqReprocessRequest,
+                pb::DlqReprocessResponse,
+            >(self)
+            .await,
+            Method::Heads => {
+                unary::<api::GetMailboxHeads, pb::HeadsRequest, pb::HeadsResponse>(self).await
+            }
+        }
+    }
 
-#[tonic::async_trait]
-impl mailbox_server::Mailbox for Mailbox {
-    async fn send(&self, request: Request<pb::SendRequest>) -> Answer<pb::SendResponse> {
-        let corr_id = given(&request, CORR_ID);
-        let mode = given(&request, IDEMPOTENCY_MODE);
-        let (passed, message) = open(request)?;
-        let input = message.decode().and_then(|mut input: api::SendInput| {
-            input.corr_id = input.corr_id.or(corr_id);
-            if let Some(mode) = mode {
-                input.idempotency_mode = Some(crate::convert::idempotency_mode(&mode)?);
+    async fn send(self) -> Answer {
+        let message: Result<pb::SendRequest, Fault> = message::read(self.body, self.limit).await;
+        let input = message.and_then(Decode::decode);
+        let input = input.and_then(|mut input: api::SendInput| {
+            if let Some(mode) = given(&self.headers, &IDEMPOTENCY_MODE) {
+                input.idempotency_mode = Some(convert::idempotency_mode(&mode)?);
             }
             Ok(input)
         });
-        self.execute::<api::SendMessage, _>(&passed, input).await
+        answer::<api::SendMessage, pb::SendResponse>(self.engine, &self.caller, input).await
     }
 
-    async fn recv(&self, request: Request<pb::RecvRequest>) -> Answer<pb::RecvResponse> {
-        self.run::<api::ReceiveMessages, _, _>(request).await
+    async fn receive(self) -> Answer {
+        let message: Result<pb::RecvRequest, Fault> = message::read(self.body, self.limit).await;
+        let spec = &api::ReceiveMessages::SPEC;
+        let input = message.and_then(Decode::decode);
+        let input = input.map_err(|fault| self.engine.refuse(spec, fault))?;
+        stream::receive(Arc::clone(self.engine), self.caller, input).await
     }
 
-    type RecvStreamStream = Envelopes;
-
-    async fn recv_stream(&self, request: Request<pb::RecvRequest>) -> Answer<Envelopes> {
-        let (passed, message) = open(request)?;
-        let Passed { caller, corr_id } = passed;
-        let opened = match message.decode() {
-            Ok(input) => stream::open(Arc::clone(&self.engine), caller, input).await,
-            Err(fault) => Err(fault),
-        };
-        match opened {
-            Ok(envelopes) => Ok(Response::new(envelopes)),
-            Err(fault) => Err(status(&fault, &corr_id)),
-        }
+    /// An answer that goes on for as long as the request.
+    fn stream<S>(self, answer: impl FnOnce(Session) -> S) -> Response<Body>
+    where
+        S: Stream<Item = Frame<Bytes>> + Send + 'static,
+    {
+        message::many(answer(Session {
+            engine: Arc::clone(self.engine),
+            caller: self.caller,
+            corr_id: self.corr_id.to_owned(),
+            messages: Messages::new(self.body, self.limit),
+        }))
     }
+}
 
-    async fn ack(&self, request: Request<pb::AckRequest>) -> Answer<pb::AckResponse> {
-        self.run::<api::AckMessage, _, _>(request).await
-    }
+/// One message in, one operation, one message out.
+async fn unary<O, M, A>(call: Call<'_>) -> Answer
+where
+    O: Execute,
+    M: Message + Default + Decode<O::Input>,
+    A: Message + From<O::Output>,
+{
+    let message: Result<M, Fault> = message::read(call.body, call.limit).await;
+    answer::<O, A>(
+        call.engine,
+        &call.caller,
+        message.and_then(|message| Decode::decode(message)),
+    )
+    .await
+}
 
-    async fn nack(&self, request: Request<pb::NackRequest>) -> Answer<pb::AckResponse> {
-        self.run::<api::NackMessage, _, _>(request).await
-    }
+async fn answer<O, A>(engine: &Engine, caller: &Caller, input: Result<O::Input, Fault>) -> Answer
+where
+    O: Execute,
+    A: Message + From<O::Output>,
+{
+    let input = input.map_err(|fault| engine.refuse(&O::SPEC, fault))?;
+    let output = execute::<O>(engine, caller, input).await?;
+    Ok(message::one(&A::from(output)))
+}
 
-    async fn send_batch(
-        &self,
-        request: Request<pb::SendBatchRequest>,
-    ) -> Answer<pb::SendBatchResponse> {
-        self.run::<api::SendMessages, _, _>(request).await
-    }
-
-    async fn ack_batch(
-        &self,
-        request: Request<pb::AckBatchRequest>,
-    ) -> Answer<pb::AckBatchResponse> {
-        self.run::<api::AckMessages, _, _>(request).await
-    }
-
-    async fn extend(&self, request: Request<pb::ExtendRequest>) -> Answer<pb::ExtendResponse> {
-        self.run::<api::ExtendMessage, _, _>(request).await
-    }
-
-    async fn peek(&self, request: Request<pb::PeekRequest>) -> Answer<pb::RecvResponse> {
-        self.run::<api::PeekMessages, _, _>(request).await
-    }
-
-    async fn purge(&self, request: Request<pb::PurgeRequest>) -> Answer<pb::PurgeResponse> {
-        self.run::<api::PurgeTopic, _, _>(request).await
-    }
-
-    async fn topics(&self, request: Request<pb::TopicsRequest>) -> Answer<pb::TopicsResponse> {
-        self.run::<api::ListTopics, _, _>(request).await
-    }
-
-    async fn dlq(&self, request: Request<pb::DlqRequest>) -> Answer<pb::DlqResponse> {
-        self.run::<api::ListDeadLetters, _, _>(request).await
-    }
-
-    async fn dlq_reprocess(
-        &self,
-        request: Request<pb::DlqReprocessRequest>,
-    ) -> Answer<pb::DlqReprocessResponse> {
-        self.run::<api::ReprocessDeadLetters, _, _>(request).await
-    }
-
-    async fn heads(&self, request: Request<pb::HeadsRequest>) -> Answer<pb::HeadsResponse> {
-        self.run::<api::GetMailboxHeads, _, _>(request).await
-    }
+/// Metadata that stands for a field of the message.
+fn given(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let value = headers.get(name)?;
+    // What is no text is not left out: it is refused like any value that the field cannot have.
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }

@@ -53,6 +53,7 @@ const fn status_code(code: Code) -> tonic::Code {
         | Code::NotFound
         | Code::ENotFound
         | Code::UnknownPolicy => tonic::Code::NotFound,
+        Code::MethodNotAllowed => tonic::Code::Unimplemented,
         Code::EDuplicate => tonic::Code::AlreadyExists,
         Code::InvalidStateTransition
         | Code::LeaseInvalidOrExpired

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use asyncgate_api::Spec;
-use asyncgate_engine::{Answer, Authenticator, Caller, Engine, Fault, Source, registry};
+use asyncgate_engine::{Answer, Authenticator, Bodies, Caller, Engine, Fault, Source, registry};
 use futures_util::future::BoxFuture;
 use schemars::Schema;
 
@@ -36,6 +36,12 @@ pub(crate) trait Backend: Send + Sync + 'static {
 
     /// A fault that stopped a call before its operation, as the operation calls it.
     fn refuse(&self, operation: usize, fault: Fault) -> Fault;
+
+    /// A fault that stopped a message before anybody knew what it calls.
+    fn refused_unread(&self, fault: &Fault);
+
+    /// How bodies may come.
+    fn bodies(&self) -> Bodies;
 
     /// A new correlation id.
     fn corr_id(&self) -> String;
@@ -86,6 +92,14 @@ impl Backend for Live {
 
     fn refuse(&self, operation: usize, fault: Fault) -> Fault {
         self.engine.refuse(registry()[operation].spec, fault)
+    }
+
+    fn refused_unread(&self, fault: &Fault) {
+        self.engine.note_refusal(fault);
+    }
+
+    fn bodies(&self) -> Bodies {
+        self.engine.settings().bodies
     }
 
     fn corr_id(&self) -> String {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use asyncgate_api::Code;
-use asyncgate_engine::Fault;
+use asyncgate_engine::{Bodies, Fault};
 use serde_json::value::RawValue;
 
 use crate::{
@@ -60,6 +60,22 @@ impl<B: Backend> Dispatcher<B> {
 
     pub(crate) fn corr_id(&self) -> String {
         self.backend.corr_id()
+    }
+
+    /// A fault that stopped a request before its message was read, as the tool that it is for
+    /// calls it, if that is known.
+    pub(crate) fn refuse(&self, tool: Option<&str>, fault: Fault) -> Fault {
+        match tool.and_then(|name| self.tools.find(name)) {
+            Some(number) => self.backend.refuse(number, fault),
+            None => {
+                self.backend.refused_unread(&fault);
+                fault
+            }
+        }
+    }
+
+    pub(crate) fn bodies(&self) -> Bodies {
+        self.backend.bodies()
     }
 
     pub(crate) async fn answer(

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use asyncgate_api::Code;
-use asyncgate_engine::Fault;
+use asyncgate_engine::{Coding, CorrId, Fault, Inflate};
 use axum::{Router, body::Body, response::Response, routing::any};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request as HttpRequest, StatusCode, header};
@@ -26,6 +26,9 @@ use crate::{
     origin::Origins,
     wire,
 };
+
+/// Where the endpoint is.
+pub const PATH: &str = "/mcp";
 
 const CORR_ID: &str = "x-corr-id";
 
@@ -46,7 +49,7 @@ pub(crate) fn mount<B: Backend, G: Guard<B::Caller>>(
         let endpoint = Arc::clone(&endpoint);
         async move { endpoint.serve(request).await }
     };
-    Router::new().route("/mcp", any(serve))
+    Router::new().route(PATH, any(serve))
 }
 
 struct Endpoint<B, G> {
@@ -81,11 +84,19 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
     async fn serve(&self, request: HttpRequest<Body>) -> Response {
         let (parts, body) = request.into_parts();
         let corr_id = given_corr_id(&parts.headers).unwrap_or_else(|| self.dispatcher.corr_id());
-        let answered = self.post(&parts.method, &parts.headers, body, &corr_id);
-        let mut response = match answered.await {
-            Ok(response) => response,
-            Err(refusal) => refusal.into_response(&corr_id),
+        // It names this exchange, which may hold many calls, and no message in it.
+        let known_by = CorrId {
+            text: corr_id.clone(),
+            given: false,
         };
+        let answering = async {
+            let answered = self.post(&parts.method, &parts.headers, body, &corr_id);
+            match answered.await {
+                Ok(response) => response,
+                Err(refusal) => refusal.into_response(&corr_id),
+            }
+        };
+        let mut response = known_by.scope(answering).await;
         if let Ok(value) = HeaderValue::from_str(&corr_id) {
             response.headers_mut().insert(CORR_ID, value);
         }
@@ -107,32 +118,49 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
         }
         let bearer = bearer(headers);
         let checked = self.guard.check(bearer).await;
-        let caller = checked.map_err(|fault| self.unauthenticated(bearer, fault))?;
+        let refuse = |fault| {
+            let tool = Routing::read(headers).tool();
+            self.dispatcher.refuse(tool.as_deref(), fault)
+        };
+        let caller = checked.map_err(|fault| self.unauthenticated(bearer, refuse(fault)))?;
         if method != Method::POST {
-            return Err(Refusal::bad(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "Only POST is served here: there is no session to end and no stream to open.",
-            )
-            .with(header::ALLOW, "POST"));
+            let message =
+                "Only POST is served here: there is no session to end and no stream to open.";
+            let fault = Fault::new(Code::MethodNotAllowed, message);
+            let refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, fault);
+            return Err(refusal.with(header::ALLOW, "POST"));
         }
         let form = form(headers)?;
         check_content_type(headers)?;
-        let body = self.read(body).await?;
+        let body = self.read(headers, body).await;
+        let body = body.map_err(|fault| {
+            let fault = refuse(fault);
+            Refusal::new(status(fault.code), fault)
+        })?;
         let answer = self.answer(&caller, headers, &body, corr_id).await;
         Ok(answer.into_response(form))
     }
 
-    async fn read(&self, body: Body) -> Result<Bytes, Refusal> {
-        let collected = Limited::new(body, self.max_body_bytes).collect().await;
-        collected.map(|body| body.to_bytes()).map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                let limit = self.max_body_bytes;
-                let message = format!("The body may have at most {limit} bytes.");
-                let fault = Fault::new(Code::TooLarge, message).with("limit", limit);
-                return Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, fault);
+    /// Reads a body that has at most as many bytes as any message may, unpacked.
+    async fn read(&self, headers: &HeaderMap, mut body: Body) -> Result<Bytes, Fault> {
+        let limit = self.max_body_bytes;
+        let codings = headers.get_all(header::CONTENT_ENCODING).iter();
+        let Some(coding) = Coding::named(codings.map(HeaderValue::as_bytes))? else {
+            let collected = Limited::new(body, limit).collect().await;
+            return collected.map(|body| body.to_bytes()).map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    return Fault::too_large(limit);
+                }
+                unreadable()
+            });
+        };
+        let mut inflate = Inflate::new(coding, limit, self.dispatcher.bodies().ratio_cap);
+        while let Some(frame) = body.frame().await {
+            if let Ok(data) = frame.map_err(|_| unreadable())?.into_data() {
+                inflate.feed(&data)?;
             }
-            Refusal::bad(StatusCode::BAD_REQUEST, "The body could not be read.")
-        })
+        }
+        inflate.finish()
     }
 
     async fn answer(
@@ -281,7 +309,11 @@ fn media_type(value: &str) -> String {
     bare.trim().to_ascii_lowercase()
 }
 
-/// The status of a credential that was not accepted.
+fn unreadable() -> Fault {
+    Fault::bad_request("the body could not be read")
+}
+
+/// The status of what does not come as far as JSON-RPC.
 fn status(code: Code) -> StatusCode {
     StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }

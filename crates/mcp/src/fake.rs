@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use asyncgate_api::{Access, Code, Effect, Method, Plane, Spec};
-use asyncgate_engine::{Answer, Fault};
+use asyncgate_engine::{Answer, Bodies, Fault};
 use futures_util::future::BoxFuture;
 use schemars::{Schema, json_schema};
 use tokio::sync::Notify;
@@ -123,6 +123,12 @@ impl Backend for Fake {
 
     fn refuse(&self, _operation: usize, fault: Fault) -> Fault {
         fault
+    }
+
+    fn refused_unread(&self, _fault: &Fault) {}
+
+    fn bodies(&self) -> Bodies {
+        Bodies::default()
     }
 
     fn corr_id(&self) -> String {

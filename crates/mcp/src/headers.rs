@@ -30,6 +30,12 @@ impl<'a> Routing<'a> {
         routing
     }
 
+    /// The tool that is called, as far as headers tell.
+    pub(crate) fn tool(&self) -> Option<Cow<'a, str>> {
+        let called = self.unclear.is_none() && self.method == Some("tools/call");
+        self.name.filter(|_| called).and_then(decode)
+    }
+
     /// Holds the headers against the body's version, method and (for a tool call) name.
     pub(crate) fn check(
         &self,

@@ -35,6 +35,7 @@ use asyncgate_engine::{Authenticator, Caller, Engine};
 use axum::Router;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+pub use endpoint::PATH;
 pub use options::Options;
 
 use crate::{backend::Live, dispatch::Dispatcher};

@@ -18,6 +18,7 @@ fn main() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     tonic_prost_build::configure()
         .build_transport(false)
+        .build_server(false)
         .btree_map(".")
         .bytes(".")
         .client_mod_attribute(".", r#"#[cfg(feature = "client")]"#)

@@ -2,17 +2,15 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use asyncgate_api::{Code, Method, Spec};
-use asyncgate_engine::{Bodies, Fault, Source};
+use asyncgate_api::{Method, Spec};
+use asyncgate_engine::{Bodies, Coding, Fault, Inflate, Source};
 use axum::{
     body::Body,
-    http::{HeaderMap, header},
+    http::{HeaderMap, HeaderValue, header},
 };
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use percent_encoding::percent_decode_str;
-
-use crate::inflate::{self, Coding, Inflate};
 
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -57,11 +55,16 @@ pub(crate) async fn gather(
         Method::Get | Method::Delete => Ok(Input::Form(form(spec, path, query))),
         Method::Post | Method::Put => {
             refuse_browser_forms(headers)?;
-            let coding = inflate::coding(headers)?;
-            let body = read(body, coding, max_body_bytes, bodies).await?;
+            let body = read(body, coding(headers)?, max_body_bytes, bodies).await?;
             splice(spec, path, query, headers, body).map(Input::Json)
         }
     }
+}
+
+/// How a body is packed, if it is.
+pub(crate) fn coding(headers: &HeaderMap) -> Result<Option<Coding>, Fault> {
+    let codings = headers.get_all(header::CONTENT_ENCODING).iter();
+    Coding::named(codings.map(HeaderValue::as_bytes))
 }
 
 /// Path fields and query, as one query string.
@@ -178,7 +181,7 @@ fn refuse_browser_forms(headers: &HeaderMap) -> Result<(), Fault> {
 }
 
 /// Reads a body that has at most `limit` bytes, unpacked.
-async fn read(
+pub(crate) async fn read(
     body: Body,
     coding: Option<Coding>,
     limit: usize,
@@ -222,14 +225,9 @@ async fn collect(
     }
     fed?;
     if total > limit {
-        return Err(too_large(limit));
+        return Err(Fault::too_large(limit));
     }
     inflate.map_or(Ok(whole), Inflate::finish)
-}
-
-pub(crate) fn too_large(limit: usize) -> Fault {
-    let message = format!("the body is larger than {limit} bytes");
-    Fault::new(Code::TooLarge, message).with("limit", limit)
 }
 
 fn too_slow() -> Fault {
@@ -250,7 +248,7 @@ fn join(whole: Bytes, data: Bytes) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use asyncgate_api::{CancelTask, GetTask, Operation, SendMessage};
+    use asyncgate_api::{CancelTask, Code, GetTask, Operation, SendMessage};
 
     use super::*;
 

@@ -1,12 +1,13 @@
 //! The REST facade: routes from the registry, JSON in and out. No rule lives here.
 
+mod domains;
 mod errors;
-mod inflate;
 mod input;
 mod openapi;
 mod routes;
 mod stream;
 
+pub use domains::{Decide, DomainStates, Domains, StateLost, domain_router};
 pub use errors::error_response;
-pub use openapi::openapi;
-pub use routes::{CORR_ID, Options, router, stamp};
+pub use openapi::{EVENTS, openapi};
+pub use routes::{CORR_ID, Options, PATHS, refuse_methods, router, stamp};

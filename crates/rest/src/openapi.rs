@@ -18,6 +18,7 @@ pub fn openapi() -> Value {
         path[method] = operation;
     }
     paths.insert(stream::PATH.to_owned(), stream_path(&paths));
+    paths.insert(EVENTS.to_owned(), events_path());
     let error = SchemaSettings::openapi3().for_serialize().into_generator();
     let error = error.into_root_schema_for::<ErrorBody>().to_value();
     schemas.insert("Error".to_owned(), component(error, &mut Map::new()));
@@ -100,6 +101,31 @@ fn stream_path(paths: &Map<String, Value>) -> Value {
         "content": { "application/x-ndjson": { "schema": schema } },
     });
     json!({ "post": operation })
+}
+
+/// Where admins are told what happens. The server has the route, because it knows what to tell.
+pub const EVENTS: &str = "/v1/events";
+
+fn events_path() -> Value {
+    let description = "Server-sent events for admins: first the present state, then what changes. \
+        mailbox.health {service, ok, profile, ts}; mailbox.readyz {ready, missing, ts}; \
+        mailbox.dlq.moved {topic_class, reason, count, ts}; \
+        mailbox.scanner.requeue {shard, count, ts}; \
+        mailbox.auth.revoked {scope, samples, window_s, ts}. A reader that is too slow loses the \
+        oldest events and is told how many in a comment.";
+    let text = json!({ "text/event-stream": { "schema": { "type": "string" } } });
+    json!({
+        "get": {
+            "operationId": "events",
+            "summary": "Be told what happens.",
+            "description": description,
+            "parameters": [],
+            "responses": {
+                "200": { "description": "Events, until you close it", "content": text },
+                "default": refusals(),
+            },
+        },
+    })
 }
 
 fn refusals() -> Value {

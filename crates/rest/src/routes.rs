@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use asyncgate_api::{Access, Code, Method, Spec};
 use asyncgate_engine::{
-    Answer, Authenticator, Caller, Engine, Entry, Fault, Principal, Role, TenantId, registry,
+    Answer, Authenticator, Caller, CorrId, Engine, Entry, Fault, Principal, Role, TenantId,
+    registry,
 };
 use axum::{
     Router,
@@ -23,6 +24,11 @@ use crate::{
 
 /// The header that names a request in answers and in the log.
 pub const CORR_ID: HeaderName = HeaderName::from_static("x-corr-id");
+
+const DOCUMENT: &str = "/openapi.json";
+
+/// The routes that stand beside those of the registry.
+pub const PATHS: [&str; 2] = [stream::PATH, DOCUMENT];
 
 /// How the facade is set up.
 #[derive(Debug, Clone, Copy)]
@@ -57,21 +63,28 @@ pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Option
     let describing = Arc::clone(&app);
     let document = move |request: Request<Body>| {
         let mut response = json_response(StatusCode::OK, Body::from(document.clone()));
-        stamp(&mut response, &describing.corr_id(request.headers()));
+        stamp(&mut response, &describing.corr_id(request.headers()).text);
         std::future::ready(response)
     };
-    let not_found = Arc::clone(&app);
-    let not_allowed = Arc::clone(&app);
-    router
-        .route("/openapi.json", get(document))
-        .fallback(move |request: Request<Body>| {
-            std::future::ready(not_found.refuse(&request, StatusCode::NOT_FOUND, "no such route"))
-        })
-        .method_not_allowed_fallback(move |request: Request<Body>| {
-            let message = "this route does not take this method";
-            let status = StatusCode::METHOD_NOT_ALLOWED;
-            std::future::ready(not_allowed.refuse(&request, status, message))
-        })
+    let router = router.route(DOCUMENT, get(document));
+    let not_found = Arc::clone(&app.engine);
+    refuse_methods(router, Arc::clone(&app.engine)).fallback(move |request: Request<Body>| {
+        let fault = Fault::new(Code::NotFound, "no such route");
+        std::future::ready(refused(&not_found, &request, &fault))
+    })
+}
+
+/// Gives the routes of `router` that have none an answer to methods that they do not take.
+pub fn refuse_methods(router: Router, engine: Arc<Engine>) -> Router {
+    router.method_not_allowed_fallback(move |request: Request<Body>| {
+        let message = "this route does not take this method; see Allow";
+        let fault = Fault::new(Code::MethodNotAllowed, message);
+        std::future::ready(refused(&engine, &request, &fault))
+    })
+}
+
+fn refused(engine: &Engine, request: &Request<Body>, fault: &Fault) -> Response<Body> {
+    error_response(fault, &correlate(engine, request.headers()).text)
 }
 
 fn route(app: &Arc<App>, entry: &'static Entry) -> MethodRouter {
@@ -91,10 +104,13 @@ fn route(app: &Arc<App>, entry: &'static Entry) -> MethodRouter {
 impl App {
     async fn serve(&self, entry: &Entry, request: Request<Body>) -> Response<Body> {
         let corr_id = self.corr_id(request.headers());
-        match self.call(entry, request).await {
-            Ok(answer) => success(entry.spec, answer, &corr_id),
-            Err(fault) => error_response(&fault, &corr_id),
-        }
+        let answering = async {
+            match self.call(entry, request).await {
+                Ok(answer) => success(entry.spec, answer, &corr_id.text),
+                Err(fault) => error_response(&fault, &corr_id.text),
+            }
+        };
+        corr_id.scope(answering).await
     }
 
     async fn call(&self, entry: &Entry, request: Request<Body>) -> Result<Answer, Fault> {
@@ -132,22 +148,14 @@ impl App {
     }
 
     /// The caller's correlation id if it is fit to be repeated, or a new one.
-    pub(crate) fn corr_id(&self, headers: &HeaderMap) -> String {
-        let given = headers.get(CORR_ID).and_then(|value| value.to_str().ok());
-        self.engine.corr_id_or(given)
+    pub(crate) fn corr_id(&self, headers: &HeaderMap) -> CorrId {
+        correlate(&self.engine, headers)
     }
+}
 
-    fn refuse(
-        &self,
-        request: &Request<Body>,
-        status: StatusCode,
-        message: &'static str,
-    ) -> Response<Body> {
-        let corr_id = self.corr_id(request.headers());
-        let mut response = error_response(&Fault::new(Code::NotFound, message), &corr_id);
-        *response.status_mut() = status;
-        response
-    }
+fn correlate(engine: &Engine, headers: &HeaderMap) -> CorrId {
+    let given = headers.get(CORR_ID).and_then(|value| value.to_str().ok());
+    engine.correlate(given)
 }
 
 /// Who calls an operation that is open to everyone. It has no rights.
@@ -195,7 +203,7 @@ pub fn stamp(response: &mut Response<Body>, corr_id: &str) {
     }
 }
 
-fn json_response(status: StatusCode, body: Body) -> Response<Body> {
+pub(crate) fn json_response(status: StatusCode, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");

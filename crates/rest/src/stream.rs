@@ -34,9 +34,9 @@ pub(crate) const DOC: &str = "Takes what POST /v1/recv takes and stays open. Eac
 /// Opens a stream and answers with it.
 pub(crate) async fn serve(app: Arc<App>, request: Request<Body>) -> Response<Body> {
     let corr_id = app.corr_id(request.headers());
-    let mut response = match open(&app, request).await {
+    let mut response = match corr_id.scope(open(&app, request)).await {
         Ok(body) => Response::new(body),
-        Err(fault) => return error_response(&fault, &corr_id),
+        Err(fault) => return error_response(&fault, &corr_id.text),
     };
     let headers = response.headers_mut();
     for (name, value) in [
@@ -45,7 +45,7 @@ pub(crate) async fn serve(app: Arc<App>, request: Request<Body>) -> Response<Bod
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    stamp(&mut response, &corr_id);
+    stamp(&mut response, &corr_id.text);
     response
 }
 
@@ -56,7 +56,7 @@ async fn open(app: &App, request: Request<Body>) -> Result<Body, Fault> {
     let input = decode(input.source()).map_err(|fault| app.engine.refuse(spec, fault))?;
     let (opened, is_open) = oneshot::channel();
     let (lines, body) = mpsc::channel(1);
-    tokio::spawn(feed(Arc::clone(&app.engine), caller, input, opened, lines));
+    asyncgate_engine::spawn(feed(Arc::clone(&app.engine), caller, input, opened, lines));
     let lost = |_| Fault::new(Code::Internal, "the stream could not be opened");
     is_open.await.map_err(lost)??;
     Ok(Body::from_stream(stream::unfold(body, |mut body| async {

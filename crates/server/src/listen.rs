@@ -7,6 +7,7 @@
 //! Invariants: at most [`Limits::connections`] are open; no connection outlives [`Listener::drain`].
 
 mod http2;
+mod preface;
 
 use std::convert::Infallible;
 use std::io;
@@ -15,6 +16,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use asyncgate_engine::Remote;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
@@ -34,16 +36,13 @@ use tower::Service as _;
 
 use crate::live::Live;
 use crate::pulse::{Patience, Phase, Pulse, Watchdog, Watched};
+use crate::serve::PREFIX;
+use crate::traffic::{Report, Traffic};
 use crate::uds::UnixSocket;
+use preface::{Spoken, peeked, read};
 
 /// The largest request line with headers.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
-
-/// How the first bytes of HTTP/2 begin. No method of HTTP/1.1 is called so.
-const PREFACE: &[u8; 3] = b"PRI";
-
-/// How soon to look again at a client that has sent only a part of that.
-const PREFACE_PAUSE: Duration = Duration::from_millis(5);
 
 /// The pause after an error of `accept` that is not the client's, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -63,12 +62,16 @@ pub struct Metrics {
     open: Gauge,
     accepted: Counter,
     timed_out: Counter,
+    traffic: Arc<Traffic>,
 }
 
 impl Metrics {
-    /// Makes the metrics part of what `registry` reports.
+    /// Makes the metrics part of what `registry` reports. What passes through has names that operators
+    /// know from other services, with nothing in front of them.
     pub fn register(&self, registry: &mut Registry) {
-        let http = registry.sub_registry_with_prefix("http");
+        registry.register_collector(Box::new(Report(self.traffic.clone())));
+        let own = registry.sub_registry_with_prefix(PREFIX);
+        let http = own.sub_registry_with_prefix("http");
         http.register("connections", "Open connections", self.open.clone());
         http.register(
             "connections_accepted",
@@ -105,10 +108,16 @@ impl From<UnixSocket> for Socket {
 }
 
 impl Socket {
-    async fn accept(&self) -> io::Result<Stream> {
+    async fn accept(&self) -> io::Result<(Stream, Remote)> {
         match self {
-            Self::Tcp(socket) => socket.accept().await.map(|(stream, _)| Stream::Tcp(stream)),
-            Self::Unix(socket) => socket.accept().await.map(Stream::Unix),
+            Self::Tcp(socket) => {
+                let (stream, address) = socket.accept().await?;
+                Ok((Stream::Tcp(stream), Remote::Network(address)))
+            }
+            Self::Unix(socket) => {
+                let (stream, uid) = socket.accept().await?;
+                Ok((Stream::Unix(stream), Remote::Local { uid }))
+            }
         }
     }
 }
@@ -224,12 +233,12 @@ async fn accept(socket: Socket, connection: Connection, slots: Arc<Semaphore>) {
         };
         match accepted {
             None => return,
-            Some((slot, Ok(stream))) => {
+            Some((slot, Ok((stream, remote)))) => {
                 let connection = connection.clone();
-                tokio::spawn(async move {
+                tokio::spawn(remote.scope(async move {
                     connection.serve(stream).await;
                     drop(slot);
-                });
+                }));
             }
             Some((_, Err(error))) if is_of_the_client(&error) => {}
             Some((_, Err(error))) => {
@@ -259,10 +268,13 @@ impl Connection {
                 // Answers are small and whole: waiting to fill a packet only delays them. An old
                 // socket that refuses is served all the same.
                 let _ = stream.set_nodelay(true);
-                self.run(stream).await
+                self.run(stream, async |stream| {
+                    let spoken = peeked(&stream).await?;
+                    Ok((spoken, stream))
+                })
+                .await
             }
-            // HTTP/2 is recognised by peeking, which a socket file does not offer.
-            Stream::Unix(stream) => self.run_http1(stream).await,
+            Stream::Unix(stream) => self.run(stream, read).await,
         };
         if let Some(phase) = ended {
             metrics.timed_out.inc();
@@ -277,21 +289,29 @@ impl Connection {
     }
 
     /// Serves until the client or the drain ends it; or until it took too long, and in which phase.
-    async fn run(mut self, stream: TcpStream) -> Option<Phase> {
+    /// `recognise` finds out which protocol the client speaks.
+    async fn run<S, T>(
+        mut self,
+        stream: S,
+        recognise: impl AsyncFnOnce(S) -> io::Result<(Spoken, T)>,
+    ) -> Option<Phase>
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send,
+    {
         let patience = self.patience.get();
-        let spoken = tokio::select! {
+        let recognised = tokio::select! {
             biased;
-            spoken = timeout(patience.silence, spoken(&stream)) => spoken,
+            recognised = timeout(patience.silence, recognise(stream)) => recognised,
             // Nothing was asked yet, so nothing is left unanswered.
             _ = self.stage.changed() => return None,
         };
-        match spoken {
+        match recognised {
             Err(_) => Some(Phase::Open),
             Ok(Err(_)) => None,
-            Ok(Ok(Spoken::Http1)) => self.run_http1(stream).await,
-            Ok(Ok(Spoken::Http2)) => {
+            Ok(Ok((Spoken::Http1, stream))) => self.run_http1(stream).await,
+            Ok(Ok((Spoken::Http2, stream))) => {
                 // A box keeps what HTTP/1.1 has no use for out of its connections.
-                Box::pin(http2::run(stream, self.router, patience, self.stage)).await
+                Box::pin(http2::run(self, stream)).await
             }
         }
     }
@@ -300,14 +320,16 @@ impl Connection {
         let Self {
             router,
             patience,
+            metrics: Metrics { traffic, .. },
             mut stage,
-            ..
         } = self;
         let patience = patience.get();
         let pulse = Arc::new(Pulse::default());
         let mut dog = Watchdog::new(pulse.clone(), patience);
         let io = TokioIo::new(Watched::new(stream, pulse.clone()));
-        let service = service_fn(move |request| answer(router.clone(), pulse.clone(), request));
+        let service = service_fn(move |request| {
+            answer(router.clone(), traffic.clone(), pulse.clone(), request)
+        });
         let mut http = http1::Builder::new();
         http.max_header_size(MAX_HEAD_BYTES);
         let mut connection = pin!(http.serve_connection(io, service));
@@ -336,38 +358,18 @@ impl Connection {
     }
 }
 
-/// A protocol that clients speak.
-enum Spoken {
-    Http1,
-    Http2,
-}
-
-/// Which protocol the client speaks. What it has sent stays in the socket, so that the protocol's own
-/// reader sees it all and nothing stands between them.
-async fn spoken(stream: &TcpStream) -> io::Result<Spoken> {
-    let mut first = [0; PREFACE.len()];
-    loop {
-        let seen = stream.peek(&mut first).await?;
-        if seen == 0 || first[..seen] != PREFACE[..seen] {
-            return Ok(Spoken::Http1);
-        }
-        if seen == PREFACE.len() {
-            return Ok(Spoken::Http2);
-        }
-        // What is already there does not let the socket tell when more comes.
-        sleep(PREFACE_PAUSE).await;
-    }
-}
-
 async fn answer(
     mut router: Router,
+    traffic: Arc<Traffic>,
     pulse: Arc<Pulse>,
     request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
     pulse.enter(Phase::Answer);
-    let response = router.call(request).await;
+    let passage = traffic.begin(request.method(), request.uri().path());
+    let Ok(response) = router.call(request).await;
+    passage.answered(response.status());
     pulse.enter(Phase::Open);
-    response
+    Ok(response)
 }
 
 #[cfg(test)]

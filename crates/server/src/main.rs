@@ -21,8 +21,10 @@ mod reload;
 mod serve;
 mod signals;
 mod stdio;
+mod supervise;
 mod telemetry;
 mod tell;
+mod traffic;
 mod uds;
 
 use std::process::ExitCode;

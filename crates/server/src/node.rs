@@ -10,6 +10,7 @@ use asyncgate_engine::{Bodies, Clock, Durability, Engine};
 use asyncgate_store::Store;
 use asyncgate_store::memory::MemoryStore;
 use asyncgate_store_sqlite::{Options, SqliteStore};
+use prometheus_client::metrics::counter::Counter;
 use tokio::task::JoinHandle;
 
 use crate::clock::{GuardedClock, Random};
@@ -17,6 +18,7 @@ use crate::config::{Settings, StoreKind};
 use crate::data_dir::DataDir;
 use crate::ledger_key::LedgerKey;
 use crate::readiness::Monitor;
+use crate::supervise::keep;
 
 /// The file in the data directory that holds everything but the keys.
 pub const DATABASE: &str = "asyncgate.db";
@@ -26,6 +28,8 @@ pub struct Node {
     pub engine: Arc<Engine>,
     pub clock: Arc<dyn Clock>,
     store: Arc<dyn Store>,
+    /// How often background work had to begin again.
+    pub restarts: Counter,
     /// Last, so that the directory is given free only after the store has let go of it.
     _data_dir: Option<DataDir>,
 }
@@ -67,6 +71,7 @@ impl Node {
             engine: Arc::new(engine),
             clock,
             store,
+            restarts: Counter::default(),
             _data_dir: data_dir,
         })
     }
@@ -85,12 +90,12 @@ impl Node {
     /// Starts what the engine does of its own accord, until it drains: it acts on leases that run
     /// out and delays that end, of tasks and of messages, and signs ledgers from time to time.
     pub fn background(&self) -> JoinHandle<()> {
-        let engine = self.engine.clone();
+        let (engine, restarts) = (self.engine.clone(), self.restarts.clone());
         tokio::spawn(async move {
             tokio::join!(
-                engine.watch_deadlines(),
-                engine.watch_messages(),
-                engine.sign_ledgers(),
+                keep("deadlines", restarts.clone(), || engine.watch_deadlines()),
+                keep("scanner", restarts.clone(), || engine.watch_messages()),
+                keep("signer", restarts, || engine.sign_ledgers()),
             );
         })
     }

@@ -11,11 +11,16 @@ pub fn say(text: &str) -> io::Result<()> {
 
 /// As [`say`], and tells whether a reader is left.
 pub fn was_said(text: &str) -> io::Result<bool> {
+    let mut line = Vec::with_capacity(text.len() + 1);
+    line.extend_from_slice(text.as_bytes());
+    line.push(b'\n');
+    was_written(&line)
+}
+
+/// Writes bytes to stdout as they are, and tells whether a reader is left.
+pub fn was_written(bytes: &[u8]) -> io::Result<bool> {
     let mut out = stdout().lock();
-    let written = out
-        .write_all(text.as_bytes())
-        .and_then(|()| out.write_all(b"\n"))
-        .and_then(|()| out.flush());
+    let written = out.write_all(bytes).and_then(|()| out.flush());
     match written {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         other => other.map(|()| true),

@@ -202,7 +202,7 @@ impl Vitals for Monitor {
     }
 
     fn corr_id(&self, given: Option<&str>) -> String {
-        self.engine.corr_id_or(given)
+        self.engine.correlate(given).text
     }
 
     fn refresh(&self) -> BoxFuture<'_, ()> {

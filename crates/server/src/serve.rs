@@ -21,8 +21,12 @@ use crate::pulse::Patience;
 use crate::readiness::Monitor;
 use crate::reload::Running;
 use crate::signals::{Signals, Wish};
+use crate::supervise::keep;
 use crate::tell;
 use crate::uds::UnixSocket;
+
+/// What stands before the names of metrics that are this server's own.
+pub const PREFIX: &str = "asyncgate";
 
 /// How long the last transaction of the deadline watch may take.
 const LAST_SWEEP: Duration = Duration::from_secs(1);
@@ -41,10 +45,11 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     let monitor = Arc::new(node.monitor());
     let background = node.background();
     let watching = tokio::spawn({
-        let monitor = monitor.clone();
-        async move { monitor.watch().await }
+        let (monitor, restarts) = (monitor.clone(), node.restarts.clone());
+        async move { keep("monitor", restarts, || monitor.watch()).await }
     });
-    let listeners = sockets.serve(&settings, &node.engine, Arc::new(keys), &monitor)?;
+    let registry = registry(&node, &keys);
+    let listeners = sockets.serve(&settings, &node.engine, Arc::new(keys), &monitor, registry)?;
     monitor.bound();
     let address = listeners.iter().find_map(Listener::address);
     let address = address.context("nothing listens on the network")?;
@@ -122,15 +127,19 @@ impl Sockets {
         engine: &Arc<Engine>,
         keys: Arc<dyn Authenticator>,
         monitor: &Arc<Monitor>,
+        mut registry: Registry,
     ) -> anyhow::Result<Vec<Listener>> {
         let counts = Metrics::default();
+        counts.register(&mut registry);
         let health = ops::health(monitor.clone());
-        let metrics = ops::metrics(monitor.clone(), registry(&counts, engine));
+        let metrics = ops::metrics(monitor.clone(), registry);
         let mut main = routes(settings, engine, keys, monitor).merge(health.clone());
         // Metrics that have an address of their own are for those who can reach that one.
         if self.metrics.is_none() {
             main = main.merge(metrics.clone());
         }
+        let main = asyncgate_rest::refuse_methods(main, engine.clone());
+        let aside = asyncgate_rest::refuse_methods(health.merge(metrics), engine.clone());
         let start = |socket: Socket, router| {
             Listener::start(socket, router, limits(settings), counts.clone())
         };
@@ -141,7 +150,7 @@ impl Sockets {
         }
         if let Some(socket) = self.metrics {
             let address = socket.local_addr()?;
-            listeners.push(start(socket.into(), health.merge(metrics))?);
+            listeners.push(start(socket.into(), aside)?);
             tracing::info!(metrics = %address, "serving metrics");
         }
         Ok(listeners)
@@ -170,18 +179,24 @@ fn for_grpc(monitor: Arc<Monitor>) -> asyncgate_grpc::Options {
     }
 }
 
-fn registry(metrics: &Metrics, engine: &Engine) -> Registry {
+/// What is measured, but for the listeners.
+fn registry(node: &Node, keys: &Keys) -> Registry {
+    let engine = &node.engine;
     let mut registry = Registry::default();
     engine.register_mailbox_metrics(&mut registry);
+    keys.register_metrics(&mut registry);
+    registry.register(
+        "service_restarts",
+        "Times that background work ended by a defect and began again",
+        node.restarts.clone(),
+    );
     let settings = engine.settings();
     let profile = Info::new([
         ("profile", settings.profile),
         ("dlq_profile", settings.durability.dlq_profile()),
     ]);
     registry.register("mailbox_profile", "How the mailbox is deployed", profile);
-    let own = registry.sub_registry_with_prefix("asyncgate");
-    metrics.register(own);
-    engine.register_metrics(own);
+    engine.register_metrics(registry.sub_registry_with_prefix(PREFIX));
     registry
 }
 

@@ -7,14 +7,15 @@
 use std::fmt;
 use std::io::{IsTerminal, stderr};
 
+use asyncgate_engine::{CorrId, Remote};
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
-use tracing_subscriber::fmt::format::{Format, Full, Writer};
+use tracing_subscriber::fmt::format::{FmtSpan, Format, Full, JsonFields, Writer};
 use tracing_subscriber::fmt::time::FormatTime;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::registry::{LookupSpan, Registry};
+use tracing_subscriber::registry::{LookupSpan, Registry, Scope};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, reload};
 
@@ -63,6 +64,9 @@ pub fn start(settings: &Settings) -> Result<Logs, Error> {
     };
     let layer = tracing_subscriber::fmt::layer()
         .with_ansi(terminal)
+        // Spans are part of the log while it is at `debug`; their ends say how long they took.
+        .with_span_events(FmtSpan::CLOSE)
+        .fmt_fields(JsonFields::new())
         .event_format(lines)
         .with_writer(stderr);
     tracing_subscriber::registry()
@@ -110,15 +114,34 @@ where
         if as_text {
             return self.text.format_event(context, writer, event);
         }
-        writeln!(writer, "{}", json_line(event, self.profile))
+        let mut line = Map::new();
+        for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
+            // What a span has noted, unless a later one or the event itself says otherwise.
+            if let Some(noted) = span.extensions().get::<FormattedFields<N>>()
+                && let Ok(noted) = serde_json::from_str::<Map<String, Value>>(noted)
+            {
+                line.extend(noted);
+            }
+            line.insert("span".to_owned(), span.name().into());
+        }
+        writeln!(writer, "{}", json_line(line, event, self.profile))
     }
 }
 
-/// One object: when, how grave, who, and what the event says. Its fields cannot replace the first ones.
-fn json_line(event: &Event<'_>, profile: Profile) -> Value {
-    let mut fields = Fields(Map::new());
+/// One object: when, how grave, who, for whom, and what the event says. Its fields cannot replace the
+/// first ones.
+fn json_line(noted: Map<String, Value>, event: &Event<'_>, profile: Profile) -> Value {
+    let mut fields = Fields(noted);
     event.record(&mut fields);
     let mut line = fields.0;
+    if let Some(remote) = Remote::current() {
+        line.insert("remote_addr".to_owned(), remote.to_string().into());
+    }
+    if !line.contains_key("corr_id")
+        && let Some(corr_id) = CorrId::current()
+    {
+        line.insert("corr_id".to_owned(), corr_id.text.into());
+    }
     let metadata = event.metadata();
     for (name, value) in [
         ("ts", clock::wall().to_string()),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use asyncgate_api::Code;
 use asyncgate_engine::{Authenticator, Engine, Fault, Role, Subscription};
-use asyncgate_rest::{CORR_ID, error_response, stamp};
+use asyncgate_rest::{CORR_ID, EVENTS, error_response, stamp};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -38,9 +38,7 @@ pub fn router(engine: Arc<Engine>, keys: Arc<dyn Authenticator>, monitor: Arc<Mo
         keys,
         monitor,
     };
-    Router::new()
-        .route("/v1/events", get(serve))
-        .with_state(app)
+    Router::new().route(EVENTS, get(serve)).with_state(app)
 }
 
 async fn serve(State(app): State<App>, request: Request) -> Response {
@@ -48,7 +46,7 @@ async fn serve(State(app): State<App>, request: Request) -> Response {
         .headers()
         .get(CORR_ID)
         .and_then(|value| value.to_str().ok());
-    let corr_id = app.engine.corr_id_or(given);
+    let corr_id = app.engine.correlate(given).text;
     let mut response = match app.admit(request.headers()).await {
         Ok(()) => app.follow(),
         Err(fault) => return error_response(&fault, &corr_id),

@@ -38,12 +38,12 @@ impl UnixSocket {
         })
     }
 
-    /// The next connection of a user who may connect.
-    pub async fn accept(&self) -> io::Result<UnixStream> {
+    /// The next connection of a user who may connect, and who that is.
+    pub async fn accept(&self) -> io::Result<(UnixStream, u32)> {
         loop {
             let (stream, _) = self.listener.accept().await?;
             match stream.peer_cred() {
-                Ok(peer) if self.allowed.contains(&peer.uid()) => return Ok(stream),
+                Ok(peer) if self.allowed.contains(&peer.uid()) => return Ok((stream, peer.uid())),
                 Ok(peer) => tracing::warn!(
                     event = "uds.refused",
                     uid = peer.uid(),

@@ -1,8 +1,13 @@
 //! What a call asked for, read from the same input that the engine was given.
 
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use asyncgate_api::{IdempotencyMode, Payload};
 use asyncgate_core::{PrincipalKind, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use crate::step::Op;
 
 /// What the model looks at in the inputs that simulated clients send.
 #[derive(Debug, Default, Deserialize)]
@@ -38,6 +43,38 @@ pub struct Asked {
     pub delivery_proof: Option<Box<RawValue>>,
     pub error: Option<Box<RawValue>>,
     pub retryable: bool,
+    #[serde(skip)]
+    mail: Option<Box<AskedMail>>,
+}
+
+/// What the model looks at in calls of the mailbox.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct AskedMail {
+    pub topic: Option<String>,
+    pub idem_key: String,
+    pub payload_b64: Payload,
+    pub attrs: BTreeMap<String, String>,
+    pub partition_key: Option<String>,
+    pub delay_ms: Option<i64>,
+    pub ttl_ms: Option<i64>,
+    pub priority: i32,
+    pub idempotency_mode: IdempotencyMode,
+    pub messages: Vec<AskedMail>,
+    pub msg_id: String,
+    pub lease: Option<String>,
+    pub reason: Option<String>,
+    pub error: Option<String>,
+    pub acks: Vec<AskedMail>,
+    pub visibility_ms: Option<i64>,
+    pub max_messages: Option<usize>,
+    pub max_bytes: Option<usize>,
+    pub state: String,
+    pub cursor: Option<String>,
+    pub limit: Option<usize>,
+    pub older_than_secs: Option<i64>,
+    pub dry_run: bool,
+    odd: Option<u32>,
 }
 
 /// What a task requires of its worker.
@@ -50,8 +87,22 @@ pub struct Required {
 
 impl Asked {
     /// Reads an input; one that cannot be read asks for nothing.
-    pub fn read(input: &str) -> Self {
-        serde_json::from_str(input).unwrap_or_default()
+    pub fn read(op: Op, input: &str) -> Self {
+        if !op.is_mail() {
+            return serde_json::from_str(input).unwrap_or_default();
+        }
+        let mail: Box<AskedMail> = serde_json::from_str(input).unwrap_or_default();
+        Self {
+            odd: mail.odd,
+            mail: Some(mail),
+            ..Self::default()
+        }
+    }
+
+    /// What is asked of the mailbox.
+    pub fn mail(&self) -> &AskedMail {
+        static NOTHING: LazyLock<AskedMail> = LazyLock::new(AskedMail::default);
+        self.mail.as_deref().unwrap_or(&NOTHING)
     }
 
     /// The principal kind that is named.

@@ -8,14 +8,19 @@
     reason = "a defect is named where it strikes and nowhere else"
 )]
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+mod mail;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use asyncgate_core::{
     Changes, Head, ObligationKey, PrincipalKey, ReceiptId, ReceiptType, Relationship, Task, TaskId,
-    TenantId, Timestamp, task::State,
+    TenantId, Timestamp, mailbox::Message, task::State,
 };
 use asyncgate_store::{
     Answer, Decide, DeliveredReceipt, Depths, Error, Health, Job, ReadSet, ReceiptFilter, SeqPage,
@@ -64,11 +69,43 @@ pub enum Mutant {
     ForgetsDeadlines,
     /// Does not remember when it wrote last.
     ForgetsTime,
+    /// Finds no message behind the name of a send.
+    ForgetsNames,
+    /// Says that a message is done, and leaves it where it is.
+    ForgetsAcks,
+    /// Hands a message over again that somebody has.
+    DeliversTwice,
+    /// Gives every receiver of a message the same lease.
+    ReusesLeases,
+    /// Lets who had a message settle it for who has it now.
+    AcceptsOldDeliveries,
+    /// Drops a message whose receiver let the time pass.
+    DropsTimedOut,
+    /// Delivers what should be a dead letter.
+    NeverGivesUp,
+    /// Hands over the youngest of the least important first.
+    IgnoresOrder,
+    /// Begins the chain anew with each message.
+    BreaksChains,
+    /// Takes more messages than a shard may hold.
+    Overfills,
+    /// Throws away what receivers have.
+    PurgesHeld,
+    /// Delivers at once what should wait.
+    ForgetsDelays,
+    /// Says that a send was committed, and did not commit it.
+    LosesMail,
+    /// Counts no dead letters.
+    Miscounts,
+    /// Shows the dead letters of another tenant.
+    MixesMail,
+    /// Never finds a message whose time has come.
+    ForgetsMessages,
 }
 
 impl Mutant {
     /// Every defect.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 33] = [
         Self::AnswersBeforeCommit,
         Self::ForgetsKeys,
         Self::LeasesTwice,
@@ -86,6 +123,22 @@ impl Mutant {
         Self::ReadsStale,
         Self::ForgetsDeadlines,
         Self::ForgetsTime,
+        Self::ForgetsNames,
+        Self::ForgetsAcks,
+        Self::DeliversTwice,
+        Self::ReusesLeases,
+        Self::AcceptsOldDeliveries,
+        Self::DropsTimedOut,
+        Self::NeverGivesUp,
+        Self::IgnoresOrder,
+        Self::BreaksChains,
+        Self::Overfills,
+        Self::PurgesHeld,
+        Self::ForgetsDelays,
+        Self::LosesMail,
+        Self::Miscounts,
+        Self::MixesMail,
+        Self::ForgetsMessages,
     ];
 
     const fn is_below(self) -> bool {
@@ -97,6 +150,10 @@ impl Mutant {
                 | Self::ReadsStale
                 | Self::ForgetsDeadlines
                 | Self::ForgetsTime
+                | Self::LosesMail
+                | Self::Miscounts
+                | Self::MixesMail
+                | Self::ForgetsMessages
         )
     }
 
@@ -130,6 +187,8 @@ struct Mutated {
 struct Kept {
     tasks: Vec<Task>,
     late: Option<Job>,
+    /// Each tenant's messages as they were handed over.
+    delivered: BTreeMap<TenantId, Vec<Message>>,
 }
 
 impl Mutated {
@@ -297,7 +356,7 @@ impl Store for Mutated {
     }
 
     fn mailbox(&self) -> &dyn asyncgate_store::mailbox::Mailbox {
-        self.store.mailbox()
+        self
     }
 
     fn admission(&self) -> &dyn asyncgate_store::admission::Admission {

@@ -51,7 +51,7 @@ pub fn explore(seed: u64, steps: usize, mutant: Option<Mutant>) -> Result<Schedu
 
 fn live(schedule: &mut Schedule, steps: usize, mutant: Option<Mutant>) -> Checked {
     let mut world = world(&schedule.setup, mutant)?;
-    let mut generator = Generator::new(schedule.setup.seed, world.actors());
+    let mut generator = Generator::new(&schedule.setup, world.actors());
     for n in 1..=steps {
         let label = n as u32;
         let step = generator.next(label, &world);

@@ -2,32 +2,83 @@
 
 use std::fmt::{self, Write};
 
-use asyncgate_core::{Locatability, Policy};
+use asyncgate_core::{Locatability, Policy, mailbox};
 
 use crate::{rng::Rng, step::Step};
 
-/// What a simulated server is like.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setup {
-    /// What ids and jitter follow from.
-    pub seed: u64,
-    /// How many transactions may wait for the writer.
-    pub queue: usize,
-    /// Whether the server watches its deadlines by itself; otherwise sweeps are steps.
-    pub watch: bool,
-    /// Every so many transactions are decided on other snapshots first.
-    pub repeat: u64,
-    /// Whether successes without proof are refused.
-    pub strict: bool,
-    /// How long an expired lease still counts.
-    pub grace_ms: i64,
-    /// The longest delay after an expiry.
-    pub jitter_ms: i64,
-    /// The largest payload.
-    pub payload_bytes: usize,
-    /// Renewals and expiries that are not strange yet.
-    pub patience: u32,
+macro_rules! setup {
+    ($($(#[$doc:meta])* $field:ident: $type:ty,)+) => {
+        /// What a simulated server is like.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Setup {
+            $($(#[$doc])* pub $field: $type,)+
+        }
+
+        impl Setup {
+            fn set(&mut self, name: &str, value: &str) -> Option<()> {
+                match name {
+                    $(stringify!($field) => self.$field = value.parse().ok()?,)+
+                    _ => return None,
+                }
+                Some(())
+            }
+        }
+
+        impl fmt::Display for Setup {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                $(writeln!(f, "{} {}", stringify!($field), self.$field)?;)+
+                Ok(())
+            }
+        }
+    };
 }
+
+setup! {
+    /// What ids and jitter follow from.
+    seed: u64,
+    /// How many transactions may wait for the writer.
+    queue: usize,
+    /// Whether the server watches its deadlines by itself; otherwise sweeps are steps.
+    watch: bool,
+    /// Every so many transactions are decided on other snapshots first.
+    repeat: u64,
+    /// Whether successes without proof are refused.
+    strict: bool,
+    /// How long an expired lease still counts.
+    grace_ms: i64,
+    /// The longest delay after an expiry.
+    jitter_ms: i64,
+    /// The largest payload.
+    payload_bytes: usize,
+    /// Renewals and expiries that are not strange yet.
+    patience: u32,
+    /// How many of a hundred calls are about messages. Without any, nobody watches messages.
+    mail: u32,
+    /// How many shards messages are spread over.
+    shards: u16,
+    /// How many messages may wait in a shard.
+    shard_capacity: u32,
+    /// How many messages receivers may hold together.
+    inflight: u32,
+    /// How many sends are remembered.
+    remembered: u32,
+    /// How long a send is remembered.
+    replay_ms: i64,
+    /// How many deliveries a message gets.
+    attempts: u32,
+    /// How long a message may wait.
+    ready_ms: i64,
+    /// How long dead letters are kept.
+    dead_ms: i64,
+    /// The most bytes of content that one call hands over.
+    given_bytes: usize,
+    /// Whether an acknowledgement must name its lease.
+    wants_lease: bool,
+}
+
+/// Half of the worlds have no messages and most others nothing else: a world with both takes longer
+/// than two that are half as long.
+const MAIL: [u32; 8] = [50, 0, 100, 0, 100, 0, 100, 0];
 
 impl Setup {
     /// The setup of a seed.
@@ -43,6 +94,17 @@ impl Setup {
             jitter_ms: *rng.pick(&[0, 5_000, 5_000]),
             payload_bytes: *rng.pick(&[64, 512, 512, 100_000]),
             patience: *rng.pick(&[0, 1, 3]),
+            mail: MAIL[(seed % 8) as usize],
+            shards: *rng.pick(&[1, 2, 8]),
+            shard_capacity: *rng.pick(&[4, 24, 4_096]),
+            inflight: *rng.pick(&[2, 12, 8_192]),
+            remembered: *rng.pick(&[8, 4_000_000, 4_000_000]),
+            replay_ms: *rng.pick(&[2_000, 60_000, 300_000]),
+            attempts: *rng.pick(&[1, 3, 5]),
+            ready_ms: *rng.pick(&[20_000, 600_000, 604_800_000]),
+            dead_ms: *rng.pick(&[5_000, 600_000, 1_209_600_000]),
+            given_bytes: *rng.pick(&[24, 524_288]),
+            wants_lease: rng.one_in(4),
         }
     }
 
@@ -60,7 +122,25 @@ impl Setup {
             } else {
                 Locatability::Lenient
             },
+            mailbox: self.mail_policy(),
             ..Policy::default()
+        }
+    }
+
+    fn mail_policy(&self) -> mailbox::Policy {
+        mailbox::Policy {
+            shards: self.shards,
+            shard_capacity: self.shard_capacity,
+            global_inflight: self.inflight,
+            dedup_capacity: self.remembered,
+            t_replay_ms: self.replay_ms,
+            max_attempts: self.attempts,
+            ready_retention_ms: self.ready_ms,
+            dlq_retention_ms: self.dead_ms,
+            max_bytes: self.given_bytes,
+            require_lease: self.wants_lease,
+            max_payload_bytes: self.payload_bytes,
+            ..mailbox::Policy::default()
         }
     }
 }
@@ -76,16 +156,7 @@ pub struct Schedule {
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let setup = &self.setup;
-        writeln!(f, "seed {}", setup.seed)?;
-        writeln!(f, "queue {}", setup.queue)?;
-        writeln!(f, "watch {}", setup.watch)?;
-        writeln!(f, "repeat {}", setup.repeat)?;
-        writeln!(f, "strict {}", setup.strict)?;
-        writeln!(f, "grace_ms {}", setup.grace_ms)?;
-        writeln!(f, "jitter_ms {}", setup.jitter_ms)?;
-        writeln!(f, "payload_bytes {}", setup.payload_bytes)?;
-        writeln!(f, "patience {}", setup.patience)?;
+        write!(f, "{}", self.setup)?;
         f.write_char('\n')?;
         for (label, step) in &self.steps {
             writeln!(f, "{label} {step}")?;
@@ -98,7 +169,11 @@ impl Schedule {
     /// Reads what `Display` wrote; lines that begin with `#` are for people. An error names the
     /// line that cannot be read.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut setup = Setup::of_seed(0);
+        // Schedules from before there were messages say nothing about them.
+        let mut setup = Setup {
+            mail: 0,
+            ..Setup::of_seed(0)
+        };
         let mut steps = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -115,23 +190,5 @@ impl Schedule {
             read.ok_or_else(|| format!("line {}: {line}", number + 1))?;
         }
         Ok(Self { setup, steps })
-    }
-}
-
-impl Setup {
-    fn set(&mut self, name: &str, value: &str) -> Option<()> {
-        match name {
-            "seed" => self.seed = value.parse().ok()?,
-            "queue" => self.queue = value.parse().ok()?,
-            "watch" => self.watch = value.parse().ok()?,
-            "repeat" => self.repeat = value.parse().ok()?,
-            "strict" => self.strict = value.parse().ok()?,
-            "grace_ms" => self.grace_ms = value.parse().ok()?,
-            "jitter_ms" => self.jitter_ms = value.parse().ok()?,
-            "payload_bytes" => self.payload_bytes = value.parse().ok()?,
-            "patience" => self.patience = value.parse().ok()?,
-            _ => return None,
-        }
-        Some(())
     }
 }

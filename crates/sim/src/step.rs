@@ -49,6 +49,20 @@ operations! {
     HEALTH = "health",
     HEAD = "get_ledger_head",
     READ = "read_ledger",
+    // Those of the mailbox stand last.
+    SEND = "mailbox_send",
+    SEND_BATCH = "mailbox_send_batch",
+    RECV = "mailbox_recv",
+    ACK_MESSAGE = "mailbox_ack",
+    ACK_BATCH = "mailbox_ack_batch",
+    NACK = "mailbox_nack",
+    EXTEND = "mailbox_extend",
+    PEEK = "mailbox_peek",
+    PURGE = "mailbox_purge",
+    TOPICS = "mailbox_topics",
+    DEAD_LETTERS = "mailbox_dlq",
+    REPROCESS = "mailbox_dlq_reprocess",
+    HEADS = "mailbox_heads",
 }
 
 impl Op {
@@ -60,6 +74,11 @@ impl Op {
     /// Its position among the names.
     pub fn number(self) -> usize {
         usize::from(self.0)
+    }
+
+    /// Whether it is one of the mailbox.
+    pub const fn is_mail(self) -> bool {
+        self.0 >= Self::SEND.0
     }
 
     /// The operation with this name.

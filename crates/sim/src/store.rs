@@ -4,6 +4,8 @@
 //! Like the real writer, it runs a transaction even if its caller has gone away meanwhile, and loses
 //! what is still waiting when the process dies. It refuses before a transaction runs, never after.
 
+mod mail;
+
 use std::{
     collections::VecDeque,
     sync::{
@@ -14,21 +16,22 @@ use std::{
 
 use asyncgate_core::{
     Changes, Head, PrincipalKey, Reach, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp,
+    mailbox,
 };
 use asyncgate_store::{
-    Answer, Decide, DeliveredReceipt, Depths, Error, Health, Job, ReceiptFilter, SeqPage, Signals,
-    Snapshot, Store, StoreMetrics, TaskFilter, TaskPage,
+    Answer, DeliveredReceipt, Depths, Error, Health, Job, ReceiptFilter, SeqPage, Signals,
+    Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, mailbox as mail_store,
 };
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
-use crate::step::Manner;
+use crate::step::{Manner, Op};
 
 /// Who asked for a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// A client's call, by its number.
-    Call(u32),
+    Call(u32, Op),
     /// The server itself.
     Server,
 }
@@ -42,12 +45,35 @@ pub struct Commit {
     pub tenant: TenantId,
     /// The time it was decided at.
     pub now: Timestamp,
-    /// What it wanted to claim, and how many.
-    pub claim: Option<(Reach, usize)>,
-    /// What was written; absent when the rule refused.
-    pub changes: Option<Changes>,
+    /// What it was about.
+    pub wrote: Wrote,
     /// Whether deciding again on the same rows gave the same.
     pub repeatable: bool,
+}
+
+/// What a transaction wrote; no changes when the rule refused.
+#[derive(Debug)]
+pub enum Wrote {
+    /// Tasks and receipts.
+    Tasks {
+        /// What it wanted to claim, and how many.
+        claim: Option<(Reach, usize)>,
+        /// What was written.
+        changes: Option<Changes>,
+    },
+    /// Messages.
+    Mail(MailWrote),
+}
+
+/// What a transaction over messages wrote.
+#[derive(Debug)]
+pub struct MailWrote {
+    /// What it read.
+    pub reads: mail_store::Reads,
+    /// The time it was asked for at.
+    pub asked_at: Timestamp,
+    /// What was written.
+    pub changes: Option<mailbox::Changes>,
 }
 
 /// The store of a simulation.
@@ -57,7 +83,8 @@ pub struct SimStore {
     repeat: u64,
     state: Mutex<State>,
     faults: AtomicU64,
-    tapped: Arc<Mutex<Tapped>>,
+    tapped: Arc<Mutex<Tapped<Changes>>>,
+    tapped_mail: Arc<Mutex<Tapped<mailbox::Changes>>>,
 }
 
 impl std::fmt::Debug for SimStore {
@@ -78,15 +105,30 @@ struct State {
 
 struct Queued {
     origin: Origin,
-    job: Job,
+    work: Work,
     reply: oneshot::Sender<Result<(), Error>>,
 }
 
-#[derive(Default)]
-struct Tapped {
+/// A transaction of either kind: they share one writer.
+enum Work {
+    Tasks(Job),
+    Mail(mail_store::Job),
+}
+
+struct Tapped<C> {
     last_time: Timestamp,
-    changes: Option<Changes>,
+    changes: Option<C>,
     unlike: bool,
+}
+
+impl<C> Default for Tapped<C> {
+    fn default() -> Self {
+        Self {
+            last_time: Timestamp::default(),
+            changes: None,
+            unlike: false,
+        }
+    }
 }
 
 impl SimStore {
@@ -108,6 +150,7 @@ impl SimStore {
             }),
             faults: AtomicU64::new(0),
             tapped: Arc::default(),
+            tapped_mail: Arc::default(),
         }
     }
 
@@ -153,8 +196,12 @@ impl SimStore {
             let Some(queued) = self.state().queue.pop_front() else {
                 return;
             };
-            let Queued { origin, job, reply } = queued;
-            let ran = self.run(origin, job);
+            let Queued {
+                origin,
+                work,
+                reply,
+            } = queued;
+            let ran = self.run(origin, work);
             // Who asked may have gone away; the transaction stands.
             let _ = reply.send(ran);
         }
@@ -180,39 +227,77 @@ impl SimStore {
         let lost = std::mem::take(&mut state.queue);
         drop(state);
         drop(lost);
+        // The next process reads the names of sends from what is stored.
+        self.below.mailbox().set_replay_window(i64::MAX);
     }
 
-    fn run(&self, origin: Origin, mut job: Job) -> Result<(), Error> {
+    fn run(&self, origin: Origin, work: Work) -> Result<(), Error> {
+        match work {
+            Work::Tasks(job) => self.run_tasks(origin, job),
+            Work::Mail(job) => self.run_mail(origin, job),
+        }
+    }
+
+    fn run_tasks(&self, origin: Origin, mut job: Job) -> Result<(), Error> {
         let (tenant, now) = (job.tenant, job.now);
         let claim = job.reads.claimable.clone();
-        let repeats = {
-            let mut state = self.state();
-            state.ran += 1;
-            state.ran.is_multiple_of(self.repeat)
-        };
-        *lock(&self.tapped) = Tapped::default();
-        let tapped = Arc::clone(&self.tapped);
         let decide = std::mem::replace(&mut job.decide, Box::new(|_| None));
-        job.decide = tap(decide, tapped, repeats);
+        job.decide = tap(decide, &self.tapped, self.repeats());
         let answer = at_once(self.below.transact(job));
-        let Tapped {
-            last_time,
-            changes,
-            unlike,
-        } = std::mem::take(&mut *lock(&self.tapped));
-        if answer.is_err() {
-            self.count_faults(1);
-            return answer;
-        }
-        self.state().tape.push_back(Commit {
+        let tapped = std::mem::take(&mut *lock(&self.tapped));
+        let changes = tapped.changes;
+        self.ran(answer, || Commit {
             origin,
             tenant,
-            now: now.max(last_time),
-            claim,
-            changes,
-            repeatable: !unlike,
-        });
+            now: now.max(tapped.last_time),
+            wrote: Wrote::Tasks { claim, changes },
+            repeatable: !tapped.unlike,
+        })
+    }
+
+    /// Whether the next transaction is decided more than once.
+    fn repeats(&self) -> bool {
+        let mut state = self.state();
+        state.ran += 1;
+        state.ran.is_multiple_of(self.repeat)
+    }
+
+    /// Puts a transaction on the tape, unless it failed.
+    fn ran(&self, answer: Result<(), Error>, commit: impl FnOnce() -> Commit) -> Result<(), Error> {
+        match &answer {
+            Ok(()) => self.state().tape.push_back(commit()),
+            Err(_) => self.count_faults(1),
+        }
         answer
+    }
+
+    /// Takes a transaction, or refuses it.
+    fn submit(&self, work: Work) -> Answer<'_, ()> {
+        let mut state = self.state();
+        let full = (state.queue.len() >= self.capacity).then_some(Error::Busy);
+        if let Some(error) = state.refusal.take().or(full) {
+            self.count_faults(1);
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        let (origin, manner) = (state.origin, state.manner);
+        if manner != Manner::Late && state.queue.is_empty() {
+            drop(state);
+            return Box::pin(std::future::ready(self.run(origin, work)));
+        }
+        let (reply, answer) = oneshot::channel();
+        state.queue.push_back(Queued {
+            origin,
+            work,
+            reply,
+        });
+        drop(state);
+        if manner != Manner::Late {
+            self.commit(usize::MAX);
+        }
+        Box::pin(async move {
+            let gone = || Error::Unavailable("the writer is gone".to_owned());
+            answer.await.map_err(|_| gone()).and_then(|answer| answer)
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -238,16 +323,49 @@ impl SimStore {
     }
 }
 
+/// The rows that a decision is shown.
+trait Rows: Default + Send {
+    fn last_time(&self) -> Timestamp;
+    fn copy(&self) -> Self;
+}
+
+impl Rows for Snapshot {
+    fn last_time(&self) -> Timestamp {
+        self.last_time
+    }
+
+    fn copy(&self) -> Self {
+        Self {
+            head: self.head,
+            last_time: self.last_time,
+            ledger: self.ledger,
+            tasks: self.tasks.clone(),
+            keyed: self.keyed.clone(),
+            claimable: self.claimable.clone(),
+            receipt: self.receipt.clone(),
+            relationship: self.relationship.clone(),
+        }
+    }
+}
+
+type Decides<S, C> = Box<dyn FnMut(S) -> Option<C> + Send>;
+
 /// Records what a decision writes. A decision may be called more than once: when it `repeats`, it
 /// is first asked about an empty store and about a copy of the rows, as a store may that runs into
 /// a conflict.
-fn tap(mut decide: Decide, tapped: Arc<Mutex<Tapped>>, repeats: bool) -> Decide {
+fn tap<S: Rows + 'static, C: Clone + PartialEq + Send + 'static>(
+    mut decide: Decides<S, C>,
+    tapped: &Arc<Mutex<Tapped<C>>>,
+    repeats: bool,
+) -> Decides<S, C> {
+    let tapped = Arc::clone(tapped);
+    *lock(&tapped) = Tapped::default();
     Box::new(move |snapshot| {
         let first = repeats.then(|| {
-            decide(Snapshot::default());
-            decide(copy(&snapshot))
+            decide(S::default());
+            decide(snapshot.copy())
         });
-        let last_time = snapshot.last_time;
+        let last_time = snapshot.last_time();
         let changes = decide(snapshot);
         let mut tapped = lock(&tapped);
         tapped.last_time = last_time;
@@ -255,19 +373,6 @@ fn tap(mut decide: Decide, tapped: Arc<Mutex<Tapped>>, repeats: bool) -> Decide 
         tapped.changes.clone_from(&changes);
         changes
     })
-}
-
-fn copy(snapshot: &Snapshot) -> Snapshot {
-    Snapshot {
-        head: snapshot.head,
-        last_time: snapshot.last_time,
-        ledger: snapshot.ledger,
-        tasks: snapshot.tasks.clone(),
-        keyed: snapshot.keyed.clone(),
-        claimable: snapshot.claimable.clone(),
-        receipt: snapshot.receipt.clone(),
-        relationship: snapshot.relationship.clone(),
-    }
 }
 
 /// The answer of the memory store, which never makes anybody wait.
@@ -283,31 +388,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Store for SimStore {
     fn transact(&self, job: Job) -> Answer<'_, ()> {
-        let mut state = self.state();
-        let full = (state.queue.len() >= self.capacity).then_some(Error::Busy);
-        if let Some(error) = state.refusal.take().or(full) {
-            self.count_faults(1);
-            return Box::pin(std::future::ready(Err(error)));
-        }
-        let (origin, manner) = (state.origin, state.manner);
-        if manner != Manner::Late && state.queue.is_empty() {
-            drop(state);
-            return Box::pin(std::future::ready(self.run(origin, job)));
-        }
-        let (reply, answer) = oneshot::channel();
-        state.queue.push_back(Queued { origin, job, reply });
-        drop(state);
-        if manner != Manner::Late {
-            self.commit(usize::MAX);
-        }
-        Box::pin(async move {
-            let gone = || Error::Unavailable("the writer is gone".to_owned());
-            answer.await.map_err(|_| gone()).and_then(|answer| answer)
-        })
+        self.submit(Work::Tasks(job))
     }
 
-    fn mailbox(&self) -> &dyn asyncgate_store::mailbox::Mailbox {
-        self.below.mailbox()
+    fn mailbox(&self) -> &dyn mail_store::Mailbox {
+        self
     }
 
     fn admission(&self) -> &dyn asyncgate_store::admission::Admission {

@@ -32,6 +32,22 @@ fn rules(mutant: Mutant) -> &'static [&'static str] {
         Mutant::ReadsStale => &["truthful observability", "verdict", "tasks"],
         Mutant::ForgetsDeadlines => &["deadlines are met", "deadlines"],
         Mutant::ForgetsTime => &["time"],
+        Mutant::ForgetsNames => &["one message per name", "verdict"],
+        Mutant::ForgetsAcks => &["acknowledged by who may"],
+        Mutant::DeliversTwice => &["messages are serializable", "one receiver at a time"],
+        Mutant::ReusesLeases => &["every delivery has a lease of its own"],
+        Mutant::AcceptsOldDeliveries => &["acknowledged by who may", "given back", "kept longer"],
+        Mutant::DropsTimedOut => &["at least once"],
+        Mutant::NeverGivesUp => &["given back", "deadlines of messages"],
+        Mutant::IgnoresOrder => &["delivery order"],
+        Mutant::BreaksChains => &["chain of messages"],
+        Mutant::Overfills => &["shards are bounded"],
+        Mutant::PurgesHeld => &["held messages are not purged"],
+        Mutant::ForgetsDelays => &["sent as asked"],
+        Mutant::LosesMail => &["messages are serializable", "chain of messages", "messages"],
+        Mutant::Miscounts => &["messages are conserved", "topics"],
+        Mutant::MixesMail => &["dead letters"],
+        Mutant::ForgetsMessages => &["deadlines are met", "deadlines of messages"],
     }
 }
 
@@ -63,6 +79,12 @@ fn failures_shrink_to_short_schedules_that_blame_the_defect() {
         Mutant::TrustsWorkers,
         Mutant::MixesTenants,
         Mutant::ForgetsTime,
+        Mutant::ForgetsNames,
+        Mutant::ForgetsAcks,
+        Mutant::DeliversTwice,
+        Mutant::ReusesLeases,
+        Mutant::DropsTimedOut,
+        Mutant::PurgesHeld,
     ] {
         let failure = caught(mutant);
         let small = shrink(&failure, Some(mutant), TRIES);

@@ -35,6 +35,9 @@ const CHECKPOINT_PAGES: u32 = 1_000;
 /// How often a failing disk is tried again when nobody asks.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// What stands for a count that nobody has made yet.
+pub(crate) const NOT_COUNTED: u64 = u64::MAX;
+
 /// What the writer shares with those who give it work.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -43,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) last_time: AtomicI64,
     /// For how long repeated sends must be recognised.
     pub(crate) replay_window_ms: AtomicI64,
-    /// How many sends are remembered.
+    /// How many sends are remembered; [`NOT_COUNTED`] at first.
     pub(crate) remembered: AtomicU64,
     health: Mutex<Health>,
     queued_bytes: AtomicUsize,
@@ -172,7 +175,7 @@ impl Writer {
             metrics: StoreMetrics::default(),
             last_time: AtomicI64::new(last_time),
             replay_window_ms: AtomicI64::new(mailbox::Policy::default().t_replay_ms),
-            remembered: AtomicU64::new(0),
+            remembered: AtomicU64::new(NOT_COUNTED),
             health: Mutex::new(Health::Ready),
             queued_bytes: AtomicUsize::new(0),
             max_queued_bytes: options.max_queued_bytes,
@@ -373,8 +376,10 @@ impl Worker {
         self.shared.metrics.commits.inc();
         self.writable.cells = 0;
         self.writable.post.keep();
-        let remembered = self.writable.post.remembered() as u64;
-        self.shared.remembered.store(remembered, Ordering::Relaxed);
+        if let Some(remembered) = self.writable.post.remembered() {
+            let remembered = remembered as u64;
+            self.shared.remembered.store(remembered, Ordering::Relaxed);
+        }
         self.shared.last_time.store(last_time, Ordering::Relaxed);
         Ok(())
     }

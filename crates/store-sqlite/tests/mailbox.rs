@@ -64,6 +64,8 @@ async fn repeated_sends_are_recognised_after_a_restart() {
     driver.wait_ms(T_REPLAY - 1);
     for _ in 0..2 {
         reopen(&mut driver, &path);
+        let load = driver.mailbox().load().await.unwrap();
+        assert_eq!(load.remembered, 5, "before anything is written");
         for (key, message) in ["ready", "acked", "dead", "purged"].iter().zip(&taken) {
             let again = driver.try_send(mail(key)).await.unwrap();
             assert!(again.duplicate && again.id == message.id, "{key}");

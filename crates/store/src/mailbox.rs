@@ -122,6 +122,28 @@ impl DeadFilter {
     }
 }
 
+/// How many dead letters a look goes through before it answers with what it has: a rare filter costs
+/// the caller more pages, never the server a scan.
+pub const MAX_LOOKED_AT: usize = 2_000;
+
+impl DeadFilter {
+    /// How many dead letters to look at.
+    pub fn looks_at(&self) -> usize {
+        // One more than wanted tells whether there are more.
+        MAX_LOOKED_AT.max(self.limit.saturating_add(1))
+    }
+}
+
+/// Some dead letters, and where to go on. Looking through those that do not match is bounded, so a
+/// page may be short, or even empty, and still have a `next`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DeadPage {
+    /// The dead letters, in the order in which they were sent.
+    pub letters: Vec<Message>,
+    /// What to give as `after` for more; absent when there are none.
+    pub next: Option<MessageId>,
+}
+
 /// The rows that were declared, as they stand.
 #[derive(Debug, Default)]
 pub struct Snapshot {
@@ -135,6 +157,8 @@ pub struct Snapshot {
     pub ready: Vec<Message>,
     /// The dead letters, in the order in which they were sent.
     pub dead: Vec<Message>,
+    /// Where the look for dead letters ended, if there may be more.
+    pub dead_next: Option<MessageId>,
     /// How many messages wait in each shard that dead letters would return to.
     pub depths: BTreeMap<u16, u64>,
     /// The waiting messages: those that are ready in the order of delivery, then those that are not.
@@ -200,9 +224,9 @@ pub trait Mailbox: Send + Sync {
     fn peek(&self, tenant: TenantId, take: Take) -> Answer<'_, Vec<Message>>;
 
     /// Dead letters.
-    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, Vec<Message>>;
+    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, DeadPage>;
 
-    /// Topics by name, after `after`.
+    /// Topics by name, after `after`. Those whose messages are all gone are not listed.
     fn topics(
         &self,
         tenant: TenantId,
@@ -248,6 +272,11 @@ pub struct Topic {
 pub struct Counts([u64; Kind::ALL.len()]);
 
 impl Counts {
+    /// Whether there are messages that are not gone.
+    pub const fn any(&self) -> bool {
+        self.waiting() + self.of(Kind::Leased) + self.of(Kind::Dead) > 0
+    }
+
     /// The number of messages of a kind.
     pub const fn of(&self, kind: Kind) -> u64 {
         self.0[kind as usize]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::load::{Plan, Tally, Workload, drive};
 use super::report::{Figure, Unit, median};
@@ -30,14 +30,24 @@ impl Costs {
             ..plan
         };
         drive(server.addr, warm, workload)?;
+        let mut tally = None;
+        self.around(server, || {
+            let driven = tally.insert(drive(server.addr, plan, workload)?);
+            Ok(driven.units)
+        })?;
+        tally.context("nothing was measured")
+    }
+
+    /// Measures a run that tells how many units of work it did.
+    pub fn around(&mut self, server: &Server, run: impl FnOnce() -> Result<u64>) -> Result<u64> {
         let (theirs, ours) = (server.cpu()?, cpu_time("self")?);
-        let tally = drive(server.addr, plan, workload)?;
-        let per_unit = |used: Duration| used.as_secs_f64() * 1e6 / tally.units as f64;
+        let units = run()?;
+        let per_unit = |used: Duration| used.as_secs_f64() * 1e6 / units as f64;
         self.server
             .push(per_unit(server.cpu()?.saturating_sub(theirs)));
         self.own
             .push(per_unit(cpu_time("self")?.saturating_sub(ours)));
-        Ok(tally)
+        Ok(units)
     }
 
     /// The server's, the median of the rounds.

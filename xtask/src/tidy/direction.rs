@@ -35,7 +35,7 @@ const RULES: &[(&str, Sees)] = &[
     ),
     (
         "asyncgate-rest",
-        Sees::Only(&["asyncgate-api", "asyncgate-engine"]),
+        Sees::Only(&["asyncgate-api", "asyncgate-domains", "asyncgate-engine"]),
     ),
     (
         "asyncgate-grpc",
@@ -50,6 +50,8 @@ const RULES: &[(&str, Sees)] = &[
         "asyncgate-ledger",
         Sees::Only(&["asyncgate-api", "asyncgate-core"]),
     ),
+    ("asyncgate-domains", Sees::Only(&[])),
+    ("asyncgate-warrants", Sees::Only(&[])),
     ("asyncgate-protogen", Sees::Only(&[])),
     ("asyncgate-fuzz", Sees::Anything),
     ("asyncgate-server", Sees::Anything),

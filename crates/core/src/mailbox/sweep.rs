@@ -1,7 +1,7 @@
 //! What happens when a message's time has come.
 
 use super::{Cause, Changes, Death, Decision, Message, MessageWrite, State, Trace};
-use crate::Env;
+use crate::{Env, MessageId};
 
 /// What a sweep did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct Swept {
     pub died: Vec<Death>,
     /// How many messages became ready.
     pub readied: usize,
+    /// Those of them that their sender had made wait.
+    pub held_back: Vec<MessageId>,
     /// How many messages were forgotten.
     pub forgotten: usize,
 }
@@ -63,6 +65,9 @@ fn move_on(env: &Env, mut message: Message, changes: &mut Changes, swept: &mut S
         None => {
             message.state = State::Ready;
             swept.readied += 1;
+            if message.attempt == 0 {
+                swept.held_back.push(message.id);
+            }
         }
     }
     changes.update(before, message);

@@ -14,7 +14,7 @@ use asyncgate_store::{
 use tokio::time::Instant;
 
 use super::visibility_ms;
-use crate::{Engine, Fault, input};
+use crate::{Engine, Fault, input, metrics::span};
 
 /// What a receiver asks for.
 #[derive(Debug, Clone)]
@@ -80,6 +80,7 @@ impl Engine {
         order: &Order,
     ) -> Result<Taken, Fault> {
         let watch = Stopwatch::start();
+        span::note_visibility(order.wish.visibility_ms);
         let mut taken = Taken::default();
         loop {
             let reads = Reads {
@@ -92,7 +93,7 @@ impl Engine {
                     receive(env, &wish, snapshot.inflight, snapshot.ready)
                 })
                 .await?;
-            self.note_received(tenant, &received);
+            self.note_received(tenant, &received, watch);
             let found = received.messages.len() + received.damaged.len() + received.died.len();
             let damaged = received.damaged.into_iter().map(|damage| damage.id);
             taken.damaged.extend(damaged);
@@ -134,11 +135,11 @@ impl Engine {
         }
     }
 
-    fn note_received(&self, tenant: TenantId, received: &Received) {
+    fn note_received(&self, tenant: TenantId, received: &Received, watch: Stopwatch) {
         let settings = self.settings();
         let metrics = &self.metrics.mailbox;
         for message in &received.messages {
-            metrics.handed_over(&settings, tenant, message);
+            metrics.handed_over(&settings, tenant, message, watch);
         }
         for damage in &received.damaged {
             metrics.damaged(&settings, damage);

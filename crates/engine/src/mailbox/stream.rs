@@ -6,9 +6,10 @@ use asyncgate_api::{Access, Code, Envelope, Operation, ReceiveMessages, RecvInpu
 use asyncgate_core::{TenantId, mailbox::Message};
 use asyncgate_store::{Deliveries, MessageWait};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::{Order, envelope};
-use crate::{Caller, Engine, Fault};
+use crate::{Caller, Engine, Fault, metrics::span};
 
 /// How long a stream is silent at most.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -59,7 +60,8 @@ impl Engine {
         caller: &Caller,
         input: RecvInput,
     ) -> Result<MessageStream<'_>, Fault> {
-        let opened = self.open_stream(caller, input).await;
+        let span = span::of(self, &ReceiveMessages::SPEC);
+        let opened = self.open_stream(caller, input).instrument(span).await;
         opened.map_err(|fault| self.refuse(&ReceiveMessages::SPEC, fault))
     }
 
@@ -68,7 +70,9 @@ impl Engine {
         caller: &Caller,
         input: RecvInput,
     ) -> Result<MessageStream<'_>, Fault> {
-        caller.authorise(Access::Any)?;
+        let authorised = caller.authorise(Access::Any);
+        span::note_authorised(authorised.is_ok());
+        authorised?;
         let order = Order::new(&self.settings().policy.mailbox, input)?;
         let mut stream = MessageStream {
             engine: self,
@@ -110,7 +114,9 @@ impl MessageStream<'_> {
             self.order.wish.max_messages = room;
             let signals = self.engine.store.signals();
             let mut next = signals.message(self.tenant, &self.order.topic);
-            let taken = match self.engine.take_messages(self.tenant, &self.order).await {
+            let taking = self.engine.take_messages(self.tenant, &self.order);
+            let span = span::of(self.engine, &ReceiveMessages::SPEC);
+            let taken = match taking.instrument(span).await {
                 Ok(taken) => taken.messages,
                 Err(fault) if fault.code == Code::ESaturated => {
                     let soon = (Instant::now() + SATURATED).min(self.beat);

@@ -10,8 +10,9 @@ use asyncgate_core::{
 };
 use asyncgate_store::mailbox::Reads;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
-use crate::{Engine, Fault};
+use crate::{Engine, Fault, metrics::span};
 
 /// How many messages one transaction moves, so that requests are not held up behind it.
 const BATCH: usize = 256;
@@ -32,7 +33,8 @@ impl Engine {
                     tracing::error!(cause = fault.cause, "could not look for old messages");
                 }
             }
-            let sleep = match self.act_on_messages().await {
+            let round = self.act_on_messages().instrument(span::scanner(self));
+            let sleep = match round.await {
                 Ok(sleep) => sleep,
                 Err(fault) => {
                     tracing::error!(cause = fault.cause, "could not act on messages");
@@ -144,7 +146,9 @@ impl Engine {
             })
             .await?;
         let settings = self.settings();
-        self.metrics.mailbox.timed_out(&settings, &swept.timed_out);
+        let metrics = &self.metrics.mailbox;
+        metrics.timed_out(&settings, &swept.timed_out);
+        metrics.held_back(tenant, &swept.held_back);
         self.note_deaths(&swept.died);
         Ok(swept.moved())
     }

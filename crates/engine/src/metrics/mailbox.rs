@@ -12,8 +12,10 @@ use std::{
 
 use asyncgate_api::{Code, Plane, Spec};
 use asyncgate_core::{
-    TenantId,
-    mailbox::{Damage, Death, Full, Kind, Message, Policy, Rejection, Sent, Settlement, Trace},
+    MessageId, TenantId,
+    mailbox::{
+        Damage, Death, Flaw, Full, Kind, Message, Policy, Rejection, Sent, Settlement, Trace,
+    },
 };
 use asyncgate_store::{Stopwatch, mailbox::Load};
 use prometheus_client::{
@@ -27,7 +29,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{Latencies, reorder::Reorder};
+use super::{Latencies, reorder::Reorder, span};
 use crate::{Fault, Settings, events::Tally, mailbox::corr_id};
 
 /// How many different reasons of receivers are told apart; the rest is `other`.
@@ -35,6 +37,18 @@ const MAX_REASONS: usize = 32;
 const MAX_REASON_BYTES: usize = 64;
 /// The reasons that are the server's own.
 const OWN_REASONS: [&str; 4] = ["visibility_timeout", "expired", "integrity", "nack"];
+
+/// Why calls are refused.
+const REJECTED: [&str; 6] = [
+    "unauth",
+    "oversize",
+    "ratio_cap",
+    "saturated",
+    "schema",
+    "integrity",
+];
+/// What credentials allow in the mailbox.
+const SCOPES: [&str; 5] = ["send", "recv", "ack", "nack", "admin"];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfClass {
@@ -116,7 +130,7 @@ pub(crate) struct MailboxMetrics {
 
 impl Default for MailboxMetrics {
     fn default() -> Self {
-        Self {
+        let metrics = Self {
             enqueued: Family::default(),
             delivered: Family::default(),
             redelivered: Family::default(),
@@ -143,23 +157,47 @@ impl Default for MailboxMetrics {
             reorder: Reorder::default(),
             reasons: Mutex::default(),
             tally: Tally::default(),
-        }
+        };
+        metrics.begin();
+        metrics
     }
 }
 
 impl MailboxMetrics {
-    /// Counts one send of perhaps many.
-    pub(crate) fn sent(&self, settings: &Settings, topic: &str, sent: &Result<Sent, Rejection>) {
+    /// Shows what is known beforehand at zero, so that the first of a kind is seen as a step.
+    fn begin(&self) {
+        for flaw in [Flaw::PayloadHash, Flaw::HashChain] {
+            let reason = flaw.as_str();
+            drop(self.integrity.get_or_create(&ForReason { reason }));
+        }
+        for reason in REJECTED {
+            drop(self.rejected.get_or_create(&ForReason { reason }));
+        }
+        for scope in SCOPES {
+            drop(self.auth_failures.get_or_create(&InScope { scope }));
+        }
+    }
+
+    /// Counts one send of perhaps many. It was decided after as long as `watch` says.
+    pub(crate) fn sent(
+        &self,
+        settings: &Settings,
+        topic: &str,
+        sent: &Result<Sent, Rejection>,
+        watch: Stopwatch,
+    ) {
         let class = of_class(settings, topic);
         match sent {
             Ok(sent) => {
                 let topic_class = class.topic_class.as_str();
+                span::note(topic_class, Some(sent.shard), None);
                 tracing::debug!(
                     event = "send.accepted",
                     topic_class,
                     shard = sent.shard,
                     corr_id = %corr_id(sent.corr_id),
                     duplicate = sent.duplicate,
+                    latency_ms = millis(watch),
                 );
                 if !sent.duplicate {
                     self.enqueued.get_or_create(&class).inc();
@@ -171,8 +209,16 @@ impl MailboxMetrics {
                     Full::Shard { shard } => Some(*shard),
                     Full::Inflight | Full::Dedup { .. } => None,
                 };
-                let reason = "saturated";
-                tracing::debug!(event = "send.rejected", reason, topic_class, shard);
+                span::note(topic_class, shard, None);
+                tracing::debug!(
+                    event = "send.rejected",
+                    reason = "saturated",
+                    queue = "work",
+                    saturation = 1.0,
+                    topic_class,
+                    shard,
+                    latency_ms = millis(watch),
+                );
             }
             Err(_) => {}
         }
@@ -193,21 +239,31 @@ impl MailboxMetrics {
         self.ack_seconds.observe(watch.elapsed().as_secs_f64());
     }
 
-    /// A receiver got a message.
-    pub(crate) fn handed_over(&self, settings: &Settings, tenant: TenantId, message: &Message) {
+    /// A receiver got a message, after as long as `watch` says.
+    pub(crate) fn handed_over(
+        &self,
+        settings: &Settings,
+        tenant: TenantId,
+        message: &Message,
+        watch: Stopwatch,
+    ) {
         let shard = message.shard;
         let class = of_class(settings, &message.topic);
+        let topic_class = class.topic_class.as_str();
+        span::note(topic_class, Some(shard), Some(message.attempt));
         tracing::debug!(
             event = "recv.batch",
-            topic_class = class.topic_class.as_str(),
+            topic_class,
             shard,
             attempt = message.attempt,
             corr_id = %corr_id(message.corr_id),
+            latency_ms = millis(watch),
         );
         if message.attempt > 1 {
             self.redelivered.get_or_create(&class).inc();
-        } else if message.priority == 0 {
-            let depth = self.reorder.depth(tenant, message);
+        } else if message.priority == 0
+            && let Some(depth) = self.reorder.depth(tenant, message)
+        {
             let deepest = self.reorder_depths.get_or_create(&InShard { shard });
             deepest.inner().fetch_max(depth, Ordering::Relaxed);
         }
@@ -246,6 +302,13 @@ impl MailboxMetrics {
         }
     }
 
+    /// The delay that a message's sender asked for is over.
+    pub(crate) fn held_back(&self, tenant: TenantId, ids: &[MessageId]) {
+        for id in ids {
+            self.reorder.held_back(tenant, *id);
+        }
+    }
+
     /// The watch over messages woke up so late after the time it had set itself.
     pub(crate) fn woke(&self, late: Duration) {
         self.wakes.inc();
@@ -277,19 +340,48 @@ impl MailboxMetrics {
         self.dead.get_or_create(&died_of).inc();
     }
 
-    /// A message was acknowledged.
-    pub(crate) fn acked(&self, settings: &Settings, settlement: &Settlement) {
+    /// A message was acknowledged, after as long as `watch` says. Saying it again counts once.
+    pub(crate) fn acked(&self, settings: &Settings, settlement: &Settlement, watch: Stopwatch) {
         let trace = &settlement.trace;
         let class = of_class(settings, &trace.topic);
+        let topic_class = class.topic_class.as_str();
+        span::note(topic_class, Some(trace.shard), Some(settlement.attempt));
         tracing::debug!(
             event = "ack.ok",
-            topic_class = class.topic_class.as_str(),
+            topic_class,
             shard = trace.shard,
+            attempt = settlement.attempt,
+            repeated = settlement.repeated,
             corr_id = %corr_id(trace.corr_id),
+            latency_ms = millis(watch),
         );
+        if settlement.repeated {
+            return;
+        }
         self.delivered.get_or_create(&class).inc();
         let attempts = self.attempts.get_or_create(&class);
         attempts.observe(f64::from(settlement.attempt));
+    }
+
+    /// A message was acknowledged that is not there: it never was, or was forgotten.
+    pub(crate) fn ack_unknown(&self, watch: Stopwatch) {
+        tracing::debug!(event = "ack.unknown", latency_ms = millis(watch));
+    }
+
+    /// A receiver gave a message back, after as long as `watch` says.
+    pub(crate) fn nacked(&self, settings: &Settings, settlement: &Settlement, watch: Stopwatch) {
+        let trace = &settlement.trace;
+        let topic_class = settings.topic_class(&trace.topic);
+        span::note(topic_class, Some(trace.shard), Some(settlement.attempt));
+        tracing::debug!(
+            event = "nack.ok",
+            topic_class,
+            shard = trace.shard,
+            attempt = settlement.attempt,
+            repeated = settlement.repeated,
+            corr_id = %corr_id(trace.corr_id),
+            latency_ms = millis(watch),
+        );
     }
 
     /// A message waits for its backoff.
@@ -304,20 +396,34 @@ impl MailboxMetrics {
         counter.inc_by(messages as u64);
     }
 
+    /// Counts a refusal by its reason, and tells that.
+    pub(crate) fn rejected(&self, fault: &Fault) -> Option<&'static str> {
+        let reason = reason(fault)?;
+        self.rejected.get_or_create(&ForReason { reason }).inc();
+        Some(reason)
+    }
+
     /// A call was refused. The reasons are those that operators of any service know.
     pub(crate) fn refused(&self, spec: &Spec, fault: &Fault) {
-        let code = fault.code;
-        if let Some(reason) = reason(fault) {
-            self.rejected.get_or_create(&ForReason { reason }).inc();
+        let reason = self.rejected(fault);
+        let status = fault.code.http_status();
+        // A full mailbox has said so itself, with the shard.
+        if spec.plane == Plane::Mailbox && scope(spec) == "send" && status != 429 {
+            tracing::debug!(event = "send.rejected", reason, code = fault.code.as_str());
         }
-        let status = code.http_status();
         if status == 429 {
             let endpoint = spec.name;
             self.busy.get_or_create(&AtEndpoint { endpoint }).inc();
         }
         if spec.plane == Plane::Mailbox && matches!(status, 401 | 403) {
             let scope = scope(spec);
-            tracing::debug!(event = "auth.denied", scope);
+            // A decision that operators look for, so it is told without being asked for.
+            tracing::info!(
+                event = "auth.denied",
+                reason,
+                scope,
+                code = fault.code.as_str()
+            );
             self.auth_failures.get_or_create(&InScope { scope }).inc();
             self.tally.denied(scope);
         }
@@ -405,6 +511,11 @@ fn of_class(settings: &Settings, topic: &str) -> OfClass {
     }
 }
 
+/// For the log, to the microsecond.
+fn millis(watch: Stopwatch) -> f64 {
+    watch.elapsed().as_micros() as f64 / 1_000.0
+}
+
 fn gauge(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -424,7 +535,7 @@ fn reason(fault: &Fault) -> Option<&'static str> {
 }
 
 /// What a credential must allow for an operation of the mailbox.
-fn scope(spec: &Spec) -> &'static str {
+pub(crate) fn scope(spec: &Spec) -> &'static str {
     match spec.name {
         "mailbox_send" | "mailbox_send_batch" => "send",
         "mailbox_ack" | "mailbox_ack_batch" | "mailbox_extend" => "ack",

@@ -79,3 +79,26 @@ async fn receivers_cannot_make_more_and_more_labels() {
     let line = "mailbox_dlq_total{topic_class=\"other\",reason=\"other\"} 8";
     assert!(text.contains(line), "{text}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn disorder_that_was_asked_for_is_none() {
+    let world = World::with(|policy| (policy.max_attempts, policy.shards) = (1, 1));
+    let delayed = json!({ "topic": "t", "idem_key": "late", "payload_b64": "", "delay_ms": 1_000 });
+    world.done("mailbox_send", delayed).await;
+    let dead = world.send("t", "dead").await;
+    world.recv("t").await;
+    let nack = json!({ "msg_id": dead, "reason": "no" });
+    world.done("mailbox_nack", nack).await;
+    for n in 0..5 {
+        world.send("t", &n.to_string()).await;
+        world.recv("t").await;
+    }
+    world.pass(500).await;
+    let topic = json!({ "topic": "t" });
+    world.done("mailbox_dlq_reprocess", topic).await;
+    world.pass(500).await;
+    world.recv("t").await;
+    let text = report(&world).await;
+    let line = "reorder_depth_max{shard=\"0\"} 0\n";
+    assert!(text.contains(line), "{text}");
+}

@@ -292,5 +292,16 @@ async fn the_correlation_id_comes_back_and_follows_the_message() {
         .send(as_admin(message("t", "l")))
         .await
         .unwrap();
-    assert!(other.metadata().contains_key("x-corr-id"), "a new one");
+    let drawn = other.metadata().get("x-corr-id").unwrap().to_str().unwrap();
+    assert_eq!(world.recv("t").await[0].corr_id, drawn, "a new one");
+    let named = |given: &str| {
+        let mut request = as_admin(message("t", given));
+        request.get_mut().corr_id = Some(ID.to_owned());
+        let metadata = request.metadata_mut();
+        metadata.insert("x-corr-id", given.parse().unwrap());
+        request
+    };
+    world.client().send(named(ID)).await.unwrap();
+    let refused = world.client().send(named("other")).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument);
 }

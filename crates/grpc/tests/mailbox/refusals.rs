@@ -279,3 +279,35 @@ async fn a_message_that_does_not_arrive_is_given_up() {
     assert_eq!(status.code(), Code::InvalidArgument);
     assert!(status.message().contains("in time"), "{status:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_of_a_call_ends_its_waiting() {
+    let world = World::new();
+    let wish = pb::RecvRequest {
+        topic: "t".into(),
+        wait_seconds: Some(60),
+        ..pb::RecvRequest::default()
+    };
+    let wish = prost::Message::encode_to_vec(&wish);
+    let mut framed = vec![0];
+    framed.extend((wish.len() as u32).to_be_bytes());
+    framed.extend(wish);
+    let request = Request::post("/ron.mailbox.v1.Mailbox/Recv")
+        .header("content-type", "application/grpc")
+        .header("authorization", "Bearer admin")
+        .header("grpc-timeout", "2S")
+        .body(Body::from(framed))
+        .unwrap();
+    let start = tokio::time::Instant::now();
+    let response = world.router.clone().oneshot(request).await.unwrap();
+    let status = Status::from_header_map(response.headers()).unwrap();
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+    assert_eq!(start.elapsed().as_secs(), 2);
+    // Nobody is left waiting who would take what comes now.
+    world
+        .client()
+        .send(as_admin(message("t", "k")))
+        .await
+        .unwrap();
+    assert_eq!(world.recv("t").await.len(), 1);
+}

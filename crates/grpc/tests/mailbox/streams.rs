@@ -1,9 +1,12 @@
-//! Receiving that goes on by itself.
+//! Calls that go on by themselves.
 
 use asyncgate_grpc::pb;
+use futures_util::{Stream, stream};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tonic::Code;
+use tonic_types::StatusExt as _;
 
-use crate::world::{World, as_admin, refusal, with_key};
+use crate::world::{World, as_admin, message, refusal, with_key};
 
 fn wish(window: u32) -> pb::RecvRequest {
     pb::RecvRequest {
@@ -54,4 +57,106 @@ async fn what_refuses_a_receiver_refuses_a_stream() {
     assert_eq!((code, reason.as_str()), (Code::InvalidArgument, "E_SCHEMA"));
     let answer = world.client().recv_stream(with_key("wrong", wish(1))).await;
     assert_eq!(refusal(answer).0, Code::Unauthenticated);
+}
+
+#[tokio::test]
+async fn sends_and_acks_have_their_results_in_order() {
+    let world = World::new();
+    let sends = ["a", "b", "a", "", "c"].map(|key| message("t", key));
+    let results = world
+        .client()
+        .send_stream(as_admin(stream::iter(sends)))
+        .await;
+    let results = all(results.unwrap().into_inner()).await;
+    let sent: Vec<_> = results
+        .into_iter()
+        .map(|result| match result.result.unwrap() {
+            pb::send_result::Result::Sent(sent) => Ok((sent.msg_id, sent.duplicate)),
+            pb::send_result::Result::Refused(refused) => Err(refused.code),
+        })
+        .collect();
+    let id = |n: usize| sent[n].as_ref().unwrap().0.clone();
+    assert_eq!(sent[2], Ok((id(0), true)), "the same key again");
+    assert_eq!(sent[3], Err("E_SCHEMA".to_owned()));
+    assert_eq!(sent[4], Ok((id(4), false)), "others go on");
+
+    let received = world.client().recv(as_admin(wish(10))).await.unwrap();
+    let received = received.into_inner().messages;
+    let mut acks: Vec<_> = received
+        .into_iter()
+        .map(|message| pb::AckRequest {
+            msg_id: message.msg_id,
+            lease: message.lease,
+        })
+        .collect();
+    assert_eq!(acks.len(), 3);
+    acks.push(pb::AckRequest {
+        msg_id: "01JAE6ZQX5AAAAAAAAAAAAAAAA".into(),
+        lease: None,
+    });
+    let results = world
+        .client()
+        .ack_stream(as_admin(stream::iter(acks)))
+        .await;
+    let results = all(results.unwrap().into_inner()).await;
+    let codes: Vec<_> = results
+        .into_iter()
+        .map(|result| match result.result.unwrap() {
+            pb::ack_result::Result::Done(_) => "done".to_owned(),
+            pb::ack_result::Result::Refused(refused) => refused.code,
+        })
+        .collect();
+    assert_eq!(codes, ["done", "done", "done", "E_NOT_FOUND"]);
+}
+
+#[tokio::test]
+async fn a_stream_of_sends_ends_with_the_fault_that_stops_it() {
+    let world = World::new();
+    let mut strange = message("t", "b");
+    strange.idempotency_mode = 9;
+    let (sender, sends) = by_hand();
+    let results = world.client().send_stream(as_admin(sends)).await;
+    let mut results = results.unwrap().into_inner();
+    sender.send(message("t", "a")).unwrap();
+    assert!(results.message().await.unwrap().is_some(), "the first goes");
+    sender.send(strange).unwrap();
+    let status = results.message().await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert_eq!(
+        status.get_details_error_info().unwrap().reason,
+        "E_SCHEMA",
+        "with the reason in its details"
+    );
+}
+
+#[tokio::test]
+async fn a_drain_ends_a_stream_of_sends_that_has_nothing_to_do() {
+    let world = World::new();
+    let (sender, sends) = by_hand();
+    let results = world.client().send_stream(as_admin(sends)).await;
+    let mut results = results.unwrap().into_inner();
+    sender.send(message("t", "a")).unwrap();
+    assert!(results.message().await.unwrap().is_some());
+    world.engine.drain();
+    assert_eq!(results.message().await.unwrap(), None);
+}
+
+/// Messages that are sent when the test says so.
+fn by_hand() -> (
+    UnboundedSender<pb::SendRequest>,
+    impl Stream<Item = pb::SendRequest>,
+) {
+    let (sender, receiver) = unbounded_channel();
+    let sends = stream::unfold(receiver, async |mut receiver| {
+        Some((receiver.recv().await?, receiver))
+    });
+    (sender, sends)
+}
+
+async fn all<M>(mut stream: tonic::Streaming<M>) -> Vec<M> {
+    let mut all = Vec::new();
+    while let Some(message) = stream.message().await.unwrap() {
+        all.push(message);
+    }
+    all
 }

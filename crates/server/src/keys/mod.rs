@@ -16,6 +16,8 @@ use asyncgate_core::{Principal, PrincipalKind, TenantId};
 use asyncgate_engine::{Authenticator, Caller, Clock, Fault, Role};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
 
 use crate::clock::{NoRandomness, fill_random};
 use crate::config::{Settings, StoreKind};
@@ -111,6 +113,27 @@ impl Keys {
             },
             fresh,
         ))
+    }
+}
+
+impl Keys {
+    /// Makes the memory of checked credentials part of what `registry` reports. A shared key is compared
+    /// each time, so there is none.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        let (entries, evictions) = match &self.mode {
+            Mode::Stored(stored) => (stored.entries.clone(), stored.evictions.clone()),
+            Mode::Open | Mode::Shared { .. } => (Gauge::default(), stored::evictions()),
+        };
+        registry.register(
+            "cap_cache_entries",
+            "Credentials that were proved and are remembered",
+            entries,
+        );
+        registry.register(
+            "cap_cache_evictions",
+            "Proved credentials that were forgotten",
+            evictions,
+        );
     }
 }
 

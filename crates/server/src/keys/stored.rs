@@ -11,6 +11,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use asyncgate_api::Code;
 use asyncgate_engine::{Caller, Clock, Fault};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::file::KeyFile;
@@ -37,6 +41,26 @@ pub struct StoredKeys {
     reading: Mutex<()>,
     proving: Semaphore,
     waiting: AtomicUsize,
+    /// How many proofs are remembered.
+    pub entries: Gauge,
+    /// Proofs that were forgotten.
+    pub evictions: Family<Evicted, Counter>,
+}
+
+/// Why proofs were forgotten.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Evicted {
+    reason: &'static str,
+}
+
+/// The key was taken out of the records, or changed. Proofs end in no other way.
+const REVOKED: Evicted = Evicted { reason: "revoked" };
+
+/// The count of forgotten proofs: none so far.
+pub fn evictions() -> Family<Evicted, Counter> {
+    let evictions = Family::default();
+    drop(evictions.get_or_create(&REVOKED));
+    evictions
 }
 
 /// The records by lookup id, and the digests that were proved against them.
@@ -74,6 +98,8 @@ impl StoredKeys {
             reading: Mutex::new(()),
             proving: Semaphore::new((processors / 2).max(1)),
             waiting: AtomicUsize::new(0),
+            entries: Gauge::default(),
+            evictions: evictions(),
         })
     }
 
@@ -126,6 +152,7 @@ impl StoredKeys {
             let current = known.records.get(&entry.record.id);
             if current.is_some_and(|current| current.record == entry.record) {
                 known.proved.insert(digest, entry);
+                self.entries.set(known.proved.len() as i64);
             }
         });
         Ok(caller)
@@ -147,12 +174,17 @@ impl StoredKeys {
             tokio::task::spawn_blocking(move || index(file.load()?.unwrap_or_default())).await;
         match read {
             Ok(Ok(records)) => self.change_known(|known| {
+                let before = known.proved.len();
                 known.proved.retain(|_, entry| {
                     records
                         .get(&entry.record.id)
                         .is_some_and(|fresh| fresh.record == entry.record)
                 });
                 known.records = records;
+                let left = known.proved.len();
+                self.entries.set(left as i64);
+                let evicted = self.evictions.get_or_create(&REVOKED);
+                evicted.inc_by((before - left) as u64);
             }),
             // An unreadable file revokes nobody: the disk may be full or the file half edited.
             Ok(Err(error)) => tracing::error!(%error, "the keys stay as they were"),

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use asyncgate_core::Timestamp;
+use prometheus_client::registry::Registry;
 
 use super::*;
 use crate::config::{Effective, Inputs};
@@ -43,6 +44,14 @@ fn in_dir(dir: &tempfile::TempDir) -> Settings {
 fn open(settings: &Settings, clock: &Arc<Still>) -> (Keys, Option<Token>) {
     let clock: Arc<dyn Clock> = clock.clone();
     Keys::open(settings, &clock).unwrap()
+}
+
+fn counted(keys: &Keys) -> String {
+    let mut registry = Registry::default();
+    keys.register_metrics(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    text
 }
 
 async fn code(keys: &Keys, bearer: Option<&str>) -> Option<Code> {
@@ -159,10 +168,15 @@ async fn a_key_is_proved_once_and_a_revoked_one_dies_within_the_recheck() {
     clock.0.fetch_add(29_999, Ordering::Relaxed);
     assert!(keys.authenticate(Some(token.reveal())).await.is_ok());
     clock.0.fetch_add(1, Ordering::Relaxed);
+    assert!(counted(&keys).contains("cap_cache_entries 1\n"));
     assert_eq!(
         code(&keys, Some(token.reveal())).await,
         Some(Code::Unauthorized)
     );
+    let after = counted(&keys);
+    assert!(after.contains("cap_cache_entries 0\n"), "{after}");
+    let revoked = "cap_cache_evictions_total{reason=\"revoked\"} 1\n";
+    assert!(after.contains(revoked), "{after}");
 
     std::fs::write(&path, original).unwrap();
     clock.0.fetch_add(30_000, Ordering::Relaxed);

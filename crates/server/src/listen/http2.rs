@@ -5,9 +5,12 @@
 //! taken. A connection on which nothing is the server's turn and nothing moves is let go, be it idle
 //! or held open by a client that does not read.
 
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::mem;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,19 +19,23 @@ use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
+use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::TcpStream;
-use tokio::sync::watch;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::error::Elapsed;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tower::Service as _;
 
-use super::{MAX_HEAD_BYTES, Stage};
+use super::{Connection, MAX_HEAD_BYTES, Metrics, Stage};
 use crate::pulse::{Patience, Phase};
+use crate::traffic::Traffic;
 
 /// Requests that one connection may have open. More wait at the client.
 const MAX_STREAMS: u32 = 256;
@@ -43,18 +50,34 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Serves until the client or the drain ends it; or until it took too long.
 pub(super) async fn run(
-    stream: TcpStream,
-    router: Router,
-    patience: Patience,
-    mut stage: watch::Receiver<Stage>,
+    connection: Connection,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
 ) -> Option<Phase> {
+    let Connection {
+        router,
+        patience,
+        metrics: Metrics { traffic, .. },
+        mut stage,
+    } = connection;
+    let patience = patience.get();
     let turns = Arc::new(Turns::default());
     let mut dog = Watchdog::new(turns.clone(), patience);
+    let stream = Heard {
+        stream,
+        turns: turns.clone(),
+    };
     let service = service_fn(move |request| {
         let turn = Turn::begin(turns.clone());
-        answer(router.clone(), turn, patience.answer, request)
+        answer(
+            router.clone(),
+            traffic.clone(),
+            turn,
+            patience.answer,
+            request,
+        )
     });
-    let mut http = http2::Builder::new(TokioExecutor::new());
+    let streams = Streams::default();
+    let mut http = http2::Builder::new(streams.clone());
     http.timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(MAX_HEAD_BYTES as u32)
@@ -63,6 +86,7 @@ pub(super) async fn run(
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let mut running = FuturesUnordered::new();
     let mut tick = interval(patience.tick());
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first tick is immediate and tells nothing.
@@ -72,7 +96,7 @@ pub(super) async fn run(
         tokio::select! {
             biased;
             // What went wrong is the client's affair: it hung up or does not speak HTTP/2.
-            _ = connection.as_mut() => return parting,
+            () = poll_fn(|cx| streams.poll(connection.as_mut(), &mut running, cx)) => return parting,
             changed = stage.changed() => {
                 if changed.is_err() || *stage.borrow_and_update() == Stage::Ended {
                     return None;
@@ -95,15 +119,111 @@ pub(super) async fn run(
     }
 }
 
+/// The streams of a connection run in its own task: what one commit answers wakes it once, and leaves
+/// together.
+#[derive(Clone, Default)]
+struct Streams {
+    begun: Arc<Mutex<Vec<BoxFuture<'static, ()>>>>,
+}
+
+impl Streams {
+    /// Polls the connection and what has begun on it, until the connection ends.
+    fn poll(
+        &self,
+        connection: Pin<&mut impl Future>,
+        running: &mut FuturesUnordered<BoxFuture<'static, ()>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        if connection.poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let begun = mem::take(&mut *self.begun.lock().unwrap_or_else(PoisonError::into_inner));
+        running.extend(begun);
+        while let Poll::Ready(Some(())) = running.poll_next_unpin(cx) {}
+        Poll::Pending
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        begun.push(Box::pin(stream));
+    }
+}
+
 async fn answer(
     mut router: Router,
+    traffic: Arc<Traffic>,
     turn: Turn,
     patience: Duration,
     request: Request<Incoming>,
 ) -> Result<Response<Answer>, Elapsed> {
+    let passage = traffic.begin(request.method(), request.uri().path());
     // The stream is reset: the others on the connection have nothing to do with it.
     let Ok(response) = timeout(patience, router.call(request)).await?;
+    passage.answered(response.status());
     Ok(response.map(|body| Answer { body, turn }))
+}
+
+/// A stream that notes what the client takes.
+#[derive(Debug)]
+struct Heard<S> {
+    stream: S,
+    turns: Arc<Turns>,
+}
+
+/// The largest sign of life: a frame that is written whether or not the client takes its answers.
+const PING_BYTES: usize = 17;
+
+impl<S> Heard<S> {
+    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if matches!(&written, Poll::Ready(Ok(bytes)) if *bytes > PING_BYTES) {
+            self.turns.steps.fetch_add(1, Ordering::Relaxed);
+        }
+        written
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.note(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.note(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
 }
 
 /// Whose turn it is on the streams of a connection.
@@ -113,7 +233,7 @@ struct Turns {
     open: AtomicUsize,
     /// Those of them on which it is the server's.
     server: AtomicUsize,
-    /// Counts what happens.
+    /// Counts what happens: turns that change, and bytes that leave.
     steps: AtomicU64,
 }
 
@@ -218,16 +338,15 @@ impl Watchdog {
             return None;
         }
         self.still += self.patience.tick();
-        // An answer is handed over in large parts, and nothing is seen of a slow client that takes one:
-        // so there is no shorter patience for taking than for silence.
-        if self.still < self.patience.silence {
+        let (phase, patience) = match self.turns.open.load(Ordering::Relaxed) {
+            0 => (Phase::Open, self.patience.silence),
+            _ => (Phase::Stuck, self.patience.taking),
+        };
+        if self.still < patience {
             return None;
         }
         self.still = Duration::ZERO;
-        Some(match self.turns.open.load(Ordering::Relaxed) {
-            0 => Phase::Open,
-            _ => Phase::Stuck,
-        })
+        Some(phase)
     }
 }
 

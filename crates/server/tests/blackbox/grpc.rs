@@ -6,7 +6,9 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 use asyncgate_grpc::pb::{self, mailbox_client::MailboxClient};
+use hyper_util::rt::TokioIo;
 use serde_json::json;
+use tokio::net::UnixStream;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tonic_health::pb::{
@@ -19,6 +21,10 @@ use crate::harness::{DEADLINE, KEY, Launch, Server, eventually};
 fn channel(server: &Server) -> Channel {
     let endpoint = Channel::from_shared(format!("http://{}", server.address)).unwrap();
     endpoint.timeout(DEADLINE).connect_lazy()
+}
+
+pub fn client(server: &Server) -> MailboxClient<Channel> {
+    MailboxClient::new(channel(server))
 }
 
 fn keyed<T>(message: T) -> Request<T> {
@@ -37,7 +43,7 @@ fn message(idem_key: &str) -> Request<pb::SendRequest> {
     })
 }
 
-fn wish(topic: &str) -> Request<pb::RecvRequest> {
+pub fn wish(topic: &str) -> Request<pb::RecvRequest> {
     keyed(pb::RecvRequest {
         topic: topic.into(),
         ..pb::RecvRequest::default()
@@ -174,6 +180,56 @@ fn a_client_that_only_greets_is_let_go() {
             assert_eq!(kind, std::io::ErrorKind::ConnectionReset, "{greeting:?}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_takes_nothing_is_let_go_after_the_write_timeout() {
+    let server = Launch::new()
+        .set("write_timeout=1s")
+        .set("idle_timeout=600s")
+        .start();
+    let mut client = MailboxClient::new(channel(&server));
+    for n in 0..4 {
+        let mut large = message(&n.to_string());
+        large.get_mut().payload = vec![n; 1 << 20].into();
+        client.send(large).await.unwrap();
+    }
+    let endpoint = Channel::from_shared(format!("http://{}", server.address)).unwrap();
+    let endpoint = endpoint
+        .initial_stream_window_size(65_535)
+        .initial_connection_window_size(65_535);
+    let mut reader = MailboxClient::new(endpoint.connect_lazy());
+    let mut reader = reader.recv_stream(wish("t")).await.unwrap().into_inner();
+    // It has what it asked for, and reads none of it.
+    eventually("the connection is closed", || {
+        (timed_out(&server) >= 1).then_some(())
+    });
+    while let Ok(Some(_)) = reader.message().await {}
+    client.send(message("the other goes on")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket_file_speaks_grpc_too() {
+    let launch = Launch::new();
+    let path = launch.dir().join("gate.sock");
+    let server = launch
+        .args(&["--uds", path.to_str().unwrap()])
+        .args(&["--log-level", "asyncgate_engine=debug,info"])
+        .start();
+    let endpoint = Channel::from_static("http://localhost");
+    let connect = tower::service_fn(move |_| {
+        let path = path.clone();
+        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+    });
+    let channel = endpoint.connect_with_connector_lazy(connect);
+    let mut client = MailboxClient::new(channel);
+    client.send(message("k")).await.unwrap();
+    let received = client.recv(wish("t")).await.unwrap().into_inner();
+    assert_eq!(received.messages[0].idem_key, "k");
+    // The log knows a process of this machine by its user.
+    server.logged("\"remote_addr\":\"uid:");
+    let sent = "http_requests_total{route=\"/ron.mailbox.v1.Mailbox/Send\",method=\"POST\",status=\"200\"} ";
+    assert_eq!(metric(&server, sent), 1);
 }
 
 fn connections(server: &Server) -> u64 {

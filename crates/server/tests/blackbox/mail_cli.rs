@@ -111,6 +111,41 @@ fn content_comes_from_anywhere_and_is_shown_as_what_it_is() {
 }
 
 #[test]
+fn each_line_is_a_message_and_contents_come_back_as_they_are() {
+    let scene = Scene::set();
+    let send = |flags: &str, lines: &[&str]| {
+        let mut talk = Talk::start(scene.command(&format!("mail send jobs --lines {flags}")));
+        for line in lines {
+            talk.say(line);
+        }
+        talk.end()
+    };
+    let ended = send("--idem-key import", &["one", "", "three"]);
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(lines(&ended.stdout), ["ID", "ID", "ID"]);
+    let again = send("--idem-key import --json", &["one", "", "three"]);
+    for line in again.stdout.lines() {
+        let sent: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(sent["duplicate"], true, "{line}");
+    }
+    let other = send("--idem-key import", &["one", "two"]);
+    assert_eq!(other.status.code(), Some(3), "{other:?}");
+    let complaint = &other.stderr;
+    assert!(complaint.contains("line 2 was not sent"), "{complaint}");
+    assert!(complaint.contains("E_IDEM_CONFLICT"), "{complaint}");
+
+    let many: Vec<String> = (0..2_500).map(|n| n.to_string()).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let ended = send("--partition p", &many);
+    assert_eq!(ended.stdout.lines().count(), 2_500, "{}", ended.stderr);
+    let wrong = send("--base64", &["YQ==", "@@"]);
+    assert!(wrong.stderr.contains("line 2"), "{}", wrong.stderr);
+
+    let raw = scene.run("mail recv jobs --max 3 --raw --ack");
+    assert_eq!(raw.stdout, "onethree");
+}
+
+#[test]
 fn what_was_printed_is_acknowledged_if_asked() {
     let scene = Scene::set();
     for n in 0..3 {

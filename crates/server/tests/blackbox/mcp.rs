@@ -441,9 +441,20 @@ fn strange_pages_and_strangers_are_refused() {
     );
     let wrong = carry(Era::Handshake, &list).bearer(&format!("{KEY}x"));
     server.send_bare(&wrong).refused(401, "UNAUTHORIZED");
+    // Who says in the headers what is called is told in the words of that plane.
+    let params = json!({"name": "mailbox.send", "arguments": {}});
+    let send = message(Era::Stateless, 1, "tools/call", params);
+    let wrong = carry(Era::Stateless, &send).bearer(&format!("{KEY}x"));
+    server.send_bare(&wrong).refused(401, "E_CAP_AUTH");
+    let failures = server.metric("auth_failures_total{scope=\"send\"}");
+    assert_eq!(failures, Some(1.0));
+    let params = json!({"name": "asyncgate.get_config", "arguments": {}});
+    let config = message(Era::Stateless, 1, "tools/call", params);
+    let wrong = carry(Era::Stateless, &config).bearer(&format!("{KEY}x"));
+    server.send_bare(&wrong).refused(401, "UNAUTHORIZED");
     for method in ["GET", "DELETE", "PUT"] {
         let answer = server.send(Request::new(method, "/mcp"));
-        assert_eq!(answer.status, 405, "{answer:?}");
+        answer.refused(405, "METHOD_NOT_ALLOWED");
         assert_eq!(answer.header("Allow"), Some("POST"));
     }
     let plain = Request::new("POST", "/mcp").header("Content-Type", "text/plain");

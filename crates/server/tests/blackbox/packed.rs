@@ -88,3 +88,36 @@ fn what_cannot_be_unpacked_is_refused() {
         answer.refused(400, "E_SCHEMA");
     }
 }
+
+#[test]
+fn messages_of_mcp_may_be_packed_too() {
+    let server = Server::start();
+    let arguments: serde_json::Value = serde_json::from_slice(&send("a")).unwrap();
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "mailbox.send", "arguments": arguments}});
+    let call = call.to_string().into_bytes();
+    let mcp = |coding: &str, body: Vec<u8>| {
+        let request = packed("/mcp", coding, body).header("Content-Type", "application/json");
+        server.send(request)
+    };
+    for (coding, body) in [
+        ("gzip", gzip(&call)),
+        ("deflate", deflate(&call)),
+        ("identity", call.clone()),
+    ] {
+        let answer = mcp(coding, body).expect(200);
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+    }
+    for (coding, body) in [
+        ("gzip", call.clone()),
+        ("gzip", gzip(&call)[..40].to_vec()),
+        ("br", call.clone()),
+    ] {
+        mcp(coding, body).refused(400, "BAD_REQUEST");
+    }
+    let before = memory(&server);
+    mcp("gzip", gzip(&vec![b' '; 256 << 20])).refused(400, "BAD_REQUEST");
+    assert!(memory(&server) < before + (64 << 10), "it was unpacked");
+    let counted = server.metric("rejected_total{reason=\"ratio_cap\"}");
+    assert_eq!(counted, Some(1.0));
+}

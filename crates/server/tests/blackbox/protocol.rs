@@ -39,8 +39,7 @@ fn routes_and_methods_that_do_not_exist_are_refused() {
         ("BREW", "/v1/tasks".to_owned()),
     ] {
         let answer = scene.server.send(Request::new(method, &target));
-        let code = answer.json()["code"].as_str().unwrap().to_owned();
-        answer.refused(405, &code);
+        answer.refused(405, "METHOD_NOT_ALLOWED");
         assert!(
             answer.header("Allow").is_some(),
             "{method} {target}: {answer:?}"

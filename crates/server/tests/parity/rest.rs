@@ -62,6 +62,32 @@ async fn a_correlation_id_follows_the_message_if_it_is_a_uuid() {
 }
 
 #[tokio::test]
+async fn the_answer_and_the_message_have_one_correlation_id() {
+    let twin = Twin::rest();
+    let sent = twin.post("/v1/send", &[], &send("a")).await;
+    let drawn = sent.header("x-corr-id").expect("an id").to_owned();
+    let id = "018f1a2a-6b45-7c7c-b80e-9ef2a5b1f22a";
+    let mut named = send("b");
+    named["corr_id"] = id.into();
+    let both = [("x-corr-id", id)];
+    let sent = twin.post("/v1/send", &both, &named).await;
+    assert_eq!(sent.status, StatusCode::OK, "said twice, and the same");
+    let other = [("x-corr-id", "018f1a2a-6b45-7c7c-b80e-000000000000")];
+    let differs = twin.post("/v1/send", &other, &named).await;
+    assert_eq!(differs.status, StatusCode::BAD_REQUEST);
+    assert_eq!(differs.body["code"], "E_SCHEMA");
+    assert_eq!(differs.body["field"], "corr_id");
+    let mut own = send("c");
+    own["corr_id"] = id.into();
+    let sent = twin.post("/v1/send", &[], &own).await;
+    assert_eq!(sent.status, StatusCode::OK);
+    let got = twin.post("/v1/recv", &[], &json!({ "topic": "t" })).await;
+    let ids = |n: usize| got.body["messages"][n]["corr_id"].as_str();
+    assert_eq!((ids(0), ids(1)), (Some(drawn.as_str()), Some(id)));
+    assert_eq!((ids(2), ids(3)), (Some(id), None));
+}
+
+#[tokio::test]
 async fn faults_before_the_operation_have_the_mailboxs_codes() {
     let twin = Twin::rest();
     let broken = twin.post_text("/v1/send", &[], "{").await;

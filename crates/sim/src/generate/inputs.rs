@@ -83,10 +83,7 @@ impl Generator {
         patient: bool,
         world: &World,
     ) -> (String, Option<Named>) {
-        let mut input = Input {
-            json: String::with_capacity(128),
-            fields: Vec::with_capacity(12),
-        };
+        let mut input = Input::default();
         let mut hold = None;
         match op {
             Op::CREATE => self.create(actor, &mut input, world),
@@ -346,7 +343,7 @@ impl Generator {
     }
 
     /// Something that the client knows; rarely something that only another one was told.
-    fn named(
+    pub(super) fn named(
         &mut self,
         actor: usize,
         list: impl Fn(&super::Client) -> &VecDeque<Named>,
@@ -360,38 +357,47 @@ impl Generator {
     }
 }
 
-fn pick(list: &VecDeque<Named>, random: u64) -> Option<Named> {
+pub(super) fn pick(list: &VecDeque<Named>, random: u64) -> Option<Named> {
     let count = list.len().max(1) as u64;
     list.get((random % count) as usize).copied()
 }
 
 /// A JSON object under construction. A field that is given twice keeps its first value. Its parts
 /// are appended as they are: formatting them would be most of what drawing a step costs.
-struct Input {
+pub(super) struct Input {
     json: String,
     fields: Vec<&'static str>,
 }
 
+impl Default for Input {
+    fn default() -> Self {
+        Self {
+            json: String::with_capacity(128),
+            fields: Vec::with_capacity(12),
+        }
+    }
+}
+
 impl Input {
-    fn raw(&mut self, name: &'static str, value: &str) {
+    pub(super) fn raw(&mut self, name: &'static str, value: &str) {
         self.field(name, &[value]);
     }
 
-    fn text(&mut self, name: &'static str, value: &str) {
+    pub(super) fn text(&mut self, name: &'static str, value: &str) {
         self.field(name, &["\"", value, "\""]);
     }
 
-    fn number(&mut self, name: &'static str, value: i64) {
+    pub(super) fn number(&mut self, name: &'static str, value: i64) {
         self.field(name, &[&value.to_string()]);
     }
 
-    fn name(&mut self, field: &'static str, kind: &str, named: Option<Named>) {
+    pub(super) fn name(&mut self, field: &'static str, kind: &str, named: Option<Named>) {
         let (label, index) = named.unwrap_or((0, 0));
         let (label, index) = (label.to_string(), index.to_string());
         self.field(field, &["\"@", kind, &label, ".", &index, "\""]);
     }
 
-    fn field(&mut self, name: &'static str, value: &[&str]) {
+    pub(super) fn field(&mut self, name: &'static str, value: &[&str]) {
         if self.fields.contains(&name) {
             return;
         }
@@ -402,7 +408,7 @@ impl Input {
         self.fields.push(name);
     }
 
-    fn finish(mut self) -> String {
+    pub(super) fn finish(mut self) -> String {
         self.json
             .push_str(if self.fields.is_empty() { "{}" } else { "}" });
         self.json

@@ -1,6 +1,7 @@
 //! Drawing steps: clients that know only what they were told, on a network and a machine that fail.
 
 mod inputs;
+mod mail;
 
 use std::collections::VecDeque;
 
@@ -10,6 +11,7 @@ use crate::{
     cast::{Actor, TENANTS},
     hash::Map,
     rng::Rng,
+    schedule::Setup,
     step::{Manner, Op, Refusal, Step},
     world::{Outcome, World},
 };
@@ -69,6 +71,8 @@ struct Sent {
 #[derive(Debug)]
 pub struct Generator {
     rng: Rng,
+    /// How many of a hundred calls are about messages.
+    mail: usize,
     weights: [u32; KINDS.len()],
     sent: Map<u32, Sent>,
     /// Calls whose answer never came, and some whose answer did.
@@ -85,13 +89,19 @@ struct Client {
     holds: VecDeque<Named>,
     stale: VecDeque<Named>,
     receipts: VecDeque<Named>,
+    /// Messages that it sent.
+    sent: VecDeque<Named>,
+    /// Messages that it was handed and has not settled.
+    deliveries: VecDeque<Named>,
+    /// Messages that it was handed and is done with.
+    settled: VecDeque<Named>,
 }
 
 impl Generator {
     /// The generator of a seed. Each seed has its own mix, so that some runs are calm, some have
     /// only crashes, and some have everything.
-    pub fn new(seed: u64, actors: &[Actor]) -> Self {
-        let mut rng = Rng::new(seed ^ 0x6e4e);
+    pub fn new(setup: &Setup, actors: &[Actor]) -> Self {
+        let mut rng = Rng::new(setup.seed ^ 0x6e4e);
         let weights = KINDS.map(|(kind, weight)| {
             if matches!(kind, Kind::Call | Kind::Poll | Kind::Sweep | Kind::Advance) {
                 return weight;
@@ -101,6 +111,7 @@ impl Generator {
         let active = active(&mut rng, actors);
         Self {
             rng,
+            mail: setup.mail as usize,
             weights,
             active,
             sent: Map::default(),
@@ -156,16 +167,29 @@ impl Generator {
             let client = &mut self.clients[outcome.actor];
             if outcome.refused {
                 // Whoever is told that a lease is over stops working on it.
+                let is_mail = sent.as_ref().is_some_and(|sent| sent.op.is_mail());
                 let hold = sent.and_then(|sent| sent.hold);
-                client.holds.retain(|held| Some(*held) != hold);
-                client.stale.extend(hold);
-                keep(&mut client.stale);
+                let (holds, stale) = if is_mail {
+                    (&mut client.deliveries, &mut client.settled)
+                } else {
+                    (&mut client.holds, &mut client.stale)
+                };
+                holds.retain(|held| Some(*held) != hold);
+                stale.extend(hold);
+                keep(stale);
                 continue;
             }
             let all = |count: usize| (0..count).map(|n| (outcome.label, n));
             client.holds.extend(all(gained.leases));
             client.tasks.extend(all(gained.tasks));
             client.receipts.extend(all(gained.receipts.min(4)));
+            if gained.deliveries > 0 {
+                client.deliveries.extend(all(gained.deliveries));
+                keep(&mut client.deliveries);
+            } else if gained.messages > 0 {
+                client.sent.extend(all(gained.messages));
+                keep(&mut client.sent);
+            }
             keep(&mut client.holds);
             keep(&mut client.tasks);
             keep(&mut client.receipts);
@@ -174,9 +198,16 @@ impl Generator {
 
     fn call(&mut self, label: u32, manner: Manner, world: &World) -> Step {
         let actor = *self.rng.pick(&self.active);
-        let op = self.operation(actor, world);
+        let about_mail = self.mail > 0 && self.rng.below(100) < self.mail;
         let patient = world.in_flight().count() < MOST_IN_FLIGHT;
-        let (input, hold) = self.input(actor, op, patient, world);
+        let (op, input, hold) = if about_mail {
+            let role = world.actors()[actor].caller.role;
+            self.mail(actor, role, patient)
+        } else {
+            let op = self.operation(actor, world);
+            let (input, hold) = self.input(actor, op, patient, world);
+            (op, input, hold)
+        };
         let sent = Sent {
             actor,
             op,

@@ -30,6 +30,10 @@ pub struct Gains {
     pub leases: Vec<String>,
     /// Ids of receipts.
     pub receipts: Vec<String>,
+    /// Ids of messages.
+    pub messages: Vec<String>,
+    /// Leases of messages that were handed over, in the same order.
+    pub deliveries: Vec<String>,
 }
 
 /// A call that was answered.

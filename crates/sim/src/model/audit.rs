@@ -1,11 +1,12 @@
 //! Comparing the whole history with what is stored, and the laws of conservation.
 
 use asyncgate_core::{
-    Link, Principal, ReceiptType, Seq, TaskId, Timestamp, obligation, task::Status,
+    Link, MessageId, Principal, ReceiptType, Seq, TaskId, Timestamp, mailbox::Kind, obligation,
+    task::Status,
 };
 use asyncgate_store::{Depths, ReceiptFilter, SeqPage, Store};
 
-use super::{Model, Party, Story, Tenant};
+use super::{Mail, Model, Party, Story, Tenant};
 use crate::{
     cast::{TENANTS, tenant_id},
     store::at_once,
@@ -26,6 +27,8 @@ pub struct Journal {
     tasks: Vec<(usize, TaskId)>,
     receipts: Vec<(usize, Seq)>,
     ends: Vec<(usize, TaskId, Status)>,
+    sent: Vec<(usize, MessageId)>,
+    acked: Vec<(usize, MessageId)>,
 }
 
 impl Journal {
@@ -41,8 +44,35 @@ impl Journal {
         self.ends.push((number, id, status));
     }
 
-    /// Looks for every promise in the store.
-    pub fn check(&self, store: &dyn Store) -> Checked {
+    pub(super) fn sent(&mut self, number: usize, id: MessageId) {
+        self.sent.push((number, id));
+    }
+
+    pub(super) fn acked(&mut self, number: usize, id: MessageId) {
+        self.acked.push((number, id));
+    }
+
+    /// Looks for every promise in the store. A message that was sent may have been ended since; what
+    /// was acknowledged is never anywhere again.
+    pub fn check(&self, store: &dyn Store, mail: &Mail) -> Checked {
+        let stored = |number: usize, id| {
+            let stored = store.mailbox().message(tenant_id(number), id);
+            at_once(stored).ok().flatten()
+        };
+        for (number, id) in &self.sent {
+            let kept = mail.keeps(*number, *id, stored(*number, *id).as_ref());
+            hold(kept, "nothing acknowledged is lost", || {
+                format!("message {id} of tenant {number}")
+            })?;
+        }
+        for (number, id) in &self.acked {
+            let kind = stored(*number, *id).map(|message| message.standing().kind);
+            hold(
+                kind.is_none_or(|kind| kind == Kind::Gone),
+                "acknowledged is final",
+                || format!("message {id} of tenant {number} is {kind:?}"),
+            )?;
+        }
         let heads: [Seq; TENANTS] = std::array::from_fn(|number| {
             at_once(store.head(tenant_id(number))).map_or(0, |head| head.seq)
         });

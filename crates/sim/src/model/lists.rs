@@ -214,7 +214,7 @@ impl Model {
     }
 }
 
-fn limit(asked: Option<usize>) -> usize {
+pub(super) fn limit(asked: Option<usize>) -> usize {
     asked
         .unwrap_or(DEFAULT_LIMIT as usize)
         .min(MAX_LIMIT as usize)

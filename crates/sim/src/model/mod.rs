@@ -8,6 +8,7 @@ mod answers;
 mod audit;
 mod ledger;
 mod lists;
+mod mail;
 mod moves;
 mod oracle;
 mod times;
@@ -26,13 +27,14 @@ use asyncgate_core::{
 use crate::{
     cast::{TENANTS, tenant_number},
     hash::{Map, Set},
-    store::Commit,
+    store::{Commit, Wrote},
     violation::{Checked, hold},
 };
 
 pub use answers::{Answered, Gains};
 pub use audit::Journal;
 pub use lists::{DEFAULT_LIMIT, MAX_LIMIT};
+pub use mail::{AnsweredMail, Mail, Notes};
 pub use oracle::{Question, Verdict};
 
 /// Everything that was committed.
@@ -42,6 +44,8 @@ pub struct Model {
     tenants: [Tenant; TENANTS],
     due: BTreeSet<(Timestamp, usize, TaskId)>,
     last_time: Timestamp,
+    /// The messages.
+    pub mail: Mail,
 }
 
 /// One tenant's history.
@@ -95,6 +99,7 @@ impl Model {
     /// The model of an empty store under a policy.
     pub fn new(policy: Policy) -> Self {
         Self {
+            mail: Mail::new(policy.mailbox.clone()),
             policy,
             tenants: Default::default(),
             due: BTreeSet::new(),
@@ -102,32 +107,54 @@ impl Model {
         }
     }
 
-    /// Checks a commit against everything before it, and learns it.
-    pub fn learn(&mut self, commit: Commit) -> Checked {
+    /// Checks a commit against everything before it, and learns it. What is written of messages is
+    /// also held against the `call` behind it, and told to its `notes`.
+    pub fn learn(
+        &mut self,
+        commit: Commit,
+        call: Option<&Question<'_>>,
+        notes: Option<&mut Notes>,
+    ) -> Checked {
         hold(commit.repeatable, "repeatable decisions", || {
-            format!("two calls on the same rows differ: {:?}", commit.claim)
+            format!("two calls on the same rows differ: {:?}", commit.wrote)
         })?;
-        let number = tenant_number(commit.tenant);
-        self.check_claim(number, &commit)?;
-        let Some(changes) = commit.changes.filter(|changes| !changes.is_empty()) else {
-            return Ok(());
+        let writes = match &commit.wrote {
+            Wrote::Tasks { changes, .. } => changes.as_ref().is_some_and(|c| !c.is_empty()),
+            Wrote::Mail(wrote) => wrote.changes.as_ref().is_some_and(|c| !c.is_empty()),
         };
-        hold(commit.now >= self.last_time, "time", || {
-            format!("a commit at {} after one at {}", commit.now, self.last_time)
-        })?;
-        self.last_time = commit.now;
-        self.check_receipts(number, commit.now, &changes)?;
-        self.check_moves(number, commit.now, &changes)?;
-        self.write(number, changes);
-        Ok(())
+        if writes {
+            hold(commit.now >= self.last_time, "time", || {
+                format!("a commit at {} after one at {}", commit.now, self.last_time)
+            })?;
+            self.last_time = commit.now;
+        }
+        let number = tenant_number(commit.tenant);
+        match commit.wrote {
+            Wrote::Mail(ref wrote) => self.mail.learn(call, &commit, wrote, notes),
+            Wrote::Tasks { claim, changes } => {
+                self.check_claim(number, claim.as_ref(), changes.as_ref())?;
+                let Some(changes) = changes.filter(|_| writes) else {
+                    return Ok(());
+                };
+                self.check_receipts(number, commit.now, &changes)?;
+                self.check_moves(number, commit.now, &changes)?;
+                self.write(number, changes);
+                Ok(())
+            }
+        }
     }
 
     /// A claim takes the best of what the worker can serve, and all of it up to its limit.
-    fn check_claim(&self, number: usize, commit: &Commit) -> Checked {
-        let Some((reach, limit)) = &commit.claim else {
+    fn check_claim(
+        &self,
+        number: usize,
+        claim: Option<&(Reach, usize)>,
+        changes: Option<&Changes>,
+    ) -> Checked {
+        let Some((reach, limit)) = claim else {
             return Ok(());
         };
-        let claimed = commit.changes.iter().flat_map(|changes| &changes.tasks);
+        let claimed = changes.iter().flat_map(|changes| &changes.tasks);
         let claimed: Vec<Seq> = claimed.map(|write| write.task.id.seq()).collect();
         let best: Vec<Seq> = self.servable(number, reach).take(*limit).collect();
         hold(claimed == best, "claim order", || {

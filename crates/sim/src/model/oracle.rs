@@ -41,7 +41,7 @@ impl Question<'_> {
         self.actor.caller.role == Role::Admin
     }
 
-    fn may_call(&self) -> bool {
+    pub(super) fn may_call(&self) -> bool {
         let role = match self.actor.caller.role {
             Role::Agent => Access::Agent,
             Role::Worker => Access::Worker,

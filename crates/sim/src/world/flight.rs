@@ -15,7 +15,7 @@ use asyncgate_engine::{Answer, Engine, Entry, Fault, Source};
 use crate::{
     asked::Asked,
     cast::Actor,
-    model::Verdict,
+    model::{Notes, Verdict},
     step::{Manner, Op},
 };
 
@@ -45,6 +45,8 @@ pub struct Flight {
     pub receipts_made: usize,
     /// Whether something else was committed since it began.
     pub overtaken: bool,
+    /// What its transactions over messages came to.
+    pub notes: Notes,
     future: Running,
     bell: Arc<Bell>,
     waker: Waker,
@@ -66,7 +68,7 @@ pub struct Begin<'a> {
 impl Flight {
     /// Prepares a call; nothing happens before it is polled.
     pub fn begin(begin: Begin<'_>) -> Self {
-        let asked = Box::new(Asked::read(&begin.input));
+        let asked = Box::new(Asked::read(begin.op, &begin.input));
         let (engine, caller) = (Arc::clone(begin.engine), Arc::clone(&begin.who.caller));
         let (entry, input) = (begin.entry, begin.input);
         let future = Box::pin(async move {
@@ -86,6 +88,7 @@ impl Flight {
             tasks_made: 0,
             receipts_made: 0,
             overtaken: false,
+            notes: Notes::default(),
             future,
             waker: Waker::from(Arc::clone(&bell)),
             bell,
@@ -122,7 +125,7 @@ impl Flight {
     }
 }
 
-/// The server's own watch over deadlines.
+/// A watch of the server over deadlines.
 pub struct Watch {
     future: Pin<Box<dyn Future<Output = ()> + Send>>,
     bell: Arc<Bell>,
@@ -130,12 +133,22 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts watching.
-    pub fn start(engine: &Arc<Engine>) -> Self {
+    /// Starts watching tasks.
+    pub fn tasks(engine: &Arc<Engine>) -> Self {
         let engine = Arc::clone(engine);
+        Self::start(async move { engine.watch_deadlines().await })
+    }
+
+    /// Starts watching messages.
+    pub fn messages(engine: &Arc<Engine>) -> Self {
+        let engine = Arc::clone(engine);
+        Self::start(async move { engine.watch_messages().await })
+    }
+
+    fn start(watching: impl Future<Output = ()> + Send + 'static) -> Self {
         let bell = Arc::new(Bell(AtomicBool::new(true)));
         Self {
-            future: Box::pin(async move { engine.watch_deadlines().await }),
+            future: Box::pin(watching),
             waker: Waker::from(Arc::clone(&bell)),
             bell,
         }

@@ -1,6 +1,7 @@
 //! The simulated world: the real engine over the simulated store, driven step by step.
 
 mod flight;
+mod mail;
 mod names;
 
 use std::{sync::Arc, task::Poll, time::Duration};
@@ -14,7 +15,10 @@ use asyncgate_store::{Error, Store, memory::MemoryStore};
 use futures_util::FutureExt;
 use tokio::runtime::Runtime;
 
-use self::flight::{Begin, Flight, Watch};
+use self::{
+    flight::{Begin, Flight, Watch},
+    mail::Ghost,
+};
 use crate::{
     cast::{Actor, TENANTS, cast, tenant_id},
     clock::{FakeClock, FakeEntropy, Machine},
@@ -23,7 +27,7 @@ use crate::{
     mutant::Mutant,
     schedule::Setup,
     step::{Manner, Op, Refusal, Step},
-    store::{Origin, SimStore},
+    store::{Commit, Origin, SimStore, Wrote},
     violation::{Checked, broken, hold},
 };
 
@@ -49,6 +53,20 @@ pub struct Gained {
     pub tasks: usize,
     pub leases: usize,
     pub receipts: usize,
+    pub messages: usize,
+    pub deliveries: usize,
+}
+
+impl From<&Gains> for Gained {
+    fn from(gains: &Gains) -> Self {
+        Self {
+            tasks: gains.tasks.len(),
+            leases: gains.leases.len(),
+            receipts: gains.receipts.len(),
+            messages: gains.messages.len(),
+            deliveries: gains.deliveries.len(),
+        }
+    }
 }
 
 /// An engine, its store and its clients.
@@ -63,9 +81,10 @@ pub struct World {
     entropy: Arc<FakeEntropy>,
     store: Arc<SimStore>,
     engine: Arc<Engine>,
-    watch: Option<Watch>,
+    watches: Vec<Watch>,
     watch_faulted_until: Timestamp,
     flights: Vec<Flight>,
+    ghosts: Vec<Ghost>,
     gains: Map<u32, Gains>,
     outcomes: Vec<Outcome>,
     model: Model,
@@ -106,16 +125,32 @@ impl World {
             clock,
             entropy,
             store,
-            watch: None,
+            watches: Vec::new(),
             watch_faulted_until: Timestamp::default(),
             engine,
             flights: Vec::new(),
+            ghosts: Vec::new(),
             gains: Map::default(),
             outcomes: Vec::new(),
             journal: Journal::default(),
         };
-        world.watch = world.setup.watch.then(|| Watch::start(&world.engine));
+        world.start_watching();
         Ok(world)
+    }
+
+    fn start_watching(&mut self) {
+        self.watches.clear();
+        if self.setup.watch {
+            self.watches.push(Watch::tasks(&self.engine));
+        }
+        if self.setup.watch && self.has_mail() {
+            self.watches.push(Watch::messages(&self.engine));
+        }
+    }
+
+    /// Whether there are messages in this world.
+    const fn has_mail(&self) -> bool {
+        self.setup.mail > 0
     }
 
     /// Who takes part.
@@ -142,7 +177,8 @@ impl World {
 
     /// How long until the next deadline.
     pub fn until_due(&self) -> Option<i64> {
-        let due = self.model.next_due()?;
+        let due = [self.model.next_due(), self.model.mail.next_due()];
+        let due = due.into_iter().flatten().min()?;
         Some(due.millis_since(self.clock.now()))
     }
 
@@ -181,8 +217,11 @@ impl World {
     /// Compares everything that changed with the store; a `whole` audit compares everything.
     pub fn audit(&mut self, whole: bool) -> Checked {
         self.model.audit(self.store.below(), whole)?;
+        if self.has_mail() {
+            self.model.mail.audit(self.store.below(), whole)?;
+        }
         if whole {
-            self.journal.check(self.store.below())?;
+            self.journal.check(self.store.below(), &self.model.mail)?;
         }
         Ok(())
     }
@@ -221,6 +260,7 @@ impl World {
                 gained: None,
                 refused: false,
             });
+            self.ghosts.extend(Ghost::of(flight));
         }
         Ok(())
     }
@@ -229,7 +269,7 @@ impl World {
     fn go_on(&mut self, n: usize) -> Checked {
         let flight = &mut self.flights[n];
         let (label, manner) = (flight.label, flight.manner);
-        self.store.polls(Origin::Call(label), manner);
+        self.store.polls(Origin::Call(label, flight.op), manner);
         let polled = flight.poll();
         self.store.polls(Origin::Server, Manner::Prompt);
         self.learn()?;
@@ -245,27 +285,39 @@ impl World {
     /// Hands every commit to the model, after asking it what the call behind it should be told.
     fn learn(&mut self) -> Checked {
         while let Some(commit) = self.store.next_commit() {
-            for flight in &mut self.flights {
-                if commit.origin != Origin::Call(flight.label) {
-                    flight.overtaken = true;
-                    continue;
-                }
-                let question = Question {
-                    actor: &self.actors[flight.actor],
-                    op: flight.op,
-                    access: self.entries[flight.op.number()].spec.access,
-                    asked: &flight.asked,
-                    now: commit.now,
-                };
-                let verdict = self.model.verdict(&question);
-                flight.note(verdict, commit.now, commit.changes.as_ref());
+            match &commit.wrote {
+                Wrote::Mail(_) => self.learn_mail(commit)?,
+                Wrote::Tasks { .. } => self.learn_tasks(commit)?,
             }
-            self.model.learn(commit)?;
         }
         Ok(())
     }
 
+    fn learn_tasks(&mut self, commit: Commit) -> Checked {
+        for flight in &mut self.flights {
+            if commit.origin != Origin::Call(flight.label, flight.op) {
+                flight.overtaken |= !flight.op.is_mail();
+                continue;
+            }
+            let question = Question {
+                actor: &self.actors[flight.actor],
+                op: flight.op,
+                access: self.entries[flight.op.number()].spec.access,
+                asked: &flight.asked,
+                now: commit.now,
+            };
+            let verdict = self.model.verdict(&question);
+            if let Wrote::Tasks { changes, .. } = &commit.wrote {
+                flight.note(verdict, commit.now, changes.as_ref());
+            }
+        }
+        self.model.learn(commit, None, None)
+    }
+
     fn answered(&mut self, flight: Flight, result: Result<Answer, Fault>) -> Checked {
+        if flight.op.is_mail() {
+            return self.answered_mail(&flight, result);
+        }
         let question = Question {
             actor: &self.actors[flight.actor],
             op: flight.op,
@@ -313,22 +365,23 @@ impl World {
                 Some(Gains::default())
             }
         };
+        self.settled(&flight, gains, refused);
+        Ok(())
+    }
+
+    /// Notes what became of a call, and what its client learns.
+    fn settled(&mut self, flight: &Flight, gains: Option<Gains>, refused: bool) {
         let refused = refused && gains.is_some();
         let gains = gains.filter(|_| flight.manner != Manner::Lost);
         self.outcomes.push(Outcome {
             label: flight.label,
             actor: flight.actor,
-            gained: gains.as_ref().map(|gains| Gained {
-                tasks: gains.tasks.len(),
-                leases: gains.leases.len(),
-                receipts: gains.receipts.len(),
-            }),
+            gained: gains.as_ref().map(Gained::from),
             refused,
         });
         if let Some(gains) = gains {
             self.gains.insert(flight.label, gains);
         }
-        Ok(())
     }
 
     /// Lets everybody go on who was woken, until nobody is.
@@ -336,18 +389,15 @@ impl World {
         loop {
             let woken = |flight: &Flight| flight.manner != Manner::Late && flight.is_woken();
             let next = self.flights.iter().position(woken);
-            let watched = match &mut self.watch {
-                Some(watch) => {
-                    let faults = self.store.faults();
-                    let polled = watch.poll_if_woken();
-                    if self.store.faults() > faults {
-                        // After a failure the watch looks again a second later.
-                        self.watch_faulted_until = self.clock.now().plus_millis(1_000);
-                    }
-                    polled
+            let mut watched = false;
+            for watch in &mut self.watches {
+                let faults = self.store.faults();
+                watched |= watch.poll_if_woken();
+                if self.store.faults() > faults {
+                    // After a failure the watch looks again a second later.
+                    self.watch_faulted_until = self.clock.now().plus_millis(1_000);
                 }
-                None => false,
-            };
+            }
             if watched {
                 self.learn()?;
             }
@@ -362,14 +412,15 @@ impl World {
     /// Nobody waits for what is there, and no deadline is missed by a server that watches.
     fn check_waits(&self) -> Checked {
         // A late worker may have been woken for the work and not have looked yet.
+        let shared = [Op::LEASE, Op::RECV];
         let mut late = [false; TENANTS];
         for flight in &self.flights {
-            let is_late = flight.manner == Manner::Late && flight.op == Op::LEASE;
+            let is_late = flight.manner == Manner::Late && shared.contains(&flight.op);
             late[self.actors[flight.actor].tenant] |= is_late;
         }
         for flight in &self.flights {
             let tenant = self.actors[flight.actor].tenant;
-            if flight.manner == Manner::Late || flight.op == Op::LEASE && late[tenant] {
+            if flight.manner == Manner::Late || shared.contains(&flight.op) && late[tenant] {
                 continue;
             }
             let missed = match flight.op {
@@ -378,6 +429,12 @@ impl World {
                     let id = flight.asked.task_id.as_deref().unwrap_or_default();
                     self.model.has_ended(tenant, id)
                 }
+                Op::RECV => {
+                    let topic = flight.asked.mail().topic.as_deref().unwrap_or_default();
+                    self.model.mail.has_message(tenant, topic)
+                }
+                // It brings letters back bit by bit.
+                Op::REPROCESS => false,
                 _ => true,
             };
             hold(!missed, "no lost wake-up", || {
@@ -385,8 +442,9 @@ impl World {
             })?;
         }
         let now = self.clock.now();
-        if self.watch.is_some() && now > self.watch_faulted_until {
+        if self.setup.watch && now > self.watch_faulted_until {
             self.model.check_deadlines_met(now, LOOKS_AGAIN_MS)?;
+            self.model.mail.check_deadlines_met(now)?;
         }
         Ok(())
     }
@@ -396,8 +454,22 @@ impl World {
         self.store.commit(usize::MAX);
         let swept = self.engine.act_on_deadlines().now_or_never();
         self.learn()?;
+        self.swept(swept, |model, now| model.check_deadlines_met(now, 0))?;
+        if self.has_mail() {
+            let swept = self.engine.act_on_messages().now_or_never();
+            self.learn()?;
+            self.swept(swept, |model, now| model.mail.check_deadlines_met(now))?;
+        }
+        Ok(())
+    }
+
+    fn swept(
+        &self,
+        swept: Option<Result<Duration, Fault>>,
+        check: impl FnOnce(&Model, Timestamp) -> Checked,
+    ) -> Checked {
         match swept {
-            Some(Ok(_)) => self.model.check_deadlines_met(self.clock.now(), 0),
+            Some(Ok(_)) => check(&self.model, self.clock.now()),
             Some(Err(fault)) => hold(fault.code == Code::Unavailable, "sweep", || {
                 fault.code.as_str().to_owned()
             }),
@@ -426,7 +498,7 @@ impl World {
     /// The process dies: whatever was not committed is gone, and so is everybody's connection. The
     /// next one starts at what the wall shows, but not before the last commit.
     fn crash(&mut self) -> Checked {
-        self.watch = None;
+        self.watches.clear();
         for flight in std::mem::take(&mut self.flights) {
             self.outcomes.push(Outcome {
                 label: flight.label,
@@ -435,13 +507,15 @@ impl World {
                 refused: false,
             });
         }
+        self.ghosts.clear();
         self.store.crash();
         self.learn()?;
+        self.model.mail.restart();
         let started = self.machine.wall().max(self.store.last_time());
         self.clock = Arc::new(FakeClock::at(started));
         let (setup, clock) = (&self.setup, &self.clock);
         self.engine = engine(setup, self.mutant, &self.store, clock, &self.entropy);
-        self.watch = self.setup.watch.then(|| Watch::start(&self.engine));
+        self.start_watching();
         self.watch_faulted_until = Timestamp::default();
         Ok(())
     }

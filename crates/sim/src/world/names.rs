@@ -1,10 +1,12 @@
 //! Names in inputs: `@t12.0` is the first task in the answer of call 12, `@l` a lease, `@r` a
-//! receipt; `@x70` is seventy letters, `@a101` a list of as many numbers.
+//! receipt, `@m` a message and `@d` the lease of its delivery; `@x70` is seventy letters, `@a101` a
+//! list of as many numbers.
 
 use crate::{hash::Map, model::Gains};
 
 /// An id that nothing has.
 const NOBODY: &str = "00000000-0000-7000-8000-000000000000";
+const NO_MESSAGE: &str = "00000000000000000000000000";
 
 /// Replaces names by what they stand for.
 pub fn resolve(template: &str, gains: &Map<u32, Gains>) -> String {
@@ -40,7 +42,8 @@ fn expand(name: &str, gains: &Map<u32, Gains>, input: &mut String) {
         let count = number.parse().unwrap_or(0);
         input.extend(std::iter::repeat_n('x', count));
     } else {
-        input.push_str(find(kind, number, gains).unwrap_or(NOBODY));
+        let nothing = if kind == "m" { NO_MESSAGE } else { NOBODY };
+        input.push_str(find(kind, number, gains).unwrap_or(nothing));
     }
     input.push('"');
 }
@@ -52,6 +55,8 @@ fn find<'a>(kind: &str, number: &str, gains: &'a Map<u32, Gains>) -> Option<&'a 
         "t" => &gains.tasks,
         "l" => &gains.leases,
         "r" => &gains.receipts,
+        "m" => &gains.messages,
+        "d" => &gains.deliveries,
         _ => return None,
     };
     list.get(index.parse::<usize>().ok()?).map(String::as_str)

@@ -9,7 +9,10 @@ mod row;
 mod sends;
 mod transaction;
 
-use std::{collections::BTreeMap, sync::atomic::Ordering};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 use asyncgate_core::{
     MessageId, TenantId, Timestamp,
@@ -18,12 +21,15 @@ use asyncgate_core::{
 use asyncgate_store::{
     Answer,
     fair::Weights,
-    mailbox::{DeadFilter, Job, Load, Mailbox, Take, Topic},
+    mailbox::{DeadFilter, DeadPage, Job, Load, Mailbox, Take, Topic},
 };
 
-use self::row::Read;
 pub(crate) use self::{check::tenant as check, query::chains, transaction::Post};
-use crate::{SqliteStore, writer::Work};
+use self::{row::Read, sends::Sends};
+use crate::{
+    SqliteStore,
+    writer::{NOT_COUNTED, Work},
+};
 
 impl Mailbox for SqliteStore {
     fn transact_mailbox(&self, job: Job) -> Answer<'_, ()> {
@@ -60,7 +66,7 @@ impl Mailbox for SqliteStore {
         self.read_of(tenant, move |db, tenant| query::peek(db, tenant, &take))
     }
 
-    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, Vec<Message>> {
+    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, DeadPage> {
         self.read_of(tenant, move |db, tenant| {
             query::dead(db, tenant, &filter, Read::Whole)
         })
@@ -99,9 +105,22 @@ impl Mailbox for SqliteStore {
     }
 
     fn load(&self) -> Answer<'_, Load> {
-        let remembered = self.writer.shared.remembered.load(Ordering::Relaxed);
+        let shared = Arc::clone(&self.writer.shared);
         self.read(move |db| {
             let load = query::load(db)?;
+            let mut remembered = shared.remembered.load(Ordering::Relaxed);
+            // The writer has not looked yet: it does before its first transaction.
+            if remembered == NOT_COUNTED {
+                let last_time = Timestamp::from_millis(shared.last_time.load(Ordering::Relaxed));
+                let window_ms = shared.replay_window_ms.load(Ordering::Relaxed);
+                remembered = Sends::load(db, last_time.plus_millis(-window_ms))?.len() as u64;
+                let _ = shared.remembered.compare_exchange(
+                    NOT_COUNTED,
+                    remembered,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+            }
             Ok(Load { remembered, ..load })
         })
     }

@@ -175,10 +175,7 @@ fn every_read_of_messages_goes_through_its_index() {
         (
             "dead letters",
             Box::new(|db| drop(query::dead(db, 1, &dead(None, None), Read::Whole).unwrap())),
-            &[
-                "SEARCH m USING INDEX message_dead (state=? AND rowid>? AND rowid<?)",
-                CONTENT,
-            ],
+            &["SEARCH m USING INDEX message_dead (state=? AND rowid>? AND rowid<?)"],
         ),
         (
             "dead letters of a topic",
@@ -186,10 +183,7 @@ fn every_read_of_messages_goes_through_its_index() {
                 let filter = dead(Some("inbox"), Some("busy"));
                 query::dead(db, 1, &filter, Read::Whole).unwrap();
             }),
-            &[
-                "SEARCH m USING INDEX message_dead_topic (topic=? AND rowid>? AND rowid<?)",
-                CONTENT,
-            ],
+            &["SEARCH m USING INDEX message_dead_topic (topic=? AND rowid>? AND rowid<?)"],
         ),
         (
             "due",

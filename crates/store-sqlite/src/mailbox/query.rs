@@ -6,8 +6,8 @@ use asyncgate_core::{
     Link, MessageId, TenantId, Timestamp,
     mailbox::{ChainHead, Kind, Message},
 };
-use asyncgate_store::mailbox::{DeadFilter, Load, Take, Topic};
-use rusqlite::{OptionalExtension, Params, Result, params};
+use asyncgate_store::mailbox::{DeadFilter, DeadPage, Load, Take, Topic};
+use rusqlite::{OptionalExtension, Params, Result, Row, params};
 
 use super::{
     books::read_counts,
@@ -100,31 +100,53 @@ fn topic_number(db: &Db, tenant: i64, name: &str) -> Result<Option<i64>> {
         .optional()
 }
 
-pub(super) fn dead(
-    db: &mut Db,
-    tenant: i64,
-    filter: &DeadFilter,
-    read: Read,
-) -> Result<Vec<Message>> {
+/// Looks through keys and what the filter goes by, and reads only what matches.
+pub(super) fn dead(db: &mut Db, tenant: i64, filter: &DeadFilter, read: Read) -> Result<DeadPage> {
+    let looked_at = look_at_dead(db, tenant, filter)?;
+    let mut page = DeadPage::default();
+    let exhausted = looked_at.len() < filter.looks_at();
+    for (key, _) in looked_at.iter().filter(|(_, matches)| *matches) {
+        if page.letters.len() == filter.limit {
+            page.next = page.letters.last().map(|message| message.id);
+            return Ok(page);
+        }
+        page.letters.extend(at(db, *key, read)?);
+    }
+    if let Some((last, _)) = looked_at.last().filter(|_| !exhausted) {
+        page.next = at(db, *last, Read::WithoutPayload)?.map(|message| message.id);
+    }
+    Ok(page)
+}
+
+/// The next dead letters, and whether they match.
+fn look_at_dead(db: &Db, tenant: i64, filter: &DeadFilter) -> Result<Vec<(Key, bool)>> {
     let after = Key::new(tenant, filter.after.map_or(0, |id| id.seq())).0;
     let end = Key::end(tenant).0;
     let by = filter.died_by.map_or(i64::MAX, Timestamp::as_millis);
-    let rest = "AND m.state = 3 AND m.message > ?1 AND m.message < ?2 AND m.died_at <= ?3
-                AND (?4 IS NULL OR m.reason = ?4) ORDER BY m.message LIMIT ?5";
-    let (reason, limit) = (filter.reason.as_deref(), filter.limit as i64);
-    match &filter.topic {
-        None => {
-            let sql = select(read, &format!("WHERE TRUE {rest}"));
-            list(db, &sql, params![after, end, by, reason, limit])
-        }
-        Some(topic) => match topic_number(db, tenant, topic)? {
-            None => Ok(Vec::new()),
-            Some(topic) => {
-                let sql = select(read, &format!("WHERE m.topic = ?6 {rest}"));
-                list(db, &sql, params![after, end, by, reason, limit, topic])
-            }
+    let (reason, limit) = (filter.reason.as_deref(), filter.looks_at() as i64);
+    let topic = match &filter.topic {
+        None => None,
+        Some(name) => match topic_number(db, tenant, name)? {
+            None => return Ok(Vec::new()),
+            topic => topic,
         },
-    }
+    };
+    let of_topic = topic.map_or("", |_| "m.topic = ?6 AND");
+    let sql = format!(
+        "SELECT m.message, m.died_at <= ?3 AND (?4 IS NULL OR m.reason = ?4) FROM message m
+         WHERE {of_topic} m.state = 3 AND m.message > ?1 AND m.message < ?2
+         ORDER BY m.message LIMIT ?5"
+    );
+    let read = |row: &Row<'_>| {
+        let matches: Option<bool> = row.get(1)?;
+        Ok((Key(row.get(0)?), matches.unwrap_or(false)))
+    };
+    let mut query = db.conn.prepare_cached(&sql)?;
+    let rows = match topic {
+        None => query.query_map(params![after, end, by, reason, limit], read)?,
+        Some(topic) => query.query_map(params![after, end, by, reason, limit, topic], read)?,
+    };
+    rows.collect()
 }
 
 pub(super) fn all(
@@ -153,7 +175,8 @@ pub(super) fn topics(
                      ORDER BY rank, message LIMIT 1),
                     (SELECT since FROM message WHERE topic = t.topic AND state = 1
                      ORDER BY rank, message LIMIT 1))
-         FROM topic t WHERE t.tenant = ?1 AND t.name > ?2 ORDER BY t.name LIMIT ?3",
+         FROM topic t WHERE t.tenant = ?1 AND t.name > ?2
+             AND t.ready + t.delayed + t.leased + t.dead > 0 ORDER BY t.name LIMIT ?3",
     )?;
     let rows = query.query_map(
         params![tenant, after.unwrap_or_default(), limit as i64],

@@ -42,9 +42,9 @@ impl Post {
         self.window_ms = millis;
     }
 
-    /// How many sends are remembered.
-    pub(crate) fn remembered(&self) -> usize {
-        self.sends.as_ref().map_or(0, Sends::len)
+    /// How many sends are remembered, once they were read back.
+    pub(crate) fn remembered(&self) -> Option<usize> {
+        self.sends.as_ref().map(Sends::len)
     }
 
     pub(crate) fn load(
@@ -85,7 +85,8 @@ impl Post {
             snapshot.ready = query::ready(db, topic, take)?;
         }
         if let Some(filter) = &reads.dead {
-            snapshot.dead = query::dead(db, tenant, filter, Read::WithoutPayload)?;
+            let page = query::dead(db, tenant, filter, Read::WithoutPayload)?;
+            (snapshot.dead, snapshot.dead_next) = (page.letters, page.next);
             let shards = snapshot.dead.iter().map(|message| message.shard);
             snapshot.depths = shards.map(|shard| (shard, books.waiting(shard))).collect();
         }

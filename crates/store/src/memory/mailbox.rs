@@ -11,7 +11,7 @@ use asyncgate_core::{
     mailbox::{ChainHead, Changes, Kind, Message, Policy, Shelf, Standing},
 };
 
-use crate::mailbox::{Counts, DeadFilter, Load, Reads, SendKey, Snapshot, Take, Topic};
+use crate::mailbox::{Counts, DeadFilter, DeadPage, Load, Reads, SendKey, Snapshot, Take, Topic};
 
 /// The messages of all tenants.
 #[derive(Debug)]
@@ -89,7 +89,10 @@ impl Messages {
             .dead
             .as_ref()
             .map(|filter| tenant.dead_letters(filter));
-        let dead = dead.unwrap_or_default();
+        let DeadPage {
+            letters: dead,
+            next: dead_next,
+        } = dead.unwrap_or_default();
         let waiting = |shard: &u16| self.shards.get(shard).map_or(0, Counts::waiting);
         Snapshot {
             last_time: Timestamp::default(),
@@ -122,6 +125,7 @@ impl Messages {
                 .map(|message| (message.shard, waiting(&message.shard)))
                 .collect(),
             dead,
+            dead_next,
             waiting: reads
                 .waiting
                 .as_ref()
@@ -202,7 +206,7 @@ impl Messages {
         tenant.map(|tenant| tenant.next(take)).unwrap_or_default()
     }
 
-    pub(super) fn dead_letters(&self, tenant: TenantId, filter: &DeadFilter) -> Vec<Message> {
+    pub(super) fn dead_letters(&self, tenant: TenantId, filter: &DeadFilter) -> DeadPage {
         let tenant = self.tenants.get(&tenant);
         tenant
             .map(|tenant| tenant.dead_letters(filter))
@@ -216,6 +220,7 @@ impl Messages {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let topics = tenant.topics.range::<str, _>((from, Bound::Unbounded));
         topics
+            .filter(|(_, counts)| counts.any())
             .take(limit)
             .map(|(name, counts)| Topic {
                 name: name.clone(),
@@ -315,12 +320,29 @@ impl Tenant {
         places.filter_map(|(_, seq)| self.messages.get(seq))
     }
 
-    fn dead_letters(&self, filter: &DeadFilter) -> Vec<Message> {
-        let dead = self.dead.iter().filter_map(|seq| self.messages.get(seq));
-        dead.filter(|message| filter.matches(message))
-            .take(filter.limit)
-            .cloned()
-            .collect()
+    fn dead_letters(&self, filter: &DeadFilter) -> DeadPage {
+        let after = filter.after.map_or(0, |id| id.seq());
+        let places = self.dead.range((Bound::Excluded(after), Bound::Unbounded));
+        let dead = places.filter_map(|seq| self.messages.get(seq));
+        let of_topic = |message: &&Message| {
+            let topic = filter.topic.as_ref();
+            topic.is_none_or(|topic| *topic == message.topic)
+        };
+        let mut page = DeadPage::default();
+        for (looked_at, message) in (1..).zip(dead.filter(of_topic)) {
+            if filter.matches(message) {
+                if page.letters.len() == filter.limit {
+                    page.next = page.letters.last().map(|message| message.id);
+                    break;
+                }
+                page.letters.push(message.clone());
+            }
+            if looked_at == filter.looks_at() {
+                page.next = Some(message.id);
+                break;
+            }
+        }
+        page
     }
 
     fn waiting(&self, topic: &str, limit: usize) -> Vec<Message> {

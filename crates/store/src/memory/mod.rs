@@ -18,7 +18,7 @@ use asyncgate_core::{
 
 use self::{admission::Gate, mailbox::Messages, tenant::Tenant};
 use crate::admission::Admission;
-use crate::mailbox::{self as mail, DeadFilter, Load, Mailbox, Take, Topic};
+use crate::mailbox::{self as mail, DeadFilter, DeadPage, Load, Mailbox, Take, Topic};
 use crate::{
     Answer, DeliveredReceipt, Depths, Error, Health, Job, ReceiptFilter, SeqPage, Signals,
     Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, deadline, fair::Weights,
@@ -246,7 +246,7 @@ impl Mailbox for MemoryStore {
         ready(self.state().messages.peek(tenant, &take))
     }
 
-    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, Vec<Message>> {
+    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, DeadPage> {
         ready(self.state().messages.dead_letters(tenant, &filter))
     }
 

@@ -6,6 +6,7 @@
 mod connection;
 mod driver;
 pub mod http;
+pub mod http2;
 
 pub use driver::{Plan, Tally, drive};
 

@@ -1,6 +1,7 @@
 //! `cargo xtask bench mailbox`: the figures that the mailbox promises, beside peers in the same run.
 
 mod depth;
+mod grpc;
 mod nats;
 mod rates;
 mod wake;
@@ -35,6 +36,8 @@ pub struct Options {
 pub enum Part {
     /// Mixed, batches, cycles and sends beside beanstalkd and NATS JetStream
     Rates,
+    /// gRPC beside REST
+    Grpc,
     /// Waiting receivers and the scanner
     Wake,
     /// Ten million messages on one topic
@@ -56,6 +59,9 @@ pub fn run(options: &Options) -> Result<()> {
     let mut sections = vec![machine::section(bench.scratch.path())?];
     if wants(Part::Rates) {
         sections.extend(rates::run(&bench)?);
+    }
+    if wants(Part::Grpc) {
+        sections.push(grpc::run(&bench)?);
     }
     if wants(Part::Wake) {
         sections.push(wake::run(&bench)?);

@@ -1,6 +1,6 @@
 //! Ends a message.
 
-use asyncgate_api::{AckInput, AckMessage, AckOutput};
+use asyncgate_api::{AckInput, AckMessage, AckOutput, Code};
 use asyncgate_core::mailbox;
 use asyncgate_store::Stopwatch;
 
@@ -26,9 +26,14 @@ impl Execute for AckMessage {
                 one_message(id),
                 move |env, mut snapshot| mailbox::ack(&env, the_message(&mut snapshot), lease),
             )
-            .await?;
-        engine.note_acks(&[&settled]);
-        engine.metrics.mailbox.ack_committed(watch);
-        Ok(AckOutput { ok: true })
+            .await;
+        match &settled {
+            Ok(settled) => engine.note_acks([Ok(settled)].into_iter(), watch),
+            Err(fault) if fault.code == Code::ENotFound => {
+                engine.metrics.mailbox.ack_unknown(watch);
+            }
+            Err(_) => {}
+        }
+        settled.map(|_| AckOutput { ok: true })
     }
 }

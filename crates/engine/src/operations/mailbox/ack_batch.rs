@@ -30,9 +30,7 @@ impl Execute for AckMessages {
                 Ok(mailbox::ack_all(&env, snapshot.messages, &acks))
             })
             .await?;
-        let acked: Vec<_> = settled.iter().filter_map(|one| one.as_ref().ok()).collect();
-        engine.note_acks(&acked);
-        engine.metrics.mailbox.ack_committed(watch);
+        engine.note_acks(settled.iter().map(Result::as_ref), watch);
         let answers = settled
             .into_iter()
             .map(|one| one.map_err(|rejection| engine.mailbox_fault(rejection)));

@@ -1,7 +1,10 @@
 //! Lists dead letters.
 
 use asyncgate_api::{ListDeadLetters, ListDeadLettersInput, ListDeadLettersOutput};
-use asyncgate_store::{MAX_ANSWER_BYTES, mailbox::DeadFilter};
+use asyncgate_store::{
+    MAX_ANSWER_BYTES,
+    mailbox::{DeadFilter, DeadPage},
+};
 
 use super::Execute;
 use crate::{
@@ -29,23 +32,26 @@ impl Execute for ListDeadLetters {
                 .older_than_secs
                 .map(|seconds| engine.seconds_ago(seconds)),
             after: after.transpose()?,
-            limit: limit + 1,
+            limit,
         };
-        let dead = engine.store.mailbox().dead_letters(caller.tenant, filter);
-        let dead = dead.await?;
+        let page = engine.store.mailbox().dead_letters(caller.tenant, filter);
+        let DeadPage { letters, next } = page.await?;
         // A page ends early when it grows too large, but has at least one message.
         let mut bytes = 0_usize;
-        let given = dead.iter().take(limit).take_while(|message| {
+        let given = letters.iter().take_while(|message| {
             let first = bytes == 0;
             bytes = bytes.saturating_add(message.weight());
             first || bytes <= MAX_ANSWER_BYTES
         });
-        let messages: Vec<_> = given.filter_map(dead_letter).collect();
-        let more = messages.len() < dead.len();
-        let next_cursor = messages.last().filter(|_| more);
+        let given = given.count();
+        let next = if given < letters.len() {
+            letters[..given].last().map(|last| last.id)
+        } else {
+            next
+        };
         Ok(ListDeadLettersOutput {
-            next_cursor: next_cursor.map(|last| last.envelope.msg_id.clone()),
-            messages,
+            messages: letters[..given].iter().filter_map(dead_letter).collect(),
+            next_cursor: next.map(|id| id.to_string()),
         })
     }
 }

@@ -16,9 +16,12 @@ mod topics;
 
 use asyncgate_core::{
     MessageId, Timestamp,
-    mailbox::{Message, Settlement},
+    mailbox::{Message, Rejection, Settlement},
 };
-use asyncgate_store::mailbox::{Reads, Snapshot};
+use asyncgate_store::{
+    Stopwatch,
+    mailbox::{Reads, Snapshot},
+};
 
 use super::Execute;
 use crate::Engine;
@@ -37,16 +40,26 @@ fn the_message(snapshot: &mut Snapshot) -> Option<Message> {
 }
 
 impl Engine {
-    /// Counts messages that were acknowledged.
-    fn note_acks(&self, settled: &[&Settlement]) {
-        let settings = self.settings();
-        let fresh = settled.iter().filter(|settlement| !settlement.repeated);
+    /// Counts messages that were acknowledged, or not found.
+    fn note_acks<'a>(
+        &self,
+        settled: impl Iterator<Item = Result<&'a Settlement, &'a Rejection>>,
+        watch: Stopwatch,
+    ) {
+        let (settings, metrics) = (self.settings(), &self.metrics.mailbox);
         let mut left = 0;
-        for settlement in fresh {
-            self.metrics.mailbox.acked(&settings, settlement);
-            left += 1;
+        for settled in settled {
+            match settled {
+                Ok(settlement) => {
+                    metrics.acked(&settings, settlement, watch);
+                    left += usize::from(!settlement.repeated);
+                }
+                Err(Rejection::NotFound) => metrics.ack_unknown(watch),
+                Err(_) => {}
+            }
         }
         self.drain_meter.note(self.now(), left);
+        metrics.ack_committed(watch);
     }
 
     /// The time so many seconds ago.

@@ -2,6 +2,7 @@
 
 use asyncgate_api::{AckOutput, NackInput, NackMessage};
 use asyncgate_core::mailbox::{self, Nack};
+use asyncgate_store::Stopwatch;
 
 use super::{Execute, one_message, the_message};
 use crate::{
@@ -17,6 +18,7 @@ impl Execute for NackMessage {
         caller: &Caller,
         input: NackInput,
     ) -> Result<AckOutput, Fault> {
+        let watch = Stopwatch::start();
         let id = message_id(&input.msg_id)?;
         let lease = lease(input.lease.as_deref())?;
         let reason = input.reason.filter(|reason| !reason.is_empty());
@@ -40,6 +42,8 @@ impl Execute for NackMessage {
                 },
             )
             .await?;
+        let settings = engine.settings();
+        engine.metrics.mailbox.nacked(&settings, &settled, watch);
         if let Some(death) = settled.died {
             engine.note_deaths(&[death]);
         } else if backs_off && !settled.repeated {

@@ -10,7 +10,7 @@ use asyncgate_core::{
 use asyncgate_store::mailbox::{DeadFilter, Reads};
 
 use super::Execute;
-use crate::{Caller, Engine, Fault, input};
+use crate::{Caller, Engine, Fault, input, metrics::span};
 
 const DEFAULT_LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 10_000;
@@ -22,6 +22,7 @@ impl Execute for ReprocessDeadLetters {
         input: ReprocessInput,
     ) -> Result<ReprocessOutput, Fault> {
         let topic = input::name("topic", input.topic)?;
+        span::note(engine.settings().topic_class(&topic), None, None);
         let limit = input.limit.unwrap_or(DEFAULT_LIMIT);
         if !(1..=MAX_LIMIT).contains(&limit) {
             return Err(Fault::bad_request(format!(
@@ -38,11 +39,10 @@ impl Execute for ReprocessDeadLetters {
             limit: limit as usize,
         };
         let moved = if input.dry_run.unwrap_or(false) {
-            let dead = engine.store.mailbox().dead_letters(caller.tenant, filter);
-            dead.await?.len()
+            engine.count_dead(caller.tenant, filter).await?
         } else {
             let moved = match input.per_second {
-                None => engine.redrive(caller.tenant, filter).await?.0,
+                None => engine.redrive_all(caller.tenant, filter).await?,
                 Some(0) => return Err(Fault::bad_request("per_second must be at least 1")),
                 Some(step) => engine.redrive_slowly(caller.tenant, filter, step).await?,
             };
@@ -56,27 +56,69 @@ impl Execute for ReprocessDeadLetters {
     }
 }
 
+/// What one step of a redrive did.
+struct Step {
+    moved: usize,
+    /// Where the look for more goes on.
+    next: Option<MessageId>,
+}
+
 impl Engine {
-    /// Brings back what the filter finds, all or none. Answers how many, and the last one.
-    async fn redrive(
-        &self,
-        tenant: TenantId,
-        filter: DeadFilter,
-    ) -> Result<(usize, Option<MessageId>), Fault> {
+    /// How many the filter finds.
+    async fn count_dead(&self, tenant: TenantId, mut filter: DeadFilter) -> Result<usize, Fault> {
+        let mut found = 0;
+        loop {
+            let page = self.store.mailbox().dead_letters(tenant, filter.clone());
+            let page = page.await?;
+            found += page.letters.len();
+            filter.limit -= page.letters.len();
+            if filter.limit == 0 || page.next.is_none() {
+                return Ok(found);
+            }
+            filter.after = page.next;
+        }
+    }
+
+    /// Brings back what one look of the filter finds, all or none.
+    async fn redrive(&self, tenant: TenantId, filter: DeadFilter) -> Result<Step, Fault> {
         let reads = Reads {
             dead: Some(filter),
             ..Reads::default()
         };
         self.transact_mailbox(tenant, 0, reads, |env, snapshot| {
-            let last = snapshot.dead.last().map(|message| message.id);
-            let Decision { changes, output } = redrive(&env, snapshot.depths, snapshot.dead)?;
-            let output = (output, last);
+            let next = snapshot.dead_next;
+            let decided = redrive(&env, snapshot.depths, snapshot.dead)?;
+            let output = Step {
+                moved: decided.output,
+                next,
+            };
+            let changes = decided.changes;
             Ok(Decision { changes, output })
         })
         .await
     }
 
-    /// As [`Engine::redrive`], so many each second.
+    /// Brings back what the filter finds. A filter that finds little takes many looks, so that nobody
+    /// waits behind a long one.
+    async fn redrive_all(&self, tenant: TenantId, mut filter: DeadFilter) -> Result<usize, Fault> {
+        let mut moved = 0;
+        loop {
+            let step = match self.redrive(tenant, filter.clone()).await {
+                Ok(step) => step,
+                // What has moved stays moved, so the caller is told of it.
+                Err(_) if moved > 0 => return Ok(moved),
+                Err(fault) => return Err(fault),
+            };
+            moved += step.moved;
+            filter.limit -= step.moved;
+            if filter.limit == 0 || step.next.is_none() || self.is_draining() {
+                return Ok(moved);
+            }
+            filter.after = step.next;
+        }
+    }
+
+    /// As [`Engine::redrive_all`], so many each second.
     async fn redrive_slowly(
         &self,
         tenant: TenantId,
@@ -87,19 +129,22 @@ impl Engine {
         let mut moved = 0;
         loop {
             filter.limit = left.min(per_second as usize);
-            let (step, last) = match self.redrive(tenant, filter.clone()).await {
+            let step = match self.redrive(tenant, filter.clone()).await {
                 Ok(step) => step,
                 // What has moved stays moved, so the caller is told of it.
                 Err(_) if moved > 0 => return Ok(moved),
                 Err(fault) => return Err(fault),
             };
-            moved += step;
-            left -= step;
-            if left == 0 || step < filter.limit {
+            moved += step.moved;
+            left -= step.moved;
+            if left == 0 || step.next.is_none() {
                 return Ok(moved);
             }
             // One that dies again meanwhile does not come back twice.
-            filter.after = last;
+            filter.after = step.next;
+            if step.moved == 0 {
+                continue;
+            }
             let pause = self.wait_for(std::future::pending(), Duration::from_secs(1));
             if !pause.await && self.is_draining() {
                 return Ok(moved);

@@ -14,7 +14,7 @@ use asyncgate_store::{
 use uuid::Uuid;
 
 use super::Execute;
-use crate::{Caller, Engine, Fault, Settings, input};
+use crate::{Caller, CorrId, Engine, Fault, Settings, input};
 
 const MAX_ATTRS: usize = 64;
 const MAX_ATTRS_BYTES: usize = 16 << 10;
@@ -28,6 +28,7 @@ impl Execute for SendMessage {
         caller: &Caller,
         input: SendInput,
     ) -> Result<SendOutput, Fault> {
+        agree(input.corr_id.as_deref())?;
         let (outgoing, mode) = check(input)?;
         let sent = engine.send(caller.tenant, vec![outgoing]).await?;
         let sent = sent.into_iter().next();
@@ -60,14 +61,29 @@ pub(super) fn check(input: SendInput) -> Result<(Outgoing, IdempotencyMode), Fau
             .map(|ttl| input::within("ttl_ms", ttl, &(1..=input::MAX_MILLIS)))
             .transpose()?,
         priority: input.priority.unwrap_or(0),
-        // Callers have correlation ids of their own making; what is no UUID follows the call, but
-        // not the message.
-        corr_id: input.corr_id.and_then(|text| {
-            let id = Uuid::try_parse(&text).ok()?;
-            Some(id.into_bytes())
-        }),
+        corr_id: corr_id(input.corr_id),
     };
     Ok((outgoing, input.idempotency_mode.unwrap_or_default()))
+}
+
+/// A message has one correlation id: whoever names it twice must say the same.
+fn agree(own: Option<&str>) -> Result<(), Fault> {
+    let request = CorrId::current().filter(|request| request.given);
+    match (own, request) {
+        (Some(own), Some(request)) if !own.eq_ignore_ascii_case(&request.text) => {
+            let message = "corr_id and X-Corr-Id differ; give one of them";
+            Err(Fault::bad_request(message).with("field", "corr_id"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The correlation id of a message: its own, else the request's. Callers have ids of their own
+/// making; what is no UUID follows the call, but not the message.
+fn corr_id(own: Option<String>) -> Option<[u8; 16]> {
+    let text = own.or_else(|| Some(CorrId::current()?.text))?;
+    let id = Uuid::try_parse(&text).ok()?;
+    Some(id.into_bytes())
 }
 
 fn attrs(attrs: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Fault> {
@@ -125,7 +141,8 @@ impl Engine {
             })
             .await?;
         for (topic, sent) in topics.iter().zip(&sent) {
-            self.metrics.mailbox.sent(&settings, topic, sent);
+            let metrics = &self.metrics.mailbox;
+            metrics.sent(&settings, topic, sent, watch);
         }
         self.metrics.mailbox.enqueued(watch);
         Ok(sent)

@@ -20,6 +20,11 @@ pub fn given(text: &str, base64: bool) -> anyhow::Result<Payload> {
         }
         None => text.as_bytes().to_vec(),
     };
+    decoded(bytes, base64)
+}
+
+/// The content that these bytes are, or stand for.
+pub fn decoded(bytes: Vec<u8>, base64: bool) -> anyhow::Result<Payload> {
     if !base64 {
         return Ok(bytes.into());
     }

@@ -23,7 +23,8 @@ The id comes when the message is on disk. Sending the same again under the same 
 Examples:
   asyncgate mail send jobs 'paint the fence' --idem-key fence-1
   asyncgate mail send jobs @picture.png --attr content-type=image/png
-  date | asyncgate mail send jobs -")]
+  date | asyncgate mail send jobs -
+  asyncgate mail send jobs --lines --idem-key import < jobs.ndjson")]
     Send(send::Send),
     /// Receive messages; they are yours until their visibility ends.
     #[command(after_help = "\
@@ -34,7 +35,8 @@ prints one line for each message.
 Examples:
   asyncgate mail recv jobs --wait 30
   asyncgate mail recv jobs --max 10 --visibility 60 --json
-  asyncgate mail recv jobs --follow --ack")]
+  asyncgate mail recv jobs --follow --ack
+  asyncgate mail recv pictures --max 1 --raw --ack > picture.png")]
     Recv(receive::Recv),
     /// Say that a message is done.
     #[command(after_help = "Example:\n  asyncgate mail ack 01KA5Z... --lease 019a2f6e-...")]

@@ -39,6 +39,9 @@ pub struct Recv {
     /// Acknowledge each message once it is printed.
     #[arg(long)]
     ack: bool,
+    /// Write the contents exactly as they are, and nothing else.
+    #[arg(long, conflicts_with_all = ["base64", "json"])]
+    raw: bool,
     #[command(flatten)]
     look: Look,
     #[command(flatten)]
@@ -103,10 +106,17 @@ impl Recv {
             return self.follow(&client, input).await;
         }
         let messages = client.receive_messages(&input).await?.messages;
-        let read = was_shown(self.common.json, &messages, || {
-            let row = |message: &Envelope| self.row(message);
-            table(HEADER, messages.iter().map(row).collect())
-        })?;
+        let read = if self.raw {
+            let contents = messages
+                .iter()
+                .map(|message| message.payload_b64.0.as_ref());
+            output::was_written(&contents.collect::<Vec<&[u8]>>().concat())?
+        } else {
+            was_shown(self.common.json, &messages, || {
+                let row = |message: &Envelope| self.row(message);
+                table(HEADER, messages.iter().map(row).collect())
+            })?
+        };
         if self.ack && read {
             acknowledge(&client, &messages).await?;
         }
@@ -128,7 +138,9 @@ impl Recv {
             let Some(message) = message.transpose()? else {
                 return Ok(());
             };
-            let text = if self.common.json {
+            let text = if self.raw {
+                String::new()
+            } else if self.common.json {
                 serde_json::to_string(&message)?
             } else {
                 let text = table(HEADER, vec![self.row(&message)]);
@@ -140,8 +152,13 @@ impl Recv {
                 text[from..].to_owned()
             };
             is_first = false;
+            let read = if self.raw {
+                output::was_written(&message.payload_b64.0)?
+            } else {
+                output::was_said(&text)?
+            };
             // What the reader did not read is not acknowledged.
-            if !output::was_said(&text)? {
+            if !read {
                 return Ok(());
             }
             let message = std::slice::from_ref(&message);

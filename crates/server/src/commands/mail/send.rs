@@ -1,18 +1,35 @@
 //! `asyncgate mail send`.
 
-use asyncgate_client::api::SendInput;
+use std::io::{self, BufRead as _};
+
+use anyhow::Context as _;
+use asyncgate_client::{
+    Client,
+    api::{Payload, SendBatchInput, SendInput, SendOutput, SendResult},
+};
 use clap::Args;
+use tokio::sync::mpsc;
 
 use super::{Common, content, seconds};
-use crate::commands::show::show;
+use crate::{
+    commands::{Ended, show::show},
+    output,
+};
 
 #[derive(Debug, Args)]
 pub struct Send {
     /// Where to, such as user:42:inbox.
     topic: String,
     /// The content; `-` reads it from stdin, `@FILE` from a file.
-    #[arg(value_name = "CONTENT", allow_hyphen_values = true)]
-    content: String,
+    #[arg(
+        value_name = "CONTENT",
+        allow_hyphen_values = true,
+        required_unless_present = "lines"
+    )]
+    content: Option<String>,
+    /// Send each line of stdin as a message, as they come; with --idem-key, line 7 is KEY-7.
+    #[arg(long, conflicts_with = "content")]
+    lines: bool,
     /// The content is given in base64.
     #[arg(long)]
     base64: bool,
@@ -45,27 +62,118 @@ pub struct Send {
 
 impl Send {
     pub async fn run(self) -> anyhow::Result<()> {
-        let input = SendInput {
-            topic: self.topic,
-            idem_key: self.idem_key,
-            payload_b64: content::given(&self.content, self.base64)?,
-            attrs: (!self.attrs.is_empty()).then(|| self.attrs.into_iter().collect()),
-            partition_key: self.partition,
+        let client = self.common.remote.client()?;
+        let Some(content) = &self.content else {
+            return self.send_lines(&client).await;
+        };
+        let content = content::given(content, self.base64)?;
+        let input = self.message(self.idem_key.clone(), content);
+        let sent = client.send_message(&input).await?;
+        show(self.common.json, &sent, || text(&sent))
+    }
+
+    fn message(&self, idem_key: String, content: Payload) -> SendInput {
+        let attrs = || self.attrs.iter().cloned().collect();
+        SendInput {
+            topic: self.topic.clone(),
+            idem_key,
+            payload_b64: content,
+            attrs: (!self.attrs.is_empty()).then(attrs),
+            partition_key: self.partition.clone(),
             delay_ms: self.delay,
             ttl_ms: self.ttl,
             priority: self.priority,
             ..SendInput::default()
-        };
-        let sent = self.common.remote.client()?.send_message(&input).await?;
-        show(self.common.json, &sent, || {
-            let note = if sent.duplicate {
-                "  (was sent before)"
-            } else {
-                ""
-            };
-            format!("{}{note}", sent.msg_id)
-        })
+        }
     }
+
+    /// Sends what stdin has to say, as many lines at a time as are there. Ends at the first line that
+    /// is refused: those before it were sent, and those beside it perhaps.
+    async fn send_lines(&self, client: &Client) -> anyhow::Result<()> {
+        let mut lines = read_lines();
+        let mut ready = Vec::new();
+        while lines.recv_many(&mut ready, MAX_BATCH).await > 0 {
+            let mut ready = ready.drain(..).peekable();
+            while ready.peek().is_some() {
+                let (mut numbers, mut messages, mut bytes) = (Vec::new(), Vec::new(), 0);
+                while bytes < BATCH_BYTES
+                    && let Some(line) = ready.next()
+                {
+                    let (number, line) = line?;
+                    bytes += line.len();
+                    numbers.push(number);
+                    messages.push(self.line(number, line)?);
+                }
+                let input = SendBatchInput { messages };
+                let sent = client.send_messages(&input).await?.results;
+                for (number, sent) in numbers.into_iter().zip(sent) {
+                    self.tell(number, sent)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&self, number: usize, line: Vec<u8>) -> anyhow::Result<SendInput> {
+        let key = match self.idem_key.as_str() {
+            "" => String::new(),
+            key => format!("{key}-{number}"),
+        };
+        let content = content::decoded(line, self.base64);
+        let content = content.with_context(|| format!("line {number}"))?;
+        Ok(self.message(key, content))
+    }
+
+    /// Prints what became of a line, for programs on one line too.
+    fn tell(&self, number: usize, sent: SendResult) -> anyhow::Result<()> {
+        let sent = match sent {
+            SendResult::Sent(sent) => sent,
+            SendResult::Refused(why) => {
+                let (message, code) = (why.message, why.code.as_str());
+                let complaint = format!("line {number} was not sent: {message} ({code})");
+                return Err(Ended::refused(complaint).into());
+            }
+        };
+        let line = if self.common.json {
+            serde_json::to_string(&sent)?
+        } else {
+            text(&sent)
+        };
+        Ok(output::say(&line)?)
+    }
+}
+
+/// How many lines are sent together.
+const MAX_BATCH: usize = 1_000;
+/// How many bytes of content, before the line that goes beyond them is the last.
+const BATCH_BYTES: usize = 2 << 20;
+
+/// The lines of stdin with their numbers, read by a thread of its own that nobody has to wait for.
+fn read_lines() -> mpsc::Receiver<io::Result<(usize, Vec<u8>)>> {
+    let (line, lines) = mpsc::channel(MAX_BATCH);
+    std::thread::spawn(move || {
+        for (number, read) in (1..).zip(io::stdin().lock().split(b'\n')) {
+            let read = read.map(|mut text| {
+                if text.ends_with(b"\r") {
+                    text.pop();
+                }
+                (number, text)
+            });
+            if line.blocking_send(read).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+fn text(sent: &SendOutput) -> String {
+    let note = if sent.duplicate {
+        "  (was sent before)"
+    } else {
+        ""
+    };
+    format!("{}{note}", sent.msg_id)
 }
 
 fn parse_attr(text: &str) -> Result<(String, String), String> {

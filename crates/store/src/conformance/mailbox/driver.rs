@@ -17,7 +17,7 @@ use asyncgate_core::{
 use crate::{
     Error,
     conformance::Driver,
-    mailbox::{DeadFilter, Job, Mailbox, Reads, SendKey, Snapshot, Take, transact},
+    mailbox::{DeadFilter, DeadPage, Job, Mailbox, Reads, SendKey, Snapshot, Take, transact},
 };
 
 /// Everything that is ready, for five seconds.
@@ -350,8 +350,13 @@ impl MailDriver {
         self.mailbox().peek(self.tenant, take).await.unwrap()
     }
 
-    /// Dead letters.
+    /// Dead letters, as far as one look finds them.
     pub async fn dead_letters(&self, filter: DeadFilter) -> Vec<Message> {
+        self.dead_page(filter).await.letters
+    }
+
+    /// Dead letters, and where to go on.
+    pub async fn dead_page(&self, filter: DeadFilter) -> DeadPage {
         let found = self.mailbox().dead_letters(self.tenant, filter).await;
         found.unwrap()
     }

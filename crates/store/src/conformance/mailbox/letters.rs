@@ -8,7 +8,7 @@ use asyncgate_core::{
 use super::{ALL, MailDriver, dead, driver::keys_of, mail, mail_cases, of_topic};
 use crate::{
     conformance::Case,
-    mailbox::{DeadFilter, Reads},
+    mailbox::{DeadFilter, MAX_LOOKED_AT, Reads},
 };
 
 pub(super) fn cases() -> Vec<Case> {
@@ -16,6 +16,7 @@ pub(super) fn cases() -> Vec<Case> {
         dead_letters_say_why_and_keep_their_content,
         filters_apply_together,
         lists_go_on_page_by_page,
+        a_rare_filter_costs_pages_and_not_a_scan,
         a_redrive_takes_the_oldest_that_match,
         a_redrive_finds_out_how_full_the_shards_are,
         what_is_brought_back_is_delivered_in_its_old_order,
@@ -125,6 +126,46 @@ async fn lists_go_on_page_by_page(mut driver: MailDriver) {
             }
             assert_eq!(paged, all, "{limit}");
         }
+    }
+}
+
+async fn a_rare_filter_costs_pages_and_not_a_scan(mut driver: MailDriver) {
+    let rare = kill(&mut driver, &[("inbox", "first", "rare")]).await;
+    driver.policy.mailbox.shard_capacity = 10_000;
+    let mortal = |n: usize| Outgoing {
+        ttl_ms: Some(1),
+        ..mail(&n.to_string())
+    };
+    let many = (0..MAX_LOOKED_AT + 1).map(mortal).collect();
+    assert!(driver.send_all(many).await.iter().all(Result::is_ok));
+    driver.wait_ms(1);
+    driver.sweep_mail().await;
+    let last = kill(&mut driver, &[("inbox", "last", "rare")]).await;
+    for topic in [None, Some("inbox")] {
+        let mut filter = DeadFilter {
+            reason: Some("rare".to_owned()),
+            limit: 9,
+            ..dead(topic)
+        };
+        let first = driver.dead_page(filter.clone()).await;
+        assert_eq!(keys_of(&first.letters), ["first"]);
+        assert_eq!(first.letters[0].id, rare[0]);
+        let reads = Reads {
+            dead: Some(filter.clone()),
+            ..Reads::default()
+        };
+        assert_eq!(driver.look(reads).await.dead_next, first.next);
+        filter.after = first.next;
+        let second = driver.dead_page(filter.clone()).await;
+        assert_eq!(keys_of(&second.letters), ["last"]);
+        assert_eq!((second.letters[0].id, second.next), (last[0], None));
+        filter.after = None;
+        filter.limit = 1;
+        let short = driver.dead_page(filter.clone()).await;
+        assert_eq!(short, first, "there may be more");
+        filter.reason = None;
+        let next = driver.dead_page(filter).await.next;
+        assert_eq!(next, Some(rare[0]), "there is more");
     }
 }
 

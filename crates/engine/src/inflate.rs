@@ -4,33 +4,39 @@
 
 use std::io::{self, Write};
 
-use asyncgate_engine::Fault;
-use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status, write::MultiGzDecoder};
 
+use crate::Fault;
+
 /// How a body is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Coding {
+pub enum Coding {
+    /// As `gzip` does it.
     Gzip,
+    /// As zlib does it.
     Deflate,
 }
 
-/// How the headers say that the body is compressed, if it is.
-pub(crate) fn coding(headers: &HeaderMap) -> Result<Option<Coding>, Fault> {
-    let mut named = headers.get_all(header::CONTENT_ENCODING).iter();
-    let (first, second) = (named.next(), named.next());
-    let Some(name) = first else {
-        return Ok(None);
-    };
-    if second.is_some() {
-        return Err(unknown());
-    }
-    match name.as_bytes().trim_ascii().to_ascii_lowercase().as_slice() {
-        b"gzip" | b"x-gzip" => Ok(Some(Coding::Gzip)),
-        b"deflate" => Ok(Some(Coding::Deflate)),
-        b"identity" | b"" => Ok(None),
-        _ => Err(unknown()),
+impl Coding {
+    /// How a body is compressed, if it is, by the values of its `Content-Encoding`.
+    ///
+    /// # Errors
+    /// When that is not known, or more than one.
+    pub fn named<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Result<Option<Self>, Fault> {
+        let (first, second) = (values.next(), values.next());
+        let Some(name) = first else {
+            return Ok(None);
+        };
+        if second.is_some() {
+            return Err(unknown());
+        }
+        match name.trim_ascii().to_ascii_lowercase().as_slice() {
+            b"gzip" | b"x-gzip" => Ok(Some(Self::Gzip)),
+            b"deflate" => Ok(Some(Self::Deflate)),
+            b"identity" | b"" => Ok(None),
+            _ => Err(unknown()),
+        }
     }
 }
 
@@ -39,18 +45,21 @@ fn unknown() -> Fault {
 }
 
 /// A body that is being unpacked.
-pub(crate) struct Inflate {
+#[derive(Debug)]
+pub struct Inflate {
     decoder: Decoder,
     received: usize,
     ratio_cap: u32,
 }
 
+#[derive(Debug)]
 enum Decoder {
     Gzip(MultiGzDecoder<Bounded>),
     Deflate(Zlib),
 }
 
 /// Takes so many bytes and then fails.
+#[derive(Debug)]
 struct Bounded {
     bytes: Vec<u8>,
     limit: usize,
@@ -73,6 +82,7 @@ impl Write for Bounded {
 }
 
 /// The library's own writer does not notice when the end is missing.
+#[derive(Debug)]
 struct Zlib {
     stream: Decompress,
     unpacked: Bounded,
@@ -116,7 +126,7 @@ impl Zlib {
 
 impl Inflate {
     /// Unpacks to at most `limit` bytes and `ratio_cap` times what comes in.
-    pub(crate) fn new(coding: Coding, limit: usize, ratio_cap: u32) -> Self {
+    pub fn new(coding: Coding, limit: usize, ratio_cap: u32) -> Self {
         let unpacked = Bounded {
             bytes: Vec::new(),
             limit,
@@ -138,7 +148,10 @@ impl Inflate {
     }
 
     /// Takes a piece of the body as it came.
-    pub(crate) fn feed(&mut self, piece: &[u8]) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// When it cannot be unpacked, or unpacks to too much. Then the rest need not be fed.
+    pub fn feed(&mut self, piece: &[u8]) -> Result<(), Fault> {
         self.received += piece.len();
         let fed = match &mut self.decoder {
             Decoder::Gzip(decoder) => decoder.write_all(piece),
@@ -148,7 +161,10 @@ impl Inflate {
     }
 
     /// The whole body, once all of it has come.
-    pub(crate) fn finish(mut self) -> Result<Bytes, Fault> {
+    ///
+    /// # Errors
+    /// As [`Inflate::feed`], or when the end is missing.
+    pub fn finish(mut self) -> Result<Bytes, Fault> {
         let finished = match &mut self.decoder {
             Decoder::Gzip(decoder) => decoder.try_finish(),
             Decoder::Deflate(decoder) => decoder.finish(),
@@ -184,7 +200,7 @@ impl Inflate {
         if self.is_bomb(unpacked.limit) {
             return Fault::bomb(self.ratio_cap);
         }
-        crate::input::too_large(unpacked.limit)
+        Fault::too_large(unpacked.limit)
     }
 }
 
@@ -296,13 +312,9 @@ mod tests {
 
     #[test]
     fn only_known_codings_are_read() {
-        let of = |values: &[&'static str]| {
-            let mut headers = HeaderMap::new();
-            for value in values {
-                let value = header::HeaderValue::from_static(value);
-                headers.append(header::CONTENT_ENCODING, value);
-            }
-            coding(&headers).map_err(|fault| fault.code)
+        let of = |values: &[&str]| {
+            let values = values.iter().map(|value| value.as_bytes());
+            Coding::named(values).map_err(|fault| fault.code)
         };
         assert_eq!(of(&[]), Ok(None));
         assert_eq!(of(&["identity"]), Ok(None));

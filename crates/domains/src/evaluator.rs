@@ -1,0 +1,137 @@
+//! What an attempt buys: the evaluation of a blinded message, or nothing but the right to go on.
+
+use std::fmt;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+use crate::{
+    answer::Problem,
+    hash::Hash,
+    poprf::{Element, SecretKey, element},
+};
+
+/// A key that messages are evaluated with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// Its number. The highest is the newest.
+    pub version: u64,
+    /// Its public half.
+    pub public: [u8; 32],
+}
+
+/// Evaluates blinded messages. What one `accepts` with a key that it has, it can evaluate.
+pub trait Evaluator: fmt::Debug + Send + Sync {
+    /// Its name in the settings.
+    fn name(&self) -> &'static str;
+
+    /// Its keys, by version.
+    fn keys(&self) -> Vec<Key>;
+
+    /// The version that serves a request which asks for `asked`, or for none in particular. `None` if there
+    /// is no need of a key.
+    fn pick(&self, asked: Option<u64>) -> Result<Option<u64>, Problem>;
+
+    /// Whether this is a message at all.
+    fn accepts(&self, message: &str) -> bool;
+
+    /// Evaluates a message for a domain. `None` if that is not what this evaluator does.
+    fn evaluate(
+        &self,
+        key: Option<u64>,
+        domain: &Hash,
+        message: &str,
+    ) -> Result<Option<String>, Problem>;
+}
+
+/// Evaluates nothing: the domain only limits.
+#[derive(Debug, Clone, Copy)]
+pub struct Limiter;
+
+impl Evaluator for Limiter {
+    fn name(&self) -> &'static str {
+        "none"
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        Vec::new()
+    }
+
+    fn pick(&self, asked: Option<u64>) -> Result<Option<u64>, Problem> {
+        Ok(asked)
+    }
+
+    fn accepts(&self, message: &str) -> bool {
+        !message.is_empty()
+    }
+
+    fn evaluate(&self, _: Option<u64>, _: &Hash, _: &str) -> Result<Option<String>, Problem> {
+        Ok(None)
+    }
+}
+
+/// RFC 9497 POPRF with ristretto255-SHA512. The domain's hash is the public input.
+#[derive(Debug, Clone)]
+pub struct Poprf {
+    keys: Vec<(u64, SecretKey)>,
+}
+
+impl Poprf {
+    /// With these keys by version. `None` without any, or with two of one version.
+    pub fn new(mut keys: Vec<(u64, SecretKey)>) -> Option<Self> {
+        keys.sort_by_key(|(version, _)| *version);
+        let twice = keys.windows(2).any(|pair| pair[0].0 == pair[1].0);
+        (!keys.is_empty() && !twice).then_some(Self { keys })
+    }
+
+    fn key(&self, version: u64) -> Option<&SecretKey> {
+        let mut keys = self.keys.iter();
+        keys.find(|(known, _)| *known == version)
+            .map(|(_, key)| key)
+    }
+}
+
+impl Evaluator for Poprf {
+    fn name(&self) -> &'static str {
+        "poprf-ristretto255"
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        let keys = self.keys.iter().map(|(version, key)| Key {
+            version: *version,
+            public: key.public(),
+        });
+        keys.collect()
+    }
+
+    fn pick(&self, asked: Option<u64>) -> Result<Option<u64>, Problem> {
+        match asked {
+            None => Ok(self.keys.last().map(|(version, _)| *version)),
+            Some(version) => self
+                .key(version)
+                .map(|_| Some(version))
+                .ok_or(Problem::InvalidKeyVersion),
+        }
+    }
+
+    fn accepts(&self, message: &str) -> bool {
+        decode(message).is_some_and(|bytes| element(&bytes).is_some())
+    }
+
+    fn evaluate(
+        &self,
+        key: Option<u64>,
+        domain: &Hash,
+        message: &str,
+    ) -> Result<Option<String>, Problem> {
+        let key = key
+            .and_then(|version| self.key(version))
+            .ok_or(Problem::Unknown)?;
+        let blinded = decode(message).ok_or(Problem::Unknown)?;
+        let evaluation = key.evaluate(domain, &blinded).ok_or(Problem::Unknown)?;
+        Ok(Some(STANDARD.encode(evaluation)))
+    }
+}
+
+fn decode(message: &str) -> Option<Element> {
+    STANDARD.decode(message).ok()?.try_into().ok()
+}

@@ -1,0 +1,73 @@
+//! Who signed: the address that a signature over a hash recovers to.
+
+use k256::ecdsa::{RecoveryId, Signature, VerifyingKey};
+
+use crate::hash::{Hash, keccak};
+
+/// An address of Ethereum or Celo: the end of the hash of a public key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address(pub [u8; 20]);
+
+impl Address {
+    /// From 40 hexadecimal digits, `0x` before them or not. Upper and lower case are one.
+    pub fn parse(text: &str) -> Option<Self> {
+        unhex(text).map(Self)
+    }
+}
+
+/// Whether `signature`, 65 bytes in hexadecimal, was made over `hash` by the key of `address`. Its bytes
+/// may stand as `v r s` or as `r s v`, and `v` may count from 0 or from 27: wallets differ.
+pub fn recovers(hash: &Hash, signature: &str, address: Address) -> bool {
+    let Some([first, middle @ .., last]) = unhex::<65>(signature) else {
+        return false;
+    };
+    let (mut vrs, mut rsv) = ([0; 64], [0; 64]);
+    vrs[..63].copy_from_slice(&middle);
+    vrs[63] = last;
+    rsv[0] = first;
+    rsv[1..].copy_from_slice(&middle);
+    [(vrs, first), (rsv, last)]
+        .into_iter()
+        .any(|(rs, v)| recover(hash, &rs, v) == Some(address))
+}
+
+fn recover(hash: &Hash, rs: &[u8; 64], v: u8) -> Option<Address> {
+    let odd = match v {
+        0 | 27 => false,
+        1 | 28 => true,
+        _ => return None,
+    };
+    let signature = Signature::from_slice(rs).ok()?;
+    // Of a signature and its mirror image, `k256` takes only the one with the low `s`; signers elsewhere
+    // take both. Mirroring turns the point over.
+    let low = signature.normalize_s();
+    let id = RecoveryId::new(odd ^ (low != signature), false);
+    let key = VerifyingKey::recover_from_prehash(hash, &low, id).ok()?;
+    let point = key.to_sec1_point(false);
+    let digest = keccak(&[point.as_bytes().get(1..)?]);
+    digest.last_chunk().copied().map(Address)
+}
+
+/// Reads exactly `N` bytes in hexadecimal.
+fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digits = text.strip_prefix("0x").unwrap_or(text).as_bytes();
+    let mut bytes = [0; N];
+    if digits.len() != 2 * N {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair
+            .iter()
+            .try_fold(0, |byte, digit| Some(byte << 4 | nibble(*digit)?))?;
+    }
+    Some(bytes)
+}
+
+const fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}

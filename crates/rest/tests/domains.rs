@@ -1,0 +1,356 @@
+//! `/domain/*` over HTTP, with domains kept in memory.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    },
+};
+
+use asyncgate_core::Timestamp;
+use asyncgate_domains::{
+    Compat, Decision, Evaluator, Hash, Kind, Limiter, Poprf, Request as DomainRequest, Rules,
+    SecretKey, State, signing_hash,
+};
+use asyncgate_engine::{Clock, Engine, Entropy, Settings};
+use asyncgate_rest::{Decide, DomainStates, Domains, StateLost, domain_router};
+use asyncgate_store::memory::MemoryStore;
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, Response, StatusCode},
+};
+use futures_util::future::BoxFuture;
+use http_body_util::BodyExt;
+use k256::ecdsa::SigningKey;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+const START: i64 = 1_700_000_000;
+
+struct FakeClock(AtomicI64);
+
+impl Clock for FakeClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::SeqCst) * 1_000 + 999)
+    }
+}
+
+struct Counter(AtomicU64);
+
+impl Entropy for Counter {
+    fn next_u64(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Domains in memory, which can be out of reach.
+#[derive(Default)]
+struct Memory {
+    states: Mutex<HashMap<Hash, State>>,
+    lost: AtomicBool,
+}
+
+impl Memory {
+    fn reach(&self) -> Result<(), StateLost> {
+        let lost = self.lost.load(Ordering::SeqCst);
+        (!lost).then_some(()).ok_or(StateLost("planted".to_owned()))
+    }
+}
+
+impl DomainStates for Memory {
+    fn load(&self, domain: Hash) -> BoxFuture<'_, Result<Option<State>, StateLost>> {
+        Box::pin(async move {
+            self.reach()?;
+            Ok(self.states.lock().unwrap().get(&domain).copied())
+        })
+    }
+
+    fn decide(&self, domain: Hash, decide: Decide) -> BoxFuture<'_, Result<Decision, StateLost>> {
+        Box::pin(async move {
+            self.reach()?;
+            let mut states = self.states.lock().unwrap();
+            let decision = decide(states.get(&domain).copied());
+            if let Some(state) = decision.state {
+                states.insert(domain, state);
+            }
+            Ok(decision)
+        })
+    }
+}
+
+struct World {
+    router: Router,
+    clock: Arc<FakeClock>,
+    memory: Arc<Memory>,
+}
+
+impl World {
+    fn new(evaluator: Box<dyn Evaluator>, enabled: bool) -> Self {
+        let clock = Arc::new(FakeClock(AtomicI64::new(START)));
+        let memory = Arc::new(Memory::default());
+        let engine = Engine::new(
+            Arc::new(MemoryStore::new()),
+            clock.clone(),
+            Arc::new(Counter(AtomicU64::new(1))),
+            Settings::default(),
+        );
+        let rules = Rules {
+            compat: Compat::Odis,
+            evaluator,
+            version: "1.2.3",
+        };
+        let domains = Domains {
+            rules,
+            states: memory.clone(),
+            enabled,
+        };
+        Self {
+            router: domain_router(Arc::new(engine), clock.clone(), domains),
+            clock,
+            memory,
+        }
+    }
+
+    async fn send(&self, request: Request<Body>) -> (Response<()>, Value) {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let json = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        (Response::from_parts(parts, ()), json)
+    }
+
+    async fn post(&self, kind: Kind, body: &Value) -> (Response<()>, Value) {
+        self.send(request(kind, body)).await
+    }
+}
+
+fn limiter() -> World {
+    World::new(Box::new(Limiter), true)
+}
+
+fn request(kind: Kind, body: &Value) -> Request<Body> {
+    let path = match kind {
+        Kind::Sign => "/domain/sign",
+        Kind::QuotaStatus => "/domain/quotaStatus",
+        Kind::Disable => "/domain/disable",
+    };
+    let body = Body::from(body.to_string());
+    Request::post(path).body(body).unwrap()
+}
+
+/// A request about a domain of two attempts, a minute's wait and one more, signed by its holder.
+fn signed(kind: Kind, nonce: u64) -> Value {
+    signed_message(kind, nonce, "<blinded message>")
+}
+
+fn signed_message(kind: Kind, nonce: u64, message: &str) -> Value {
+    let none = |zero: Value| json!({"defined": false, "value": zero});
+    let some = |value: Value| json!({"defined": true, "value": value});
+    let stage = |delay: u64, batch: u64| json!({"delay": delay, "resetTimer": none(json!(false)), "batchSize": some(json!(batch)), "repetitions": none(json!(0))});
+    let mut body = json!({
+        "type": kind.tag(),
+        "domain": {
+            "name": "ODIS Sequential Delay Domain",
+            "version": "1",
+            "stages": [stage(0, 2), stage(60, 1)],
+            "address": some(json!("0xe8a78b476AE1403b7fD39b662545AE608Aced7c7")),
+            "salt": none(json!("")),
+        },
+        "options": {"signature": none(json!("")), "nonce": some(json!(nonce))},
+        "sessionID": none(json!("")),
+        "blindedMessage": message,
+        "an extra field": [1, 2, 3],
+    });
+    let parsed = DomainRequest::parse(
+        kind,
+        "ODIS Sequential Delay Domain",
+        body.to_string().as_bytes(),
+    );
+    let mut secret = [0; 32];
+    secret[28..].copy_from_slice(&0xdead_beef_u32.to_be_bytes());
+    let key = SigningKey::from_slice(&secret).unwrap();
+    let hash = signing_hash(&parsed.unwrap()).unwrap();
+    let (signature, id) = key.sign_prehash_recoverable(&hash);
+    let bytes: String = signature
+        .to_bytes()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    body["options"]["signature"] = some(json!(format!("0x{bytes}{:02x}", 27 + id.to_byte())));
+    body
+}
+
+#[tokio::test]
+async fn a_domain_is_used_looked_at_and_disabled() {
+    let world = limiter();
+    let (response, body) = world.post(Kind::Sign, &signed(Kind::Sign, 0)).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(
+        body,
+        json!({"success": true, "version": "1.2.3", "status": {"timer": START, "counter": 1, "disabled": false, "now": START}})
+    );
+    assert!(response.headers().contains_key("x-corr-id"));
+    assert_eq!(response.headers()["content-type"], "application/json");
+
+    let (_, body) = world.post(Kind::Sign, &signed(Kind::Sign, 1)).await;
+    assert_eq!(body["status"]["counter"], 2);
+    world.clock.0.fetch_add(20, Ordering::SeqCst);
+    let (response, body) = world.post(Kind::Sign, &signed(Kind::Sign, 2)).await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(response.headers()["retry-after"], "40");
+    assert_eq!(body["success"], false);
+    assert_eq!(
+        body["error"],
+        "CELO_ODIS_WARN_03 QUOTA Requester exceeded service query quota"
+    );
+    assert_eq!(
+        body["status"],
+        json!({"timer": START, "counter": 2, "disabled": false, "now": START + 20})
+    );
+
+    for _ in 0..2 {
+        let (response, body) = world.post(Kind::Disable, &signed(Kind::Disable, 0)).await;
+        assert_eq!(
+            (response.status(), &body["status"]["disabled"]),
+            (StatusCode::OK, &json!(true))
+        );
+    }
+    let (response, body) = world
+        .post(Kind::QuotaStatus, &signed(Kind::QuotaStatus, 0))
+        .await;
+    assert_eq!(
+        (response.status(), &body["status"]["disabled"]),
+        (StatusCode::OK, &json!(true))
+    );
+    let (response, _) = world.post(Kind::Sign, &signed(Kind::Sign, 2)).await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(
+        !response.headers().contains_key("retry-after"),
+        "no wait helps"
+    );
+}
+
+#[tokio::test]
+async fn what_is_refused_changes_nothing() {
+    let world = limiter();
+    let mut stranger = signed(Kind::Sign, 0);
+    stranger["options"]["nonce"]["value"] = json!(1);
+    let large = json!({"padding": "x".repeat(300 << 10)});
+    for (body, status, word) in [
+        (json!({}), 400, "WARN_01"),
+        (json!([]), 400, "WARN_01"),
+        (stranger, 401, "WARN_02"),
+        (large, 413, "WARN_01"),
+    ] {
+        let (response, body) = world.post(Kind::Sign, &body).await;
+        assert_eq!(response.status().as_u16(), status);
+        assert!(body["error"].as_str().unwrap().contains(word), "{body}");
+        assert_eq!(
+            (&body["success"], body.get("status")),
+            (&json!(false), None)
+        );
+    }
+    for version in ["x", "-1", "1.5", "\u{e9}"] {
+        let mut request = request(Kind::Sign, &signed(Kind::Sign, 0));
+        let value = axum::http::HeaderValue::from_bytes(version.as_bytes()).unwrap();
+        request.headers_mut().insert("odis-key-version", value);
+        let (response, body) = world.send(request).await;
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+        assert!(
+            body["error"].as_str().unwrap().contains("WARN_12"),
+            "{body}"
+        );
+    }
+    assert!(world.memory.states.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_request_is_served_once_however_often_it_is_sent() {
+    let world = limiter();
+    let body = signed(Kind::Sign, 0);
+    let sent = (0..64).map(|_| world.post(Kind::Sign, &body));
+    let answers = futures_util::future::join_all(sent).await;
+    let served = answers
+        .iter()
+        .filter(|(response, _)| response.status() == StatusCode::OK);
+    assert_eq!(served.count(), 1);
+    let replays = answers
+        .iter()
+        .filter(|(response, _)| response.status() == StatusCode::UNAUTHORIZED);
+    assert_eq!(replays.count(), 63);
+}
+
+#[tokio::test]
+async fn a_store_that_is_out_of_reach_serves_nobody() {
+    let world = limiter();
+    world.memory.lost.store(true, Ordering::SeqCst);
+    for (kind, word) in [
+        (Kind::Sign, "CELO_ODIS_ERR_01"),
+        (Kind::Disable, "CELO_ODIS_ERR_01"),
+        (Kind::QuotaStatus, "CELO_ODIS_ERR_03"),
+    ] {
+        let (response, body) = world.post(kind, &signed(kind, 0)).await;
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let text = body["error"].as_str().unwrap();
+        assert!(
+            text.starts_with(word) && !text.contains("planted"),
+            "{text}"
+        );
+    }
+    world.memory.lost.store(false, Ordering::SeqCst);
+    let (response, _) = world.post(Kind::Sign, &signed(Kind::Sign, 0)).await;
+    assert_eq!(response.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_server_that_serves_no_domains_says_so() {
+    let world = World::new(Box::new(Limiter), false);
+    let (response, body) = world.post(Kind::Sign, &signed(Kind::Sign, 0)).await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(
+        body["error"],
+        "CELO_ODIS_WARN_13 BAD_INPUT API is unavailable"
+    );
+}
+
+#[tokio::test]
+async fn an_evaluator_answers_with_the_key_that_was_asked_for() {
+    let key = |info: &[u8]| SecretKey::derive(&[7; 32], info).unwrap();
+    let poprf = || Box::new(Poprf::new(vec![(1, key(b"a")), (2, key(b"b"))]).unwrap());
+    let element = "4vKuCmq8TnGohKlhxQBRX1jjC2qlgt2NtqZZReCNLXY=";
+    let body = signed_message(Kind::Sign, 0, element);
+    for (asked, used) in [(None, "2"), (Some("1"), "1")] {
+        let world = World::new(poprf(), true);
+        let mut request = request(Kind::Sign, &body);
+        if let Some(version) = asked {
+            request
+                .headers_mut()
+                .insert("odis-key-version", version.parse().unwrap());
+        }
+        let (response, body) = world.send(request).await;
+        assert_eq!(response.status(), StatusCode::OK, "{body}");
+        assert_eq!(response.headers()["odis-key-version"], used);
+        assert_eq!(body["signature"].as_str().unwrap().len(), 128);
+    }
+    let world = World::new(poprf(), true);
+    let (_, body) = world
+        .send(Request::get("/status").body(Body::empty()).unwrap())
+        .await;
+    assert_eq!(body["evaluator"], "poprf-ristretto255");
+    assert_eq!(
+        (&body["version"], &body["keys"][1]["version"]),
+        (&json!("1.2.3"), &json!(2))
+    );
+    let public = body["keys"][0]["public_key"].as_str().unwrap();
+    assert_eq!(public.len(), 64);
+    let (response, _) = world.post(Kind::Sign, &signed(Kind::Sign, 0)).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST, "no element");
+    assert!(world.memory.states.lock().unwrap().is_empty());
+}

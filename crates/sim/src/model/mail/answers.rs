@@ -1,0 +1,378 @@
+//! Holding answers about messages against what was foretold and committed.
+
+use asyncgate_api::{
+    AckBatchOutput, AckResult, Envelope, ExtendOutput, GetMailboxHeadsOutput,
+    ListDeadLettersOutput, ListTopicsOutput, PurgeOutput, RecvOutput, ReprocessOutput,
+    SendBatchOutput, SendOutput, SendResult,
+};
+use asyncgate_core::{
+    MessageId,
+    mailbox::{Kind, Message, State},
+};
+use asyncgate_store::mailbox::DeadFilter;
+use serde::de::DeserializeOwned;
+
+use super::{Fate, Mail, Notes, foresee::letters};
+use crate::{
+    cast::tenant_id,
+    model::{
+        Gains,
+        audit::Journal,
+        lists::limit,
+        oracle::{Question, Verdict},
+        times::shows,
+    },
+    step::Op,
+    violation::{Checked, broken, hold},
+};
+
+const DEFAULT_REPROCESS: usize = 100;
+
+/// A call about messages that was answered with a success.
+#[derive(Debug)]
+pub struct AnsweredMail<'a> {
+    /// The call.
+    pub question: Question<'a>,
+    /// The output as it was sent.
+    pub json: &'a [u8],
+    /// What its transactions came to.
+    pub notes: &'a Notes,
+    /// Whether nothing else was committed between its reads and its answer, and nothing failed.
+    pub exact: bool,
+}
+
+impl Mail {
+    /// Foretells whether a call succeeds.
+    pub fn verdict(&self, question: &Question<'_>, notes: &Notes) -> Verdict {
+        self.static_verdict(question)?;
+        match (question.op, &notes.fates[..]) {
+            // Each item of a batch has an answer of its own.
+            (Op::SEND_BATCH | Op::ACK_BATCH, _) => Ok(()),
+            // What has come back stays, so the caller is told of it.
+            (Op::REPROCESS, _) if notes.wrote > 0 => Ok(()),
+            (_, [Fate::Refused(code)]) => Err(*code),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks an answer, notes what it promised, and tells what the client learns.
+    pub fn check_answer(
+        &self,
+        answered: &AnsweredMail<'_>,
+        journal: &mut Journal,
+    ) -> Checked<Gains> {
+        let mut gains = Gains::default();
+        let asked = answered.question.asked.mail();
+        match answered.question.op {
+            Op::SEND => {
+                let sent = SendResult::Sent(answered.read()?);
+                self.sent(answered, &[sent], journal, &mut gains)?;
+            }
+            Op::SEND_BATCH => {
+                let output: SendBatchOutput = answered.read()?;
+                self.sent(answered, &output.results, journal, &mut gains)?;
+            }
+            Op::RECV => self.received(answered, &mut gains)?,
+            Op::ACK_MESSAGE => self.acked(answered, &asked.msg_id, journal)?,
+            Op::ACK_BATCH => {
+                let output: AckBatchOutput = answered.read()?;
+                let fates = answered.notes.fates.iter();
+                let told = output.results.iter().map(|result| match result {
+                    AckResult::Done(_) => Fate::Done,
+                    AckResult::Refused(refusal) => Fate::Refused(refusal.code),
+                });
+                hold(fates.copied().eq(told), "verdict", || {
+                    format!("{output:?}, should be {:?}", answered.notes.fates)
+                })?;
+                for (ack, fate) in asked.acks.iter().zip(&answered.notes.fates) {
+                    if *fate == Fate::Done {
+                        self.acked(answered, &ack.msg_id, journal)?;
+                    }
+                }
+            }
+            Op::EXTEND => {
+                let output: ExtendOutput = answered.read()?;
+                let kept = answered.notes.given.first().is_some_and(|message| {
+                    matches!(message.state, State::Leased { until } if shows(&output.visible_at, until))
+                });
+                hold(kept, "who holds which message", || format!("{output:?}"))?;
+            }
+            Op::PURGE => {
+                let output: PurgeOutput = answered.read()?;
+                answered.counts(output.purged)?;
+            }
+            Op::REPROCESS => {
+                let output: ReprocessOutput = answered.read()?;
+                if asked.dry_run {
+                    self.would_move(answered, output.moved)?;
+                } else {
+                    answered.counts(output.moved)?;
+                }
+            }
+            Op::PEEK | Op::TOPICS | Op::DEAD_LETTERS | Op::HEADS if !answered.exact => {}
+            Op::PEEK => self.peeked(answered)?,
+            Op::TOPICS => self.listed_topics(answered)?,
+            Op::DEAD_LETTERS => self.listed_dead(answered)?,
+            Op::HEADS => self.told_heads(answered)?,
+            _ => {}
+        }
+        Ok(gains)
+    }
+
+    /// Each send was answered with the message that it stands for, and that message is known.
+    fn sent(
+        &self,
+        answered: &AnsweredMail<'_>,
+        results: &[SendResult],
+        journal: &mut Journal,
+        gains: &mut Gains,
+    ) -> Checked {
+        let fates = &answered.notes.fates;
+        let number = answered.question.actor.tenant;
+        hold(results.len() == fates.len(), "verdict", || {
+            format!("{} results, should be {fates:?}", results.len())
+        })?;
+        let mut new = answered.notes.given.iter().map(|message| message.id);
+        let mut ids: Vec<Option<MessageId>> = Vec::with_capacity(fates.len());
+        for (result, fate) in results.iter().zip(fates) {
+            let (id, duplicate) = match fate {
+                Fate::New => (new.next(), false),
+                Fate::Again(id) => (Some(*id), true),
+                Fate::AgainOf(item) => (ids[*item], true),
+                Fate::Done | Fate::Refused(_) => (None, false),
+            };
+            ids.push(id);
+            let told = || format!("{result:?}, should be {fate:?} {id:?}");
+            let code = match result {
+                SendResult::Refused(refusal) => Some(refusal.code),
+                SendResult::Sent(_) => None,
+            };
+            if let Fate::Refused(expected) = fate {
+                hold(code == Some(*expected), "verdict", told)?;
+                continue;
+            }
+            let SendResult::Sent(output) = result else {
+                return broken("verdict", told());
+            };
+            self.check_sent(number, output, id, duplicate)?;
+            if let Some(id) = id {
+                journal.sent(number, id);
+            }
+            gains.messages.push(output.msg_id.clone());
+        }
+        Ok(())
+    }
+
+    fn check_sent(
+        &self,
+        number: usize,
+        output: &SendOutput,
+        id: Option<MessageId>,
+        duplicate: bool,
+    ) -> Checked {
+        let told = || format!("{output:?}, should be {id:?}");
+        let known = id.is_some_and(|id| {
+            let post = &self.posts[number];
+            post.message(id).is_some() || post.over.contains(&id.seq())
+        });
+        hold(known, "nothing acknowledged is lost", told)?;
+        let same = id.is_some_and(|id| id.to_string() == output.msg_id);
+        hold(same, "one message per name", told)?;
+        hold(output.duplicate == duplicate, "duplicates are told", told)
+    }
+
+    /// A receiver is told of exactly what was handed over to it.
+    fn received(&self, answered: &AnsweredMail<'_>, gains: &mut Gains) -> Checked {
+        let output: RecvOutput = answered.read()?;
+        let given = answered.notes.given.iter();
+        let given = given.filter(|message| message.standing().kind == Kind::Leased);
+        let given: Vec<&Message> = given.collect();
+        hold(given.len() == output.messages.len(), "done once", || {
+            format!("{} told, {} given", output.messages.len(), given.len())
+        })?;
+        for (shown, message) in output.messages.into_iter().zip(given) {
+            check_envelope(&shown, message)?;
+            gains.messages.push(shown.msg_id);
+            gains.deliveries.extend(shown.lease);
+        }
+        Ok(())
+    }
+
+    fn acked(&self, answered: &AnsweredMail<'_>, id: &str, journal: &mut Journal) -> Checked {
+        let number = answered.question.actor.tenant;
+        let Ok(id) = id.parse::<MessageId>() else {
+            return broken("verdict", format!("{id} is acknowledged"));
+        };
+        let over = self.posts[number].over.contains(&id.seq());
+        hold(over, "acknowledged is final", || id.to_string())?;
+        journal.acked(number, id);
+        Ok(())
+    }
+
+    fn would_move(&self, answered: &AnsweredMail<'_>, moved: u64) -> Checked {
+        let asked = answered.question.asked.mail();
+        let most = asked.limit.unwrap_or(DEFAULT_REPROCESS);
+        let filter = self.filter(answered, most);
+        let post = &self.posts[answered.question.actor.tenant];
+        let count = letters(post, &filter).count() as u64;
+        hold(count == moved || !answered.exact, "dead letters", || {
+            format!("{moved} dead letters, should be {count}")
+        })
+    }
+
+    /// The dead letters that a call asks for.
+    fn filter(&self, answered: &AnsweredMail<'_>, limit: usize) -> DeadFilter {
+        let Question { asked, now, .. } = answered.question;
+        let asked = asked.mail();
+        let seconds = asked.older_than_secs;
+        DeadFilter {
+            topic: asked.topic.clone(),
+            reason: asked.reason.clone(),
+            died_by: seconds.map(|seconds| now.plus_millis(-1_000 * seconds)),
+            after: asked.cursor.as_ref().and_then(|id| id.parse().ok()),
+            limit,
+        }
+    }
+
+    fn peeked(&self, answered: &AnsweredMail<'_>) -> Checked {
+        let output: RecvOutput = answered.read()?;
+        let asked = answered.question.asked.mail();
+        let most = asked.max_messages.unwrap_or(usize::MAX);
+        let most = most.min(self.policy.max_messages.into());
+        let bytes = asked.max_bytes.unwrap_or(usize::MAX);
+        let bytes = bytes.min(self.policy.max_bytes);
+        let mut seen = 0;
+        let post = &self.posts[answered.question.actor.tenant];
+        let line = post.line(asked.topic.as_deref().unwrap_or_default(), Kind::Ready);
+        let next = line.take(most).enumerate().take_while(|(n, message)| {
+            seen += message.payload.len();
+            *n == 0 || seen <= bytes
+        });
+        let next: Vec<&Message> = next.map(|(_, message)| message).collect();
+        hold(
+            next.len() == output.messages.len(),
+            "lists are complete",
+            || format!("{} peeked, should be {}", output.messages.len(), next.len()),
+        )?;
+        let mut shown = output.messages.iter().zip(next);
+        shown.try_for_each(|(shown, message)| check_envelope(shown, message))
+    }
+
+    fn listed_topics(&self, answered: &AnsweredMail<'_>) -> Checked {
+        let output: ListTopicsOutput = answered.read()?;
+        let Question {
+            actor, asked, now, ..
+        } = answered.question;
+        let asked = asked.mail();
+        let topics = self.posts[actor.tenant].topics();
+        let after = asked.cursor.as_deref().unwrap_or_default();
+        let mut later = topics.iter().filter(|topic| topic.name.as_str() > after);
+        let page: Vec<_> = later.by_ref().take(limit(asked.limit)).collect();
+        let more = later.next().is_some();
+        let same = page.len() == output.topics.len()
+            && more == output.next_cursor.is_some()
+            && page.iter().zip(&output.topics).all(|(topic, shown)| {
+                let age = topic.oldest.map(|since| now.millis_since(since).max(0));
+                topic.name == shown.topic
+                    && topic.counts.of(Kind::Ready) == shown.ready
+                    && topic.counts.of(Kind::Delayed) == shown.delayed
+                    && shown.depth == shown.ready + shown.delayed
+                    && topic.counts.of(Kind::Leased) == shown.inflight
+                    && topic.counts.of(Kind::Dead) == shown.dlq_depth
+                    && age == shown.oldest_age_ms
+            });
+        hold(same, "topics", || format!("{output:?}, should be {page:?}"))
+    }
+
+    fn listed_dead(&self, answered: &AnsweredMail<'_>) -> Checked {
+        let output: ListDeadLettersOutput = answered.read()?;
+        let Question { actor, asked, .. } = answered.question;
+        let filter = self.filter(answered, usize::MAX);
+        let mut found = letters(&self.posts[actor.tenant], &filter);
+        let page = found.by_ref().take(limit(asked.mail().limit));
+        let page: Vec<&Message> = page.collect();
+        let more = found.next().is_some();
+        let complete = page.len() == output.messages.len() && more == output.next_cursor.is_some();
+        hold(complete, "dead letters", || {
+            format!("{} listed, should be {}", output.messages.len(), page.len())
+        })?;
+        for (shown, message) in output.messages.iter().zip(page) {
+            check_envelope(&shown.envelope, message)?;
+            let same = matches!(message.state, State::Dead { cause, at, .. }
+                if cause.as_str() == shown.cause && shows(&shown.died_at, at))
+                && message.reason.as_ref() == Some(&shown.reason)
+                && message.last_error == shown.last_error;
+            hold(same, "dead letters", || format!("{shown:?}"))?;
+        }
+        Ok(())
+    }
+
+    fn told_heads(&self, answered: &AnsweredMail<'_>) -> Checked {
+        let output: GetMailboxHeadsOutput = answered.read()?;
+        let tenant = answered.question.actor.tenant;
+        let chains = &self.posts[tenant].chains;
+        let same = chains.len() == output.heads.len()
+            && chains
+                .iter()
+                .zip(&output.heads)
+                .all(|((shard, head), shown)| {
+                    *shard == shown.shard
+                        && head.seq == shown.seq
+                        && head.link.to_string() == shown.link
+                        && tenant_id(tenant).to_string() == shown.tenant_id
+                        && shown.signature.is_some()
+                });
+        hold(same, "chain of messages", || {
+            format!("{output:?}, should be {chains:?}")
+        })
+    }
+}
+
+impl AnsweredMail<'_> {
+    fn read<T: DeserializeOwned>(&self) -> Checked<T> {
+        serde_json::from_slice(self.json).or_else(|error| {
+            let name = self.question.op.name();
+            broken("readable answers", format!("{name}: {error}"))
+        })
+    }
+
+    /// As many messages moved as the answer says.
+    fn counts(&self, told: u64) -> Checked {
+        let wrote = self.notes.wrote as u64;
+        hold(told == wrote, "done once", || {
+            format!("{told} told, {wrote} moved")
+        })
+    }
+}
+
+/// A message is shown as it is; its lease only while somebody has it.
+fn check_envelope(shown: &Envelope, message: &Message) -> Checked {
+    let (lease, until) = match (message.state, message.delivery) {
+        (State::Leased { until }, Some(given)) => (Some(given.lease), Some(until)),
+        _ => (None, None),
+    };
+    let at = |text: &Option<String>, time: Option<_>| match (text, time) {
+        (Some(text), Some(time)) => shows(text, time),
+        (text, time) => text.is_none() && time.is_none(),
+    };
+    let same = shown.msg_id == message.id.to_string()
+        && shown.topic == message.topic
+        && shown.idem_key == message.idem_key
+        && shown.payload_b64.0 == message.payload
+        && shown.payload_hash == message.payload_hash.to_string()
+        && shown.attrs == message.attrs
+        && shown.shard == message.shard
+        && shown.attempt == message.attempt
+        && shown.hash_chain == message.hash_chain.to_string()
+        && shown.seq == message.chain_seq
+        && shown.link == message.chain_head().link.to_string()
+        && shown.partition_key == message.partition_key
+        && shown.priority == message.priority
+        && shown.lease == lease.map(|lease| lease.to_string())
+        && shows(&shown.ts, message.sent_at)
+        && at(&shown.visible_at, until)
+        && at(&shown.expires_at, message.expires_at);
+    hold(same, "messages are shown as they are", || {
+        format!("{shown:?}, should be {message:?}")
+    })
+}

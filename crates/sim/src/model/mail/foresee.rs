@@ -1,0 +1,480 @@
+//! What a transaction over messages should write, and what the call behind it should be told.
+
+use asyncgate_api::{Code, IdempotencyMode};
+use asyncgate_core::{
+    LeaseId, Link, MessageId, Timestamp,
+    mailbox::{
+        Cause, ChainHead, Changes, Delivery, Kind, Message, State, hash_chain, payload_hash,
+        shard_of,
+    },
+};
+use asyncgate_store::mailbox::{DeadFilter, Reads};
+
+use super::{Fate, Mail, Post};
+use crate::{
+    asked::AskedMail,
+    model::oracle::{Question, Verdict},
+    step::Op,
+    store::MailWrote,
+    violation::{Checked, hold},
+};
+
+/// The largest number of messages that one transaction purges.
+const PURGE_STEP: usize = 1_000;
+const NO_ID: MessageId = MessageId::from_bytes([0; 16]);
+const NO_LEASE: LeaseId = LeaseId::from_bytes([0; 16]);
+
+/// What a transaction should do.
+#[derive(Debug, Default)]
+pub(super) struct Foreseen {
+    /// The rule that is broken if it does something else.
+    rule: &'static str,
+    /// What becomes of each thing that the call asked for.
+    pub(super) fates: Vec<Fate>,
+    writes: Vec<Expected>,
+    forgotten: Vec<MessageId>,
+}
+
+/// A message as it should be written.
+#[derive(Debug, Clone)]
+pub(super) struct Expected {
+    pub(super) message: Message,
+    pub(super) free: Free,
+}
+
+impl Expected {
+    pub(super) const fn fixed(message: Message) -> Self {
+        let free = Free::Nothing;
+        Self { message, free }
+    }
+}
+
+/// What of a message is left to chance.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Free {
+    Nothing,
+    /// Its ids.
+    Ids,
+    /// Its lease.
+    Lease,
+    /// How long it waits, up to so many milliseconds.
+    Backoff(i64),
+}
+
+impl Foreseen {
+    /// Holds what was written against what should be.
+    pub(super) fn check(&self, now: Timestamp, changes: &Changes) -> Checked {
+        let written = changes.messages.iter().map(|write| write.message.id);
+        let forgotten = changes.forgotten.iter().map(|write| write.message.id);
+        let same = changes.messages.len() == self.writes.len()
+            && forgotten.eq(self.forgotten.iter().copied());
+        hold(same, self.rule, || {
+            let written: Vec<_> = written.map(|id| id.seq()).collect();
+            let should = self.writes.iter().map(|write| write.message.id.seq());
+            let should: Vec<_> = should.collect();
+            format!("writes {written:?}, should be {should:?}")
+        })?;
+        for (write, expected) in changes.messages.iter().zip(&self.writes) {
+            let filled = expected.filled(now, &write.message);
+            hold(filled == write.message, self.rule, || {
+                let (is, should) = (&write.message, &filled);
+                format!("writes {is:?}, should be {should:?}")
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Expected {
+    /// What is left to chance, as it was written.
+    fn filled(&self, now: Timestamp, written: &Message) -> Message {
+        let mut message = self.message.clone();
+        match self.free {
+            Free::Nothing => {}
+            Free::Ids => {
+                message.id = written.id;
+                message.corr_id = written.corr_id;
+            }
+            Free::Lease => {
+                if let (Some(mine), Some(theirs)) = (&mut message.delivery, written.delivery) {
+                    mine.lease = theirs.lease;
+                }
+            }
+            Free::Backoff(longest) => {
+                if let State::Delayed { until } = written.state
+                    && until > now
+                    && until <= now.plus_millis(longest)
+                {
+                    message.state = written.state;
+                }
+            }
+        }
+        message
+    }
+}
+
+impl Mail {
+    /// What a call is refused for before anything is looked up.
+    pub fn static_verdict(&self, question: &Question<'_>) -> Verdict {
+        if !question.may_call() {
+            return Err(Code::ECapScope);
+        }
+        let asked = question.asked.mail();
+        if question.asked.odd.is_some() || !self.is_sound(question.op, asked) {
+            return Err(Code::ESchema);
+        }
+        Ok(())
+    }
+
+    fn is_sound(&self, op: Op, asked: &AskedMail) -> bool {
+        let named = asked.topic.as_ref().is_none_or(|topic| !topic.is_empty());
+        let (least, most) = (self.policy.visibility_min_ms, self.policy.visibility_max_ms);
+        let held = asked
+            .visibility_ms
+            .is_none_or(|ms| (least..=most).contains(&ms));
+        let some = [asked.max_messages, asked.limit];
+        let some = some.into_iter().flatten().all(|count| count > 0);
+        let sent = op != Op::SEND || is_sendable(asked);
+        named && held && some && sent && asked.delay_ms.is_none_or(|delay| delay >= 0)
+    }
+
+    /// What a transaction should do. It is told by what it reads; only what is sent and settled
+    /// needs the call.
+    pub(super) fn foresee(
+        &self,
+        number: usize,
+        op: Option<Op>,
+        call: Option<&Question<'_>>,
+        now: Timestamp,
+        wrote: &MailWrote,
+    ) -> Foreseen {
+        let post = &self.posts[number];
+        let reads = &wrote.reads;
+        let Some(op) = op else {
+            return self.sweep(post, &reads.messages, now);
+        };
+        let nothing = AskedMail::default();
+        let asked = call.map_or(&nothing, |call| call.asked.mail());
+        match op {
+            Op::SEND => self.send(post, std::slice::from_ref(asked), now),
+            Op::SEND_BATCH => self.send(post, &asked.messages, now),
+            Op::RECV => self.receive(post, asked, now),
+            Op::PURGE => self.purge(post, reads, asked, wrote.asked_at, now),
+            Op::REPROCESS => self.bring_back(post, reads.dead.as_ref(), asked, now),
+            Op::ACK_BATCH => self.settle_all(post, op, &asked.acks, now),
+            _ => self.settle_all(post, op, std::slice::from_ref(asked), now),
+        }
+    }
+
+    fn settle_all(&self, post: &Post, op: Op, asked: &[AskedMail], now: Timestamp) -> Foreseen {
+        let mut foreseen = Foreseen {
+            rule: match op {
+                Op::NACK => "given back",
+                Op::EXTEND => "kept longer",
+                _ => "acknowledged by who may",
+            },
+            ..Foreseen::default()
+        };
+        for one in asked {
+            let settled = self.settle(post, op, one, now, &foreseen.writes);
+            foreseen.fates.push(match settled {
+                Ok(write) => {
+                    foreseen.writes.extend(write);
+                    Fate::Done
+                }
+                Err(code) => Fate::Refused(code),
+            });
+        }
+        foreseen
+    }
+
+    fn send(&self, post: &Post, asked: &[AskedMail], now: Timestamp) -> Foreseen {
+        let mut foreseen = Foreseen {
+            rule: "sent as asked",
+            ..Foreseen::default()
+        };
+        // Which of the call's items each new message is.
+        let mut sent: Vec<usize> = Vec::new();
+        for one in asked {
+            let name = (one.topic.clone().unwrap_or_default(), one.idem_key.clone());
+            let fresh = foreseen.writes.iter().position(|write| {
+                let message = &write.message;
+                message.topic == name.0 && message.idem_key == name.1
+            });
+            let known = post.names.get(&name).and_then(|seq| post.messages.get(seq));
+            let window = self.policy.t_replay_ms;
+            let known = known.filter(|known| known.sent_at.plus_millis(window) > now);
+            let first = fresh.map(|n| &foreseen.writes[n].message).or(known);
+            let again = fresh.map(|n| Fate::AgainOf(sent[n]));
+            let again = again.or(known.map(|known| Fate::Again(known.id)));
+            let fate = match (first, again) {
+                _ if !is_sendable(one) => Fate::Refused(Code::ESchema),
+                (Some(first), Some(again)) => {
+                    let same = first.payload_hash == payload_hash(&one.payload_b64.0);
+                    match one.idempotency_mode {
+                        _ if !same => Fate::Refused(Code::EIdemConflict),
+                        IdempotencyMode::Flag => again,
+                        IdempotencyMode::Conflict => Fate::Refused(Code::EDuplicate),
+                    }
+                }
+                _ => self.place_new(post, one, now, &mut foreseen.writes),
+            };
+            if fate == Fate::New {
+                sent.push(foreseen.fates.len());
+            }
+            foreseen.fates.push(fate);
+        }
+        foreseen
+    }
+
+    /// Makes a new message, if there is room.
+    fn place_new(
+        &self,
+        post: &Post,
+        asked: &AskedMail,
+        now: Timestamp,
+        new: &mut Vec<Expected>,
+    ) -> Fate {
+        let policy = &self.policy;
+        let topic = asked.topic.clone().unwrap_or_default();
+        let shard = shard_of(&topic, asked.partition_key.as_deref(), policy.shards);
+        let siblings = || new.iter().filter(|write| write.message.shard == shard);
+        if asked.payload_b64.len() > policy.max_payload_bytes {
+            return Fate::Refused(Code::EFrameTooLarge);
+        }
+        let depth = self.depth(shard) + siblings().count() as u64;
+        let remembered = self.sends.len() + new.len();
+        let oldest = self.sends.front().map_or(now, |oldest| *oldest);
+        let oldest_counts = oldest.plus_millis(policy.t_replay_ms) > now;
+        let forgets = oldest_counts && remembered as u64 >= u64::from(policy.dedup_capacity);
+        if depth >= u64::from(policy.shard_capacity) || forgets {
+            return Fate::Refused(Code::ESaturated);
+        }
+        let last = siblings().last().map(|write| write.message.chain_head());
+        let stored = post.chains.get(&shard).copied();
+        let ChainHead { seq, link }: ChainHead = last.or(stored).unwrap_or_default();
+        let content = payload_hash(&asked.payload_b64.0);
+        let delay = asked.delay_ms.unwrap_or(0);
+        let message = Message {
+            id: NO_ID,
+            hash_chain: hash_chain(&topic, now, &asked.idem_key, &content, &asked.attrs),
+            topic,
+            partition_key: asked.partition_key.clone(),
+            shard,
+            sent_at: now,
+            idem_key: asked.idem_key.clone(),
+            attrs: asked.attrs.clone(),
+            payload: asked.payload_b64.0.clone(),
+            payload_hash: content,
+            prev: Link::from_bytes(*link.as_bytes()),
+            chain_seq: seq + 1,
+            corr_id: [0; 16],
+            priority: asked.priority,
+            expires_at: asked.ttl_ms.map(|ttl| now.plus_millis(ttl)),
+            since: now,
+            state: match delay {
+                0 => State::Ready,
+                delay => State::Delayed {
+                    until: now.plus_millis(delay),
+                },
+            },
+            attempt: 0,
+            delivery: None,
+            reason: None,
+            last_error: None,
+        };
+        let free = Free::Ids;
+        new.push(Expected { message, free });
+        Fate::New
+    }
+
+    /// The best of a topic, in order, as many as may be held; what grew too old dies on the way.
+    fn receive(&self, post: &Post, asked: &AskedMail, now: Timestamp) -> Foreseen {
+        let mut foreseen = Foreseen {
+            rule: "delivery order",
+            fates: vec![Fate::Done],
+            ..Foreseen::default()
+        };
+        let most = asked.max_messages.unwrap_or(usize::MAX);
+        let most = most.min(self.policy.max_messages.into());
+        let bytes = asked.max_bytes.unwrap_or(usize::MAX);
+        let bytes = bytes.min(self.policy.max_bytes);
+        let topic = asked.topic.as_deref().unwrap_or_default();
+        let room = u64::from(self.policy.global_inflight).saturating_sub(self.inflight);
+        let (mut seen, mut given, mut handed) = (0, 0, 0);
+        for (n, message) in post.line(topic, Kind::Ready).take(most).enumerate() {
+            if room == 0 {
+                foreseen.fates = vec![Fate::Refused(Code::ESaturated)];
+                break;
+            }
+            // What is looked at is bounded by bytes as what is given is.
+            let size = message.payload.len();
+            seen += size;
+            if n > 0 && seen > bytes {
+                break;
+            }
+            if self.is_too_old(message, now) {
+                foreseen
+                    .writes
+                    .push(self.dead(message, Cause::Expired, now));
+                continue;
+            }
+            if handed == room || handed > 0 && given + size > bytes {
+                break;
+            }
+            handed += 1;
+            given += size;
+            let visibility_ms = self.visibility(asked);
+            let until = now.plus_millis(visibility_ms);
+            let message = Message {
+                attempt: message.attempt + 1,
+                state: State::Leased { until },
+                delivery: Some(Delivery {
+                    lease: NO_LEASE,
+                    at: now,
+                    visibility_ms,
+                }),
+                ..message.clone()
+            };
+            let free = Free::Lease;
+            foreseen.writes.push(Expected { message, free });
+        }
+        foreseen
+    }
+
+    fn is_too_old(&self, message: &Message, now: Timestamp) -> bool {
+        let waited = now.millis_since(message.since);
+        message.expires_at.is_some_and(|end| end <= now) || waited >= self.policy.ready_retention_ms
+    }
+
+    fn sweep(&self, post: &Post, looked_at: &[MessageId], now: Timestamp) -> Foreseen {
+        let mut foreseen = Foreseen {
+            rule: "deadlines of messages",
+            ..Foreseen::default()
+        };
+        for message in looked_at.iter().filter_map(|id| post.message(*id)) {
+            let old = self.is_too_old(message, now);
+            let spent = message.attempt >= self.policy.max_attempts;
+            let cause = match message.state {
+                State::Leased { until } if until > now => continue,
+                State::Delayed { until } if until > now && !old => continue,
+                State::Ready if !old => continue,
+                State::Dead { until, .. } | State::Gone { until } => {
+                    if until <= now {
+                        foreseen.forgotten.push(message.id);
+                    }
+                    continue;
+                }
+                State::Leased { .. } if spent => Some(Cause::MaxAttempts),
+                State::Ready | State::Delayed { .. } | State::Leased { .. } => {
+                    old.then_some(Cause::Expired)
+                }
+            };
+            let ready = || {
+                let state = State::Ready;
+                let message = message.clone();
+                Expected::fixed(Message { state, ..message })
+            };
+            let write = cause.map_or_else(ready, |cause| self.dead(message, cause, now));
+            foreseen.writes.push(write);
+        }
+        foreseen
+    }
+
+    /// What waits or is dead goes, but nothing that came after the call.
+    fn purge(
+        &self,
+        post: &Post,
+        reads: &Reads,
+        asked: &AskedMail,
+        asked_at: Timestamp,
+        now: Timestamp,
+    ) -> Foreseen {
+        let topic = asked.topic.as_deref().unwrap_or_default();
+        let waits = reads.waiting.is_some() && asked.state != "dlq";
+        let waiting = [Kind::Ready, Kind::Delayed];
+        let waiting = waiting.into_iter().filter(|_| waits);
+        let waiting = waiting.flat_map(|kind| post.line(topic, kind));
+        let is_dead = reads.dead.is_some() && asked.state != "ready";
+        let dead = post.dead.iter().filter(|_| is_dead);
+        let dead = dead.filter_map(|seq| post.messages.get(seq));
+        let dead = dead.filter(|message| message.topic == topic);
+        let found = waiting.chain(dead).take(PURGE_STEP);
+        let found = found.filter(|message| message.since <= asked_at);
+        Foreseen {
+            rule: "purged",
+            fates: vec![Fate::Done],
+            writes: found.map(|message| self.gone(message, now)).collect(),
+            forgotten: Vec::new(),
+        }
+    }
+
+    /// Dead letters come back all together, or none does.
+    fn bring_back(
+        &self,
+        post: &Post,
+        filter: Option<&DeadFilter>,
+        asked: &AskedMail,
+        now: Timestamp,
+    ) -> Foreseen {
+        let mut foreseen = Foreseen {
+            rule: "brought back",
+            fates: vec![Fate::Done],
+            ..Foreseen::default()
+        };
+        let filter = filter.map(|filter| DeadFilter {
+            topic: asked.topic.clone(),
+            reason: asked.reason.clone(),
+            ..filter.clone()
+        });
+        for message in filter.iter().flat_map(|filter| letters(post, filter)) {
+            let siblings = foreseen.writes.iter();
+            let siblings = siblings.filter(|write| write.message.shard == message.shard);
+            let depth = self.depth(message.shard) + siblings.count() as u64;
+            if depth >= u64::from(self.policy.shard_capacity) {
+                foreseen.fates = vec![Fate::Refused(Code::ESaturated)];
+                foreseen.writes.clear();
+                break;
+            }
+            foreseen.writes.push(Expected::fixed(Message {
+                state: State::Ready,
+                since: now,
+                attempt: 0,
+                delivery: None,
+                reason: None,
+                last_error: None,
+                expires_at: message.expires_at.filter(|end| *end > now),
+                ..message.clone()
+            }));
+        }
+        foreseen
+    }
+}
+
+/// The dead letters that a filter names, in the order in which they were sent.
+pub(super) fn letters<'a>(
+    post: &'a Post,
+    filter: &'a DeadFilter,
+) -> impl Iterator<Item = &'a Message> {
+    let dead = post.dead.iter().filter_map(|seq| post.messages.get(seq));
+    let after = filter.after.map_or(0, |id| id.seq());
+    dead.filter(move |message| {
+        let State::Dead { at, .. } = message.state else {
+            return false;
+        };
+        let topic = filter.topic.as_ref();
+        topic.is_none_or(|topic| *topic == message.topic)
+            && (filter.reason.is_none() || filter.reason == message.reason)
+            && filter.died_by.is_none_or(|by| at <= by)
+            && message.id.seq() > after
+    })
+    .take(filter.limit)
+}
+
+fn is_sendable(asked: &AskedMail) -> bool {
+    let named = asked.topic.as_ref().is_some_and(|topic| !topic.is_empty());
+    named
+        && !asked.idem_key.is_empty()
+        && asked.delay_ms.is_none_or(|delay| delay >= 0)
+        && asked.ttl_ms.is_none_or(|ttl| ttl > 0)
+}

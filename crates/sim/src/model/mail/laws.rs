@@ -1,0 +1,156 @@
+//! What no transaction over messages may ever do, whoever asked for it.
+
+use std::collections::BTreeMap;
+
+use asyncgate_core::{
+    Timestamp,
+    mailbox::{Changes, Kind, Message, MessageWrite, State, hash_chain, payload_hash, shard_of},
+};
+
+use super::{Mail, ends};
+use crate::{
+    step::Op,
+    violation::{Checked, hold},
+};
+
+impl Mail {
+    pub(super) fn check_laws(
+        &self,
+        number: usize,
+        op: Option<Op>,
+        now: Timestamp,
+        changes: &Changes,
+    ) -> Checked {
+        let post = &self.posts[number];
+        let stood = changes.messages.iter().chain(&changes.forgotten);
+        for MessageWrite { message, before } in stood {
+            let known = post.messages.get(&message.id.seq());
+            let standing = known.map(Message::standing);
+            hold(*before == standing, "messages are serializable", || {
+                format!("{} stood {standing:?}, not {before:?}", message.id)
+            })?;
+        }
+        for write in &changes.forgotten {
+            let message = &write.message;
+            let over = match message.state {
+                State::Dead { until, .. } | State::Gone { until } => until <= now,
+                State::Ready | State::Delayed { .. } | State::Leased { .. } => false,
+            };
+            hold(over && op.is_none(), "at least once", || {
+                format!("{} is forgotten as {:?}", message.id, message.state)
+            })?;
+        }
+        let mut inflight = self.inflight;
+        for write in &changes.messages {
+            let was_leased = write.before.is_some_and(|was| was.kind == Kind::Leased);
+            let is_leased = write.message.standing().kind == Kind::Leased;
+            inflight = inflight + u64::from(is_leased) - u64::from(was_leased);
+            match post.messages.get(&write.message.id.seq()) {
+                Some(before) => self.check_moved(number, op, before, &write.message)?,
+                None => self.check_name(number, now, &write.message)?,
+            }
+        }
+        let most = u64::from(self.policy.global_inflight).max(self.inflight);
+        hold(inflight <= most, "held messages are bounded", || {
+            format!("receivers hold {inflight}")
+        })?;
+        self.check_capacity(op, changes)?;
+        self.check_chains(number, changes)
+    }
+
+    /// What is sent or brought back fits. What a receiver gives back had its place before.
+    fn check_capacity(&self, op: Option<Op>, changes: &Changes) -> Checked {
+        let brings = [Op::SEND, Op::SEND_BATCH, Op::REPROCESS].map(Some);
+        if !brings.contains(&op) {
+            return Ok(());
+        }
+        let mut depths: BTreeMap<u16, u64> = BTreeMap::new();
+        for write in &changes.messages {
+            let shard = write.message.shard;
+            *depths.entry(shard).or_insert_with(|| self.depth(shard)) += 1;
+        }
+        let most = u64::from(self.policy.shard_capacity);
+        let over = depths.iter().find(|(_, depth)| **depth > most);
+        hold(over.is_none(), "shards are bounded", || {
+            format!("shard and depth {over:?}")
+        })
+    }
+
+    fn check_moved(
+        &self,
+        number: usize,
+        op: Option<Op>,
+        before: &Message,
+        after: &Message,
+    ) -> Checked {
+        let told = || {
+            format!(
+                "{} goes from {:?} to {:?}",
+                after.id, before.state, after.state
+            )
+        };
+        let (was, is) = (before.standing().kind, after.standing().kind);
+        hold(was != Kind::Gone, "acknowledged is final", told)?;
+        hold(is != Kind::Gone || ends(op), "at least once", told)?;
+        if is == Kind::Leased {
+            let most = self.policy.max_attempts;
+            hold(after.attempt <= most, "attempts are bounded", told)?;
+            let kept = was == Kind::Leased && before.delivery == after.delivery;
+            let lease = after.delivery.map(|delivery| delivery.lease);
+            let used = lease.is_none_or(|lease| self.posts[number].leases.contains(&lease));
+            hold(kept || !used, "every delivery has a lease of its own", told)?;
+            hold(kept || was == Kind::Ready, "one receiver at a time", told)?;
+        }
+        let purged = is == Kind::Gone && op == Some(Op::PURGE);
+        hold(
+            !(purged && was == Kind::Leased),
+            "held messages are not purged",
+            told,
+        )
+    }
+
+    /// A name stands for one message as long as it is remembered.
+    fn check_name(&self, number: usize, now: Timestamp, new: &Message) -> Checked {
+        let post = &self.posts[number];
+        let name = (new.topic.clone(), new.idem_key.clone());
+        let first = post.names.get(&name).and_then(|seq| post.messages.get(seq));
+        let window = self.policy.t_replay_ms;
+        let free = first.is_none_or(|first| first.sent_at.plus_millis(window) <= now);
+        hold(free, "one message per name", || format!("{name:?}"))
+    }
+
+    /// Each shard's chain grows by exactly the new messages, in their order.
+    fn check_chains(&self, number: usize, changes: &Changes) -> Checked {
+        let post = &self.posts[number];
+        let mut heads = post.chains.clone();
+        let mut head = post.head;
+        let new = changes
+            .messages
+            .iter()
+            .filter(|write| write.before.is_none());
+        for MessageWrite { message, .. } in new {
+            head += 1;
+            let told = || format!("message {head} of tenant {number}");
+            hold(message.id.seq() == head, "places have no gaps", told)?;
+            let (key, shards) = (message.partition_key.as_deref(), self.policy.shards);
+            let shard = shard_of(&message.topic, key, shards);
+            let content = payload_hash(&message.payload);
+            let (topic, key) = (&message.topic, &message.idem_key);
+            let envelope = hash_chain(topic, message.sent_at, key, &content, &message.attrs);
+            let chain = heads.entry(shard).or_default();
+            let linked = message.shard == shard
+                && message.payload_hash == content
+                && message.hash_chain == envelope
+                && message.prev == chain.link
+                && message.chain_seq == chain.seq + 1;
+            hold(linked, "chain of messages", told)?;
+            *chain = chain.then(&envelope);
+        }
+        let grown = heads
+            .iter()
+            .filter(|(shard, head)| post.chains.get(shard) != Some(head));
+        hold(changes.chains.iter().eq(grown), "chain of messages", || {
+            format!("heads {:?} of tenant {number}", changes.chains)
+        })
+    }
+}

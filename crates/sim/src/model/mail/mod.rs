@@ -1,0 +1,268 @@
+//! The messages that should be stored, learnt commit by commit.
+//!
+//! For each transaction the model foretells every message that it writes (`foresee`, for settling
+//! `settle`), knowing the call behind it and everything before it. Laws that no call may break stand
+//! by themselves (`laws`), answers are held against what was foretold (`answers`), and the store is
+//! compared from time to time (`audit`).
+
+mod answers;
+mod audit;
+mod foresee;
+mod laws;
+mod settle;
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+};
+
+use asyncgate_api::Code;
+use asyncgate_core::{
+    LeaseId, MessageId, Timestamp,
+    mailbox::{ChainHead, Changes, Kind, Message, Policy, Standing},
+};
+
+use super::oracle::Question;
+use crate::{
+    cast::{TENANTS, tenant_number},
+    hash::{Map, Set},
+    step::Op,
+    store::{Commit, MailWrote, Origin},
+    violation::Checked,
+};
+
+pub use answers::AnsweredMail;
+use foresee::Foreseen;
+
+/// The messages of all tenants.
+#[derive(Debug)]
+pub struct Mail {
+    policy: Policy,
+    posts: [Post; TENANTS],
+    due: BTreeSet<(Timestamp, usize, MessageId)>,
+    /// How many messages wait in each shard.
+    depths: BTreeMap<u16, u64>,
+    inflight: u64,
+    /// When the sends were made that are remembered.
+    sends: VecDeque<Timestamp>,
+}
+
+/// The messages of one tenant.
+#[derive(Debug, Default)]
+struct Post {
+    /// The place of the last message.
+    head: u64,
+    messages: BTreeMap<u64, Message>,
+    /// Places of the last messages with each name, by topic and key.
+    names: Map<(String, String), u64>,
+    /// Ready and delayed messages of each topic, those who go first first.
+    lines: BTreeMap<String, [Line; 2]>,
+    dead: BTreeSet<u64>,
+    chains: BTreeMap<u16, ChainHead>,
+    leases: Set<LeaseId>,
+    /// Messages that were acknowledged, purged, or kept long enough as dead letters.
+    over: Set<u64>,
+    changed: BTreeSet<u64>,
+}
+
+type Line = BTreeSet<(Reverse<i32>, u64)>;
+
+/// What becomes of one thing that a call asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is done.
+    Done,
+    /// It is a new message.
+    New,
+    /// It was sent before.
+    Again(MessageId),
+    /// It was sent by the same call, as so many-th.
+    AgainOf(usize),
+    /// It is refused.
+    Refused(Code),
+}
+
+/// What the transactions of a call came to.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// What becomes of each thing that the last one was asked for; empty if there was none.
+    pub fates: Vec<Fate>,
+    /// The messages that it sent or handed over.
+    given: Vec<Message>,
+    /// How many messages all of them wrote.
+    pub wrote: usize,
+}
+
+impl Notes {
+    fn note(&mut self, foreseen: Foreseen, changes: Option<&Changes>) {
+        self.fates = foreseen.fates;
+        self.given.clear();
+        if let Some(changes) = changes {
+            self.wrote += changes.messages.len();
+            let given = changes.messages.iter().map(|write| &write.message);
+            self.given.extend(given.cloned());
+        }
+    }
+}
+
+impl Mail {
+    /// The messages of an empty store.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            posts: Default::default(),
+            due: BTreeSet::new(),
+            depths: BTreeMap::new(),
+            inflight: 0,
+            sends: VecDeque::new(),
+        }
+    }
+
+    /// Checks a commit against the call behind it and everything before it, and learns it.
+    pub fn learn(
+        &mut self,
+        call: Option<&Question<'_>>,
+        commit: &Commit,
+        wrote: &MailWrote,
+        notes: Option<&mut Notes>,
+    ) -> Checked {
+        self.forget_sends(wrote.asked_at);
+        let number = tenant_number(commit.tenant);
+        let nothing = Changes::default();
+        let changes = wrote.changes.as_ref().unwrap_or(&nothing);
+        let op = match commit.origin {
+            Origin::Call(_, op) => Some(op),
+            Origin::Server => None,
+        };
+        self.check_laws(number, op, commit.now, changes)?;
+        let foreseen = self.foresee(number, op, call, commit.now, wrote);
+        foreseen.check(commit.now, changes)?;
+        if let Some(notes) = notes {
+            notes.note(foreseen, wrote.changes.as_ref());
+        }
+        self.write(number, changes);
+        Ok(())
+    }
+
+    fn forget_sends(&mut self, now: Timestamp) {
+        let window = self.policy.t_replay_ms;
+        let over = |at: &Timestamp| at.plus_millis(window) <= now;
+        while self.sends.front().is_some_and(over) {
+            self.sends.pop_front();
+        }
+    }
+
+    /// The process was started again: it knows of sends what is stored of them.
+    pub fn restart(&mut self) {
+        let messages = self.posts.iter().flat_map(|post| post.messages.values());
+        let mut sends: Vec<Timestamp> = messages.map(|message| message.sent_at).collect();
+        sends.sort_unstable();
+        self.sends = sends.into();
+    }
+
+    fn write(&mut self, number: usize, changes: &Changes) {
+        for write in &changes.messages {
+            let message = &write.message;
+            if write.before.is_none() {
+                let post = &mut self.posts[number];
+                let chain = post.chains.entry(message.shard).or_default();
+                *chain = chain.then(&message.hash_chain);
+                post.head = message.id.seq();
+                let name = (message.topic.clone(), message.idem_key.clone());
+                post.names.insert(name, message.id.seq());
+                self.sends.push_back(message.sent_at);
+            }
+            self.place(number, message, Some(message.standing()));
+            let post = &mut self.posts[number];
+            post.leases
+                .extend(message.delivery.map(|given| given.lease));
+            if message.standing().kind == Kind::Gone {
+                post.over.insert(message.id.seq());
+            }
+            post.messages.insert(message.id.seq(), message.clone());
+        }
+        for write in &changes.forgotten {
+            self.place(number, &write.message, None);
+            let post = &mut self.posts[number];
+            post.messages.remove(&write.message.id.seq());
+            post.over.insert(write.message.id.seq());
+        }
+    }
+
+    /// Moves a message to where it stands now.
+    fn place(&mut self, number: usize, message: &Message, after: Option<Standing>) {
+        let post = &mut self.posts[number];
+        let seq = message.id.seq();
+        let before = post.messages.get(&seq).map(Message::standing);
+        for (standing, comes) in [(before, false), (after, true)] {
+            let Some(Standing { kind, due }) = standing else {
+                continue;
+            };
+            if let Some(at) = due {
+                put(&mut self.due, (at, number, message.id), comes);
+            }
+            match kind {
+                Kind::Ready | Kind::Delayed => {
+                    let place = (Reverse(message.priority), seq);
+                    let lines = match post.lines.get_mut(&message.topic) {
+                        Some(lines) => lines,
+                        None => post.lines.entry(message.topic.clone()).or_default(),
+                    };
+                    put(&mut lines[kind as usize], place, comes);
+                    let depth = self.depths.entry(message.shard).or_default();
+                    *depth = if comes { *depth + 1 } else { *depth - 1 };
+                }
+                Kind::Leased if comes => self.inflight += 1,
+                Kind::Leased => self.inflight -= 1,
+                Kind::Dead => put(&mut post.dead, seq, comes),
+                Kind::Gone => {}
+            }
+        }
+        post.changed.insert(seq);
+    }
+
+    /// The earliest deadline.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, ..)| *at)
+    }
+
+    /// Whether a receiver would be given something.
+    pub fn has_message(&self, number: usize, topic: &str) -> bool {
+        let lines = self.posts[number].lines.get(topic);
+        lines.is_some_and(|lines| !lines[Kind::Ready as usize].is_empty())
+    }
+
+    fn depth(&self, shard: u16) -> u64 {
+        self.depths.get(&shard).copied().unwrap_or_default()
+    }
+}
+
+impl Post {
+    /// The message with this id.
+    fn message(&self, id: MessageId) -> Option<&Message> {
+        let message = self.messages.get(&id.seq())?;
+        (message.id == id).then_some(message)
+    }
+
+    /// The messages of a topic that are ready or delayed, in their order.
+    fn line(&self, topic: &str, kind: Kind) -> impl Iterator<Item = &Message> {
+        let line = self.lines.get(topic).map(|lines| &lines[kind as usize]);
+        let places = line.into_iter().flatten();
+        places.filter_map(|(_, seq)| self.messages.get(seq))
+    }
+}
+
+fn put<T: Ord>(set: &mut BTreeSet<T>, item: T, comes: bool) {
+    if comes {
+        set.insert(item);
+    } else {
+        set.remove(&item);
+    }
+}
+
+/// Whether an operation ends messages.
+fn ends(op: Option<Op>) -> bool {
+    [Op::ACK_MESSAGE, Op::ACK_BATCH, Op::PURGE]
+        .map(Some)
+        .contains(&op)
+}

@@ -1,0 +1,156 @@
+//! What acknowledging, giving back and keeping a message longer come to.
+
+use asyncgate_api::Code;
+use asyncgate_core::{
+    MessageId, Timestamp,
+    mailbox::{Cause, Message, State},
+};
+
+use super::{
+    Mail, Post,
+    foresee::{Expected, Free},
+};
+use crate::{asked::AskedMail, step::Op};
+
+/// What a call may free itself from: the message as it will be, or nothing if it stays as it is.
+type Settled = Result<Option<Expected>, Code>;
+
+impl Mail {
+    /// What one settling call does, after it has `acked` others.
+    pub(super) fn settle(
+        &self,
+        post: &Post,
+        op: Op,
+        asked: &AskedMail,
+        now: Timestamp,
+        acked: &[Expected],
+    ) -> Settled {
+        let Ok(id) = asked.msg_id.parse::<MessageId>() else {
+            return Err(Code::ESchema);
+        };
+        let earlier = acked.iter().map(|write| &write.message);
+        let earlier = earlier.filter(|message| message.id == id).last();
+        let message = earlier.or_else(|| post.message(id));
+        let over = |state| matches!(state, State::Gone { until } if until <= now);
+        let message = message.filter(|message| !over(message.state));
+        let message = message.ok_or(Code::ENotFound)?;
+        let lease = message.delivery.map(|delivery| delivery.lease.to_string());
+        match &asked.lease {
+            Some(named) if lease.as_ref() != Some(named) => return Err(Code::EStaleLease),
+            Some(_) => {}
+            None if self.policy.require_lease => return Err(Code::ESchema),
+            None if lease.is_none() => return Err(Code::ENotLeased),
+            None => {}
+        }
+        let named = asked.lease.is_some();
+        match op {
+            Op::NACK => self.give_back(message, asked, named, now),
+            Op::EXTEND => self.extend(message, asked, named, now),
+            _ => match message.state {
+                State::Gone { .. } => Ok(None),
+                State::Dead { .. } if !named => Err(Code::ENotLeased),
+                State::Ready
+                | State::Delayed { .. }
+                | State::Leased { .. }
+                | State::Dead { .. } => Ok(Some(self.gone(message, now))),
+            },
+        }
+    }
+
+    /// A message that is only remembered from now on.
+    pub(super) fn gone(&self, message: &Message, now: Timestamp) -> Expected {
+        let until = now.plus_millis(self.policy.t_replay_ms);
+        Expected::fixed(Message {
+            state: State::Gone { until },
+            payload: Default::default(),
+            attrs: Default::default(),
+            reason: None,
+            last_error: None,
+            ..message.clone()
+        })
+    }
+
+    fn give_back(
+        &self,
+        message: &Message,
+        asked: &AskedMail,
+        named: bool,
+        now: Timestamp,
+    ) -> Settled {
+        match message.state {
+            State::Leased { .. } => {}
+            State::Ready | State::Delayed { .. } | State::Dead { .. } if named => return Ok(None),
+            State::Ready | State::Delayed { .. } | State::Dead { .. } | State::Gone { .. } => {
+                return Err(Code::ENotLeased);
+            }
+        }
+        let reason = asked.reason.clone().unwrap_or_else(|| "nack".to_owned());
+        let mut back = Message {
+            reason: Some(reason),
+            last_error: asked.error.clone(),
+            ..message.clone()
+        };
+        if message.attempt >= self.policy.max_attempts {
+            return Ok(Some(self.dead(&back, Cause::MaxAttempts, now)));
+        }
+        let free = match asked.delay_ms {
+            Some(0) => Free::Nothing,
+            Some(delay) => {
+                let until = now.plus_millis(delay);
+                back.state = State::Delayed { until };
+                return Ok(Some(Expected::fixed(back)));
+            }
+            None => {
+                let doubled = self.policy.backoff_base_ms << message.attempt;
+                Free::Backoff(doubled.min(self.policy.backoff_max_ms))
+            }
+        };
+        back.state = State::Ready;
+        let message = back;
+        Ok(Some(Expected { message, free }))
+    }
+
+    fn extend(&self, message: &Message, asked: &AskedMail, named: bool, now: Timestamp) -> Settled {
+        let (until, given) = match (message.state, message.delivery) {
+            (State::Leased { until }, Some(given)) if until > now => (until, given),
+            _ if named => return Err(Code::EStaleLease),
+            _ => return Err(Code::ENotLeased),
+        };
+        let factor = i64::from(self.policy.inflight_factor);
+        let last = given.at.plus_millis(given.visibility_ms * factor);
+        let wished = now.plus_millis(self.visibility(asked));
+        let until = until.max(wished.min(last));
+        Ok(Some(Expected::fixed(Message {
+            state: State::Leased { until },
+            ..message.clone()
+        })))
+    }
+
+    /// A message that is a dead letter from now on.
+    pub(super) fn dead(&self, message: &Message, cause: Cause, now: Timestamp) -> Expected {
+        let reason = match (&message.reason, cause) {
+            (Some(reason), _) => reason,
+            (None, Cause::MaxAttempts) => "visibility_timeout",
+            (None, Cause::Expired) => "expired",
+            (None, Cause::Integrity) => "integrity",
+        };
+        let window = message.sent_at.plus_millis(self.policy.t_replay_ms);
+        let kept = now.plus_millis(self.policy.dlq_retention_ms);
+        Expected::fixed(Message {
+            state: State::Dead {
+                cause,
+                at: now,
+                until: kept.max(window),
+            },
+            reason: Some(reason.to_owned()),
+            ..message.clone()
+        })
+    }
+
+    /// How long a receiver keeps a message.
+    pub(super) fn visibility(&self, asked: &AskedMail) -> i64 {
+        asked
+            .visibility_ms
+            .unwrap_or(self.policy.default_visibility_ms)
+    }
+}

@@ -1,0 +1,132 @@
+//! The mailbox's side of the simulated store: the same queue, faults and tape.
+
+use std::collections::BTreeMap;
+
+use asyncgate_core::{
+    MessageId, TenantId, Timestamp,
+    mailbox::{ChainHead, Message},
+};
+use asyncgate_store::{
+    Answer, Error,
+    fair::Weights,
+    mailbox::{DeadFilter, DeadPage, Job, Load, Mailbox, Snapshot, Take, Topic},
+};
+
+use super::{Commit, MailWrote, Origin, Rows, SimStore, Work, Wrote, at_once, lock, tap};
+
+impl Rows for Snapshot {
+    fn last_time(&self) -> Timestamp {
+        self.last_time
+    }
+
+    fn copy(&self) -> Self {
+        Self {
+            last_time: self.last_time,
+            shelf: self.shelf.clone(),
+            messages: self.messages.clone(),
+            ready: self.ready.clone(),
+            dead: self.dead.clone(),
+            dead_next: self.dead_next,
+            depths: self.depths.clone(),
+            waiting: self.waiting.clone(),
+            inflight: self.inflight,
+        }
+    }
+}
+
+impl SimStore {
+    pub(super) fn run_mail(&self, origin: Origin, mut job: Job) -> Result<(), Error> {
+        let (tenant, asked_at, reads) = (job.tenant, job.now, job.reads.clone());
+        let decide = std::mem::replace(&mut job.decide, Box::new(|_| None));
+        job.decide = tap(decide, &self.tapped_mail, self.repeats());
+        let answer = at_once(self.below.mailbox().transact_mailbox(job));
+        let tapped = std::mem::take(&mut *lock(&self.tapped_mail));
+        self.ran(answer, || Commit {
+            origin,
+            tenant,
+            now: asked_at.max(tapped.last_time),
+            wrote: Wrote::Mail(MailWrote {
+                reads,
+                asked_at,
+                changes: tapped.changes,
+            }),
+            repeatable: !tapped.unlike,
+        })
+    }
+
+    fn look<'a, T: Send + 'a>(
+        &'a self,
+        ask: impl FnOnce(&'a dyn Mailbox) -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        self.read(|below| ask(below.mailbox()))
+    }
+}
+
+impl Mailbox for SimStore {
+    fn transact_mailbox(&self, job: Job) -> Answer<'_, ()> {
+        self.submit(Work::Mail(job))
+    }
+
+    fn set_replay_window(&self, millis: i64) {
+        self.below.mailbox().set_replay_window(millis);
+    }
+
+    fn set_weights(&self, weights: Weights) {
+        self.below.mailbox().set_weights(weights);
+    }
+
+    fn message(&self, tenant: TenantId, id: MessageId) -> Answer<'_, Option<Message>> {
+        self.look(|below| below.message(tenant, id))
+    }
+
+    fn messages(
+        &self,
+        tenant: TenantId,
+        after: Option<MessageId>,
+        limit: usize,
+    ) -> Answer<'_, Vec<Message>> {
+        self.look(|below| below.messages(tenant, after, limit))
+    }
+
+    fn peek(&self, tenant: TenantId, take: Take) -> Answer<'_, Vec<Message>> {
+        self.look(|below| below.peek(tenant, take))
+    }
+
+    fn dead_letters(&self, tenant: TenantId, filter: DeadFilter) -> Answer<'_, DeadPage> {
+        self.look(|below| below.dead_letters(tenant, filter))
+    }
+
+    fn topics(
+        &self,
+        tenant: TenantId,
+        after: Option<String>,
+        limit: usize,
+    ) -> Answer<'_, Vec<Topic>> {
+        self.look(|below| below.topics(tenant, after, limit))
+    }
+
+    fn chains(&self, tenant: TenantId) -> Answer<'_, BTreeMap<u16, ChainHead>> {
+        self.look(|below| below.chains(tenant))
+    }
+
+    fn messages_due(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<(TenantId, MessageId)>> {
+        self.look(|below| below.messages_due(now, limit))
+    }
+
+    fn next_message_due(&self) -> Answer<'_, Option<Timestamp>> {
+        self.look(Mailbox::next_message_due)
+    }
+
+    fn waiting_since(
+        &self,
+        since: Timestamp,
+        after: Option<(TenantId, MessageId)>,
+        limit: usize,
+    ) -> Answer<'_, Vec<(TenantId, MessageId)>> {
+        self.look(|below| below.waiting_since(since, after, limit))
+    }
+
+    fn load(&self) -> Answer<'_, Load> {
+        self.look(Mailbox::load)
+    }
+}

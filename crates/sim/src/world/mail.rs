@@ -1,0 +1,120 @@
+//! Calls about messages: what their transactions and answers must be.
+
+use asyncgate_api::Code;
+use asyncgate_engine::{Answer, Clock, Fault};
+
+use super::{Flight, World};
+use crate::{
+    asked::Asked,
+    model::{AnsweredMail, Gains, Question},
+    step::{Manner, Op},
+    store::{Commit, Origin},
+    violation::{Checked, hold},
+};
+
+/// A call whose client has gone away. The writer still runs what it was given.
+#[derive(Debug)]
+pub struct Ghost {
+    label: u32,
+    actor: usize,
+    op: Op,
+    asked: Box<Asked>,
+}
+
+impl Ghost {
+    /// What is left of a call, if it may still write.
+    pub fn of(flight: Flight) -> Option<Self> {
+        let writes = flight.op.is_mail() && flight.manner == Manner::Late;
+        writes.then_some(Self {
+            label: flight.label,
+            actor: flight.actor,
+            op: flight.op,
+            asked: flight.asked,
+        })
+    }
+}
+
+impl World {
+    /// Hands a commit of messages to the model, together with the call behind it.
+    pub(super) fn learn_mail(&mut self, commit: Commit) -> Checked {
+        let caller = match commit.origin {
+            Origin::Call(label, _) => Some(label),
+            Origin::Server => None,
+        };
+        let mut notes = None;
+        let mut call = None;
+        for flight in &mut self.flights {
+            if Some(flight.label) == caller {
+                call = Some((flight.actor, flight.op, &*flight.asked));
+                notes = Some(&mut flight.notes);
+                flight.decided = Some(commit.now);
+            } else {
+                flight.overtaken |= flight.op.is_mail();
+            }
+        }
+        let ghost = self.ghosts.iter().find(|ghost| Some(ghost.label) == caller);
+        let call = call.or(ghost.map(|ghost| (ghost.actor, ghost.op, &*ghost.asked)));
+        let question = call.map(|(actor, op, asked)| Question {
+            actor: &self.actors[actor],
+            op,
+            access: self.entries[op.number()].spec.access,
+            asked,
+            now: commit.now,
+        });
+        self.model.learn(commit, question.as_ref(), notes)
+    }
+
+    pub(super) fn answered_mail(
+        &mut self,
+        flight: &Flight,
+        result: Result<Answer, Fault>,
+    ) -> Checked {
+        let notes = &flight.notes;
+        let question = Question {
+            actor: &self.actors[flight.actor],
+            op: flight.op,
+            access: self.entries[flight.op.number()].spec.access,
+            asked: &flight.asked,
+            now: flight.decided.unwrap_or_else(|| self.clock.now()),
+        };
+        let foretold = self.model.mail.verdict(&question, notes);
+        let told = |code: &str| format!("{} of {}: {code}", flight.op.name(), flight.label);
+        // These go step by step, and what a step has done stands.
+        let steps = [Op::RECV, Op::PURGE, Op::REPROCESS].contains(&flight.op);
+        let unchanged = steps || notes.wrote == 0;
+        let refused = result.is_err();
+        let gains = match result {
+            Ok(answer) => {
+                hold(foretold.is_ok(), "verdict", || {
+                    told(&format!("done, should be {foretold:?}"))
+                })?;
+                let answered = AnsweredMail {
+                    question,
+                    json: &answer.json,
+                    notes,
+                    exact: !flight.overtaken && self.store.faults() == flight.faults,
+                };
+                let journal = &mut self.journal;
+                Some(self.model.mail.check_answer(&answered, journal)?)
+            }
+            Err(fault) if fault.code == Code::EUnavailable => {
+                let excused = self.store.faults() > flight.faults;
+                hold(excused, "unavailable without a fault", || told("503"))?;
+                hold(unchanged, "refused means nothing changed", || told("503"))?;
+                None
+            }
+            Err(fault) => {
+                let code = fault.code;
+                hold(foretold == Err(code), "verdict", || {
+                    told(&format!("{}, should be {foretold:?}", code.as_str()))
+                })?;
+                hold(unchanged, "refused means nothing changed", || {
+                    told(code.as_str())
+                })?;
+                Some(Gains::default())
+            }
+        };
+        self.settled(flight, gains, refused);
+        Ok(())
+    }
+}

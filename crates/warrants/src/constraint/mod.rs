@@ -1,0 +1,170 @@
+//! Constraints: what an argument of a tool may be.
+//!
+//! A constraint that this server does not know, or that it cannot decide for a value, has no answer: not
+//! "no", because inside of a negation that would become "yes". Whatever has no answer is refused.
+
+mod command;
+mod narrow;
+mod network;
+mod path;
+mod pattern;
+mod range;
+mod read;
+mod url;
+
+use std::collections::BTreeMap;
+
+pub(crate) use read::Budget;
+
+use crate::{
+    pop::Arguments,
+    value::{TEXT, Value},
+};
+
+/// A constraint on one argument.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Constraint {
+    Exact(Value),
+    Pattern(String),
+    Range(range::Range),
+    OneOf(Vec<Value>),
+    Regex(String),
+    NotOneOf(Vec<Value>),
+    Cidr(network::Network),
+    UrlPattern(url::UrlPattern),
+    Contains(Vec<Value>),
+    Subset(Vec<Value>),
+    All(Vec<Self>),
+    Any(Vec<Self>),
+    Not(Box<Self>),
+    Wildcard,
+    Subpath(path::Subpath),
+    UrlSafe(url::UrlSafe),
+    Shlex(Vec<String>),
+    /// A type that is not known, or known but not supported, and its bytes.
+    Unsupported(u8, Vec<u8>),
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    /// The constraint is not one that can be checked here.
+    Unsupported,
+    /// The value cannot be read as what the constraint is about.
+    Unreadable,
+}
+
+impl Constraint {
+    /// Whether the value is allowed.
+    pub fn allows(&self, value: &Value) -> Result<bool, Doubt> {
+        match self {
+            Self::Wildcard => Ok(true),
+            Self::Exact(expected) => Ok(expected == value),
+            Self::OneOf(values) => Ok(values.contains(value)),
+            Self::NotOneOf(excluded) => Ok(!excluded.contains(value)),
+            Self::Range(range) => Ok(value.as_number().is_some_and(|n| range.holds(n))),
+            Self::Contains(required) => Ok(value
+                .as_list()
+                .is_some_and(|list| required.iter().all(|item| list.contains(item)))),
+            Self::Subset(allowed) => Ok(value
+                .as_list()
+                .is_some_and(|list| list.iter().all(|item| allowed.contains(item)))),
+            Self::Pattern(pattern) => of_text(value, |text| pattern::matches(pattern, text)),
+            Self::Regex(pattern) => of_text(value, |text| pattern::regex_matches(pattern, text)),
+            Self::Cidr(network) => of_text(value, |text| {
+                let address = text.parse().map_err(|_| Doubt::Unreadable)?;
+                Ok(network.contains(address))
+            }),
+            Self::UrlPattern(pattern) => of_text(value, |text| pattern.matches(text)),
+            Self::UrlSafe(rules) => of_text(value, |text| rules.allow(text)),
+            Self::Shlex(allowed) => of_text(value, |text| Ok(command::allowed(allowed, text))),
+            Self::Subpath(subpath) => Ok(subpath.allows(value)),
+            // Nothing is asked of the value; that was hardly meant.
+            Self::All(parts) if parts.is_empty() => Err(Doubt::Unsupported),
+            Self::All(parts) => all(parts, value),
+            Self::Any(parts) => any(parts, value),
+            Self::Not(inner) => inner.allows(value).map(|allowed| !allowed),
+            Self::Unsupported(..) => Err(Doubt::Unsupported),
+        }
+    }
+}
+
+/// A constraint on texts: other values are not allowed, and very long texts are not looked at, because
+/// the time to match one grows with its length times that of the pattern.
+fn of_text(value: &Value, allows: impl Fn(&str) -> Result<bool, Doubt>) -> Result<bool, Doubt> {
+    match value.as_text() {
+        Some(text) if text.len() > TEXT => Err(Doubt::Unreadable),
+        Some(text) => allows(text),
+        None => Ok(false),
+    }
+}
+
+/// One part that says no is enough, whatever the others would have said; else one doubt is.
+fn all(parts: &[Constraint], value: &Value) -> Result<bool, Doubt> {
+    let mut answer = Ok(true);
+    for part in parts {
+        match part.allows(value) {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(doubt) => answer = Err(doubt),
+        }
+    }
+    answer
+}
+
+/// One part that says yes is enough, whatever the others would have said; else one doubt is.
+fn any(parts: &[Constraint], value: &Value) -> Result<bool, Doubt> {
+    let mut answer = Ok(false);
+    for part in parts {
+        match part.allows(value) {
+            Ok(false) => {}
+            Ok(true) => return Ok(true),
+            Err(doubt) => answer = Err(doubt),
+        }
+    }
+    answer
+}
+
+/// The constraints on the arguments of one tool.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct ConstraintSet {
+    pub constraints: BTreeMap<String, Constraint>,
+    /// Whether arguments without a constraint are allowed beside those with one.
+    pub allow_unknown: bool,
+}
+
+/// Why arguments are not allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Violation {
+    Unknown(String),
+    Missing(String),
+    Refused(String),
+    Unsupported(String),
+}
+
+impl ConstraintSet {
+    /// Whether the arguments are allowed. A tool without constraints takes any; one with constraints takes
+    /// exactly the arguments that have one, unless it says otherwise.
+    pub fn allows(&self, args: &Arguments) -> Result<(), Violation> {
+        let closed = !self.constraints.is_empty() && !self.allow_unknown;
+        let unknown = args
+            .keys()
+            .find(|name| !self.constraints.contains_key(*name));
+        if let Some(name) = unknown.filter(|_| closed) {
+            return Err(Violation::Unknown(name.clone()));
+        }
+        for (name, constraint) in &self.constraints {
+            let Some(value) = args.get(name) else {
+                return Err(Violation::Missing(name.clone()));
+            };
+            match constraint.allows(value) {
+                Ok(true) => {}
+                Ok(false) | Err(Doubt::Unreadable) => {
+                    return Err(Violation::Refused(name.clone()));
+                }
+                Err(Doubt::Unsupported) => return Err(Violation::Unsupported(name.clone())),
+            }
+        }
+        Ok(())
+    }
+}

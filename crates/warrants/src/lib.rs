@@ -1,0 +1,25 @@
+//! Tenuo warrants: signed, expiring rights to call tools, handed on and narrowed from holder to holder.
+//!
+//! [`verify`] takes a chain of warrants and a call, and says whether the chain allows it: signatures, links,
+//! times, the tool, its arguments, and the holder's proof. What only somebody with a memory can tell
+//! (revocation, rates, nonces) comes out as a list of [`HostCheck`]s, for every extension on any warrant of
+//! the chain: handing a warrant on does not shed what it asks for.
+//!
+//! Invariants: nothing here does I/O or reads a clock; no input makes it panic, recurse without bound or
+//! take more memory than a small multiple of its size; what it does not understand it refuses.
+
+mod cbor;
+mod chain;
+mod constraint;
+mod extension;
+mod pop;
+mod value;
+mod verify;
+mod warrant;
+
+pub use extension::{HostCheck, Subject, SubjectKind};
+pub use pop::proof_message;
+pub use verify::{
+    Call, Check, CheckName, Policy, Pop, Reason, Refusal, RevocationPolicy, Verification, verify,
+};
+pub use warrant::{PublicKey, WarrantId};

@@ -1,0 +1,253 @@
+//! Just enough HTTP/2 for gRPC calls: headers as indexed fields, a data frame for each message.
+//!
+//! What arrives in one read is answered in one write, as any client does that shares a connection.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use anyhow::{Context, Result, bail};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+const ACK: u8 = 1;
+const HEAD: usize = 9;
+/// What the server may send before we say that we have read it.
+const WINDOW: u32 = 1 << 30;
+
+/// A connection that many callers share.
+#[derive(Debug)]
+pub struct Channel {
+    pub stream: mio::net::TcpStream,
+    pub out: Vec<u8>,
+    input: Vec<u8>,
+    filled: usize,
+    table: VecDeque<(String, String)>,
+    fixed: Vec<(String, String)>,
+    next_stream: u32,
+    /// Who called on a stream, and what has come of the answer.
+    calls: HashMap<u32, (usize, Vec<u8>)>,
+    /// Streams that go on: each message is an answer to whoever opened it.
+    open: HashSet<u32>,
+    unread: u32,
+}
+
+/// An answer: whose call it was, and its message. Nothing if the call failed.
+pub type Answer = (usize, Option<Vec<u8>>);
+
+impl Channel {
+    pub fn open(addr: SocketAddr, key: &str) -> Result<Self> {
+        let stream =
+            TcpStream::connect(addr).with_context(|| format!("cannot connect to {addr}"))?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let fixed = [
+            (":authority", addr.to_string()),
+            ("content-type", "application/grpc".to_owned()),
+            ("te", "trailers".to_owned()),
+            ("authorization", format!("Bearer {key}")),
+        ];
+        let mut channel = Self {
+            stream: mio::net::TcpStream::from_std(stream),
+            out: PREFACE.to_vec(),
+            input: vec![0; 256 << 10],
+            filled: 0,
+            table: VecDeque::new(),
+            fixed: fixed.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+            next_stream: 1,
+            calls: HashMap::new(),
+            open: HashSet::new(),
+            unread: 0,
+        };
+        channel.frame(SETTINGS, 0, 0, &[]);
+        channel.frame(WINDOW_UPDATE, 0, 0, &WINDOW.to_be_bytes());
+        Ok(channel)
+    }
+
+    fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let length = (payload.len() as u32).to_be_bytes();
+        self.out.extend_from_slice(&length[1..]);
+        self.out.extend_from_slice(&[kind, flags]);
+        self.out.extend_from_slice(&stream.to_be_bytes());
+        self.out.extend_from_slice(payload);
+    }
+
+    /// Puts a call into `out`.
+    pub fn call(&mut self, caller: usize, path: &str, message: &[u8]) {
+        let stream = self.begin(caller, path);
+        self.data(stream, END_STREAM, message);
+    }
+
+    /// Begins a call that goes on, and gives its stream.
+    pub fn begin_stream(&mut self, caller: usize, path: &str) -> u32 {
+        let stream = self.begin(caller, path);
+        self.open.insert(stream);
+        stream
+    }
+
+    /// Puts a message of a call that goes on into `out`.
+    pub fn say(&mut self, stream: u32, message: &[u8]) {
+        self.data(stream, 0, message);
+    }
+
+    /// Says that no more messages follow.
+    pub fn end(&mut self, stream: u32) {
+        self.frame(DATA, END_STREAM, stream, &[]);
+    }
+
+    fn begin(&mut self, caller: usize, path: &str) -> u32 {
+        // `:method: POST` and `:scheme: http` have places in the table that everybody has.
+        let mut head = vec![0x83, 0x86];
+        index(&mut self.table, &mut head, ":path", path);
+        for (name, value) in &self.fixed {
+            index(&mut self.table, &mut head, name, value);
+        }
+        let stream = self.next_stream;
+        self.next_stream += 2;
+        self.calls.insert(stream, (caller, Vec::new()));
+        self.frame(HEADERS, END_HEADERS, stream, &head);
+        stream
+    }
+
+    fn data(&mut self, stream: u32, flags: u8, message: &[u8]) {
+        let length = (message.len() as u32 + 5).to_be_bytes();
+        self.out.extend_from_slice(&length[1..]);
+        self.out.extend_from_slice(&[DATA, flags]);
+        self.out.extend_from_slice(&stream.to_be_bytes());
+        self.out.push(0);
+        self.out
+            .extend_from_slice(&(message.len() as u32).to_be_bytes());
+        self.out.extend_from_slice(message);
+    }
+
+    pub fn send(&mut self) -> Result<()> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let sent = self.stream.write(&self.out).context("cannot send")?;
+        if sent != self.out.len() {
+            bail!("only {sent} of {} bytes were taken", self.out.len());
+        }
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Reads what has arrived and gives the calls that are answered.
+    pub fn receive(&mut self, answers: &mut Vec<Answer>) -> Result<()> {
+        loop {
+            if self.filled == self.input.len() {
+                self.input.resize(2 * self.input.len(), 0);
+            }
+            match self.stream.read(&mut self.input[self.filled..]) {
+                Ok(0) => bail!("the server closed a connection"),
+                Ok(read) => {
+                    self.filled += read;
+                    if self.filled < self.input.len() {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).context("cannot receive"),
+            }
+        }
+        let input = std::mem::take(&mut self.input);
+        let mut at = 0;
+        while let Some(head) = input[at..self.filled].first_chunk::<HEAD>() {
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+            let Some(payload) = input[at + HEAD..self.filled].get(..length) else {
+                break;
+            };
+            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+            self.take(head[3], head[4], stream, payload, answers)?;
+            at += HEAD + length;
+        }
+        self.input = input;
+        self.input.copy_within(at..self.filled, 0);
+        self.filled -= at;
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        kind: u8,
+        flags: u8,
+        stream: u32,
+        payload: &[u8],
+        answers: &mut Vec<Answer>,
+    ) -> Result<()> {
+        match kind {
+            SETTINGS if flags & ACK == 0 => self.frame(SETTINGS, ACK, 0, &[]),
+            PING if flags & ACK == 0 => self.frame(PING, ACK, 0, payload),
+            GOAWAY | RST_STREAM => bail!("the server gave up: frame {kind}, {payload:?}"),
+            DATA => {
+                self.unread += payload.len() as u32;
+                if self.unread > WINDOW / 2 {
+                    let read = std::mem::take(&mut self.unread);
+                    self.frame(WINDOW_UPDATE, 0, 0, &read.to_be_bytes());
+                }
+                let call = self.calls.get_mut(&stream);
+                let (caller, message) = call.context("data that nobody asked for")?;
+                message.extend_from_slice(payload);
+                if self.open.contains(&stream) {
+                    let caller = *caller;
+                    let whole = cut(message, |message| answers.push((caller, Some(message))));
+                    message.drain(..whole);
+                    let length = payload.len() as u32;
+                    self.frame(WINDOW_UPDATE, 0, stream, &length.to_be_bytes());
+                }
+            }
+            _ => {}
+        }
+        if matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0 {
+            let call = self.calls.remove(&stream);
+            let (caller, message) = call.context("an answer that nobody asked for")?;
+            // An error has no message: the status stands in the headers.
+            answers.push((caller, message.get(5..).map(<[u8]>::to_vec)));
+        }
+        Ok(())
+    }
+}
+
+/// Gives the whole messages, and how many bytes they take.
+fn cut(mut bytes: &[u8], mut give: impl FnMut(Vec<u8>)) -> usize {
+    let mut whole = 0;
+    while let Some([_, length @ ..]) = bytes.first_chunk::<5>() {
+        let length = u32::from_be_bytes(*length) as usize;
+        let Some(message) = bytes.get(5..5 + length) else {
+            break;
+        };
+        give(message.to_vec());
+        bytes = &bytes[5 + length..];
+        whole += 5 + length;
+    }
+    whole
+}
+
+/// Writes a field as a place in the table, into which it is put at its first use.
+fn index(table: &mut VecDeque<(String, String)>, out: &mut Vec<u8>, name: &str, value: &str) {
+    /// The first place behind those that everybody has.
+    const FIRST: usize = 62;
+    let known = table
+        .iter()
+        .position(|field| field.0 == name && field.1 == value);
+    if let Some(place) = known {
+        out.push(0x80 | (FIRST + place) as u8);
+        return;
+    }
+    out.push(0x40);
+    for text in [name, value] {
+        assert!(text.len() < 127, "a longer text needs a longer length");
+        out.push(text.len() as u8);
+        out.extend_from_slice(text.as_bytes());
+    }
+    table.push_front((name.to_owned(), value.to_owned()));
+}
