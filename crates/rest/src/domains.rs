@@ -6,11 +6,11 @@
 use std::{fmt, sync::Arc};
 
 use asyncgate_domains::{Admitted, Answer, Decision, Hash, Kind, Problem, Rules, State};
-use asyncgate_engine::{Clock, Engine, Fault};
+use asyncgate_engine::{Clock, Coding, Engine, Fault};
 use axum::{
     Router,
     body::Body,
-    http::{HeaderMap, HeaderName, Request, Response, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header},
     routing::{get, post},
 };
 use bytes::Bytes;
@@ -152,7 +152,8 @@ impl App {
 
     async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
         let bodies = self.engine.settings().bodies;
-        let coding = input::coding(headers)?;
+        let codings = headers.get_all(header::CONTENT_ENCODING).iter();
+        let coding = Coding::named(codings.map(HeaderValue::as_bytes))?;
         input::read(body, coding, MAX_BODY_BYTES, bodies).await
     }
 

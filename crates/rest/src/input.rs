@@ -55,16 +55,12 @@ pub(crate) async fn gather(
         Method::Get | Method::Delete => Ok(Input::Form(form(spec, path, query))),
         Method::Post | Method::Put => {
             refuse_browser_forms(headers)?;
-            let body = read(body, coding(headers)?, max_body_bytes, bodies).await?;
+            let codings = headers.get_all(header::CONTENT_ENCODING).iter();
+            let coding = Coding::named(codings.map(HeaderValue::as_bytes))?;
+            let body = read(body, coding, max_body_bytes, bodies).await?;
             splice(spec, path, query, headers, body).map(Input::Json)
         }
     }
-}
-
-/// How a body is packed, if it is.
-pub(crate) fn coding(headers: &HeaderMap) -> Result<Option<Coding>, Fault> {
-    let codings = headers.get_all(header::CONTENT_ENCODING).iter();
-    Coding::named(codings.map(HeaderValue::as_bytes))
 }
 
 /// Path fields and query, as one query string.

@@ -98,7 +98,7 @@ impl Setup {
             shards: *rng.pick(&[1, 2, 8]),
             shard_capacity: *rng.pick(&[4, 24, 4_096]),
             inflight: *rng.pick(&[2, 12, 8_192]),
-            remembered: *rng.pick(&[8, 4_000_000, 4_000_000]),
+            remembered: *rng.pick(&[24, 4_000_000, 4_000_000]),
             replay_ms: *rng.pick(&[2_000, 60_000, 300_000]),
             attempts: *rng.pick(&[1, 3, 5]),
             ready_ms: *rng.pick(&[20_000, 600_000, 604_800_000]),

@@ -46,7 +46,7 @@ fn rules(mutant: Mutant) -> &'static [&'static str] {
         Mutant::ForgetsDelays => &["sent as asked"],
         Mutant::LosesMail => &["messages are serializable", "chain of messages", "messages"],
         Mutant::Miscounts => &["messages are conserved", "topics"],
-        Mutant::MixesMail => &["dead letters"],
+        Mutant::MixesMail => &["dead letters", "messages are shown as they are"],
         Mutant::ForgetsMessages => &["deadlines are met", "deadlines of messages"],
     }
 }

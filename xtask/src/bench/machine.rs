@@ -68,15 +68,31 @@ fn memory() -> Result<String> {
     Ok(format!("{:.0} GiB", kib / 1024.0 / 1024.0))
 }
 
+/// A file that is synced after each append, to see what the disk takes for it.
+#[derive(Debug)]
+pub struct Syncs(File);
+
+impl Syncs {
+    pub fn create(scratch: &Path) -> Result<Self> {
+        Ok(Self(File::create(scratch.join("syncs"))?))
+    }
+
+    /// How long one append takes.
+    pub fn sync(&mut self) -> Result<Duration> {
+        let started = Instant::now();
+        self.0.write_all(&[7; 4096])?;
+        self.0.sync_data()?;
+        Ok(started.elapsed())
+    }
+}
+
 /// What one writer that syncs each request could do at most.
 fn syncs_per_second(scratch: &Path) -> Result<f64> {
-    let mut file = File::create(scratch.join("syncs"))?;
-    let block = [7; 4096];
+    let mut file = Syncs::create(scratch)?;
     let started = Instant::now();
     let mut count = 0;
     while started.elapsed() < Duration::from_secs(1) {
-        file.write_all(&block)?;
-        file.sync_data()?;
+        file.sync()?;
         count += 1;
     }
     Ok(f64::from(count) / started.elapsed().as_secs_f64())

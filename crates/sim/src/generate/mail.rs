@@ -41,11 +41,14 @@ impl Generator {
         patient: bool,
     ) -> (Op, String, Option<Named>) {
         let op = CALLS[self.rng.weighted(&CALLS.map(|(_, weight)| weight))].0;
-        // Only an admin may; the others rarely try.
+        // Only an admin may; the others rarely try. Who has nothing to settle mostly looks for something.
         let admins = [Op::PURGE, Op::REPROCESS].contains(&op);
+        let settles = [Op::ACK_MESSAGE, Op::ACK_BATCH, Op::NACK, Op::EXTEND].contains(&op);
+        let idle = settles && self.clients[actor].deliveries.is_empty();
         let op = match role {
             Role::Admin if self.rng.one_in(4) => *self.rng.pick(&[Op::PURGE, Op::REPROCESS]),
             Role::Agent | Role::Worker if admins && !self.rng.one_in(8) => Op::RECV,
+            Role::Admin | Role::Agent | Role::Worker if idle && !self.rng.one_in(8) => Op::RECV,
             Role::Admin | Role::Agent | Role::Worker => op,
         };
         let mut input = Input::default();

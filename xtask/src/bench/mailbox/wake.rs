@@ -10,6 +10,7 @@ use crate::bench::Bench;
 use crate::bench::caller::Caller;
 use crate::bench::histogram::Histogram;
 use crate::bench::load::http::Head;
+use crate::bench::machine::Syncs;
 use crate::bench::report::{Figure, Section, Unit};
 
 /// Time for the receive to reach the server and find nothing.
@@ -26,8 +27,10 @@ pub fn run(bench: &Bench) -> Result<Section> {
         names: Names::default(),
     };
     let (mut fresh, mut late) = (Histogram::default(), Histogram::default());
+    let (mut disk, mut syncs) = (Syncs::create(bench.scratch.path())?, Histogram::default());
     for _ in 0..samples {
         fresh.record(pair.fresh()?);
+        syncs.record(disk.sync()?);
     }
     for _ in 0..samples / 20 {
         late.record(pair.late()?);
@@ -36,6 +39,8 @@ pub fn run(bench: &Bench) -> Result<Section> {
         Figure::latency("send sent to receive answered, p50", fresh.quantile(0.5)),
         Figure::latency("send sent to receive answered, p99", fresh.quantile(0.99)).at_most(10.0),
         Figure::latency("send sent to receive answered, max", fresh.max()),
+        Figure::latency("fdatasync of 4 KiB in between, p50", syncs.quantile(0.5)),
+        Figure::latency("fdatasync of 4 KiB in between, p99", syncs.quantile(0.99)),
         Figure::latency("lateness of the scanner, p50", late.quantile(0.5)),
         Figure::latency("lateness of the scanner, max", late.max()).at_most(100.0),
         Figure::new(
@@ -44,7 +49,8 @@ pub fn run(bench: &Bench) -> Result<Section> {
             Unit::Count,
         ),
     ];
-    let how = "A receiver waits in `POST /v1/recv` with `wait_seconds`; a message is sent on another connection. Lateness: a message \
+    let how = "A receiver waits in `POST /v1/recv` with `wait_seconds`; a message is sent on another connection. Both \
+               the send and the delivery are fsynced within the time. Lateness: a message \
                that is not acknowledged within its 300 ms, from the end of these to the answer of the next receive, which waits."
         .to_owned();
     Ok(Section {

@@ -12,7 +12,7 @@ use asyncgate_store::mailbox::{DeadFilter, Reads};
 
 use super::{Fate, Mail, Post};
 use crate::{
-    asked::AskedMail,
+    asked::{Asked, AskedMail},
     model::oracle::{Question, Verdict},
     step::Op,
     store::MailWrote,
@@ -138,8 +138,8 @@ impl Mail {
         named && held && some && sent && asked.delay_ms.is_none_or(|delay| delay >= 0)
     }
 
-    /// What a transaction should do. It is told by what it reads; only what is sent and settled
-    /// needs the call.
+    /// What a transaction should do. The call behind it says so; where that has several, what it
+    /// reads tells which one this is. Without a call it is a sweep over what it reads.
     pub(super) fn foresee(
         &self,
         number: usize,
@@ -153,8 +153,8 @@ impl Mail {
         let Some(op) = op else {
             return self.sweep(post, &reads.messages, now);
         };
-        let nothing = AskedMail::default();
-        let asked = call.map_or(&nothing, |call| call.asked.mail());
+        let nothing = Asked::default();
+        let asked = call.map_or(&nothing, |call| call.asked).mail();
         match op {
             Op::SEND => self.send(post, std::slice::from_ref(asked), now),
             Op::SEND_BATCH => self.send(post, &asked.messages, now),

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{asked::AskedMail, step::Op};
 
-/// What a call may free itself from: the message as it will be, or nothing if it stays as it is.
+/// The message as it will be, nothing if it stays as it is, or why the call is refused.
 type Settled = Result<Option<Expected>, Code>;
 
 impl Mail {
