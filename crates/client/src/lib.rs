@@ -26,6 +26,7 @@
 //! reaches a log.
 
 mod address;
+mod admission;
 mod client;
 mod connect;
 mod consumer;

@@ -67,12 +67,14 @@ pub struct Flag(pub bool);
 
 impl<'de> Deserialize<'de> for Flag {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match serde_json::Value::deserialize(deserializer)? {
-            serde_json::Value::Bool(flag) => Ok(Self(flag)),
-            serde_json::Value::String(text) if text == "true" => Ok(Self(true)),
-            serde_json::Value::String(text) if text == "false" => Ok(Self(false)),
-            _ => Err(D::Error::custom("must be true or false")),
-        }
+        let value = serde_json::Value::deserialize(deserializer)?;
+        let written = match value.as_str() {
+            Some("true") => Some(true),
+            Some("false") => Some(false),
+            _ => value.as_bool(),
+        };
+        let wrong = || D::Error::custom("must be true or false");
+        written.map(Self).ok_or_else(wrong)
     }
 }
 

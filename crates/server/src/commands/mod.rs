@@ -6,10 +6,13 @@
 mod completions;
 mod demo;
 mod ledger;
+mod limit;
 mod mail;
+mod nonce;
 mod obligations;
 mod receipts;
 mod remote;
+mod revoke;
 mod show;
 mod task;
 mod verify;
@@ -34,6 +37,7 @@ Exit codes:
   5  the server cannot be reached or does not answer in time
   6  the task did not end well, or not in time (task wait)
   7  the ledger is broken (verify)
+  8  the limit says no (limit check), or the nonce was used before (nonce check)
 ";
 
 /// What can be asked of a running server.
@@ -49,6 +53,21 @@ pub enum RemoteCommand {
     /// Send, receive and settle messages, and look after topics and dead letters.
     #[command(subcommand)]
     Mail(mail::Mail),
+    /// Ask limits: may this happen now?
+    #[command(subcommand)]
+    Limit(limit::Limit),
+    /// Use nonces: was this seen before?
+    #[command(subcommand)]
+    Nonce(nonce::Nonce),
+    /// Revoke a warrant or a key, or take that back.
+    #[command(after_help = "\
+Examples:
+  asyncgate revoke warrant_id tnu_wrt_0190a0b0c0d0e0f00102030405060708 --reason stolen
+  asyncgate revoke issuer_key 3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29
+  asyncgate revoke --undo warrant_id HASH")]
+    Revoke(revoke::Revoke),
+    /// List what is revoked.
+    Revocations(revoke::Revocations),
     /// Copy the ledger into a file that can be verified, or read its signed head.
     #[command(subcommand)]
     Ledger(ledger::Ledger),
@@ -64,6 +83,10 @@ impl RemoteCommand {
             Self::Receipts(command) => command.run().await,
             Self::Obligations(command) => command.run().await,
             Self::Mail(command) => command.run().await,
+            Self::Limit(command) => command.run().await,
+            Self::Nonce(command) => command.run().await,
+            Self::Revoke(command) => command.run().await,
+            Self::Revocations(command) => command.run().await,
             Self::Ledger(command) => command.run().await,
             Self::Worker(command) => command.run().await,
         }
@@ -91,6 +114,14 @@ impl Ended {
     pub fn broken(message: impl Into<String>) -> Self {
         Self {
             code: 7,
+            message: message.into(),
+        }
+    }
+
+    /// A decision that was made, and is no.
+    pub fn denied(message: impl Into<String>) -> Self {
+        Self {
+            code: 8,
             message: message.into(),
         }
     }

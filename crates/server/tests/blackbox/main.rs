@@ -11,6 +11,7 @@
     reason = "a test fails by panicking, in its helpers too, and measures what callers would wait"
 )]
 
+mod admission;
 mod bytes;
 mod calls;
 mod cli;

@@ -6,6 +6,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod admission;
 mod compare;
 mod history;
 mod mailbox;

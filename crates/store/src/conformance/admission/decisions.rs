@@ -134,15 +134,14 @@ async fn many_who_count_at_once_are_all_counted(driver: HostDriver) {
     assert_eq!(driver.count(increment(40)).await.count, 65);
 }
 
-fn seen(limited: &Limited) -> (bool, u64, Option<u64>) {
+/// Whether it is allowed, what remains, and when to try again.
+type Seen = (bool, u64, Option<u64>);
+
+fn seen(limited: &Limited) -> Seen {
     (limited.allowed, limited.remaining, limited.retry_after_secs)
 }
 
-async fn table(
-    driver: &mut HostDriver,
-    rule: &Rule,
-    cases: &[(i64, i64, (bool, u64, Option<u64>))],
-) {
+async fn table(driver: &mut HostDriver, rule: &Rule, cases: &[(i64, i64, Seen)]) {
     for (wait, cost, expected) in cases {
         driver.wait_ms(*wait);
         let limited = driver.limit(&limit(rule, "k", *cost)).await;
