@@ -110,8 +110,6 @@ pub static KEPT_FOR_LATER: &[&str] = &[
     "default_fallback_owner_id",
     "receipt_retention_days",
     "task_retention_days",
-    "tls.cert_path",
-    "tls.key_path",
     "mailbox.cap_cache_ttl",
 ];
 
