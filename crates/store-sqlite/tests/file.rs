@@ -7,10 +7,10 @@
 
 use std::{path::Path, sync::Arc};
 
-use asyncgate_core::{Reach, ReceiptType, Rejection, Task, task::NewTask};
+use asyncgate_core::{Reach, ReceiptType, Rejection, Task, admission::Asks, task::NewTask};
 use asyncgate_store::{
     DeliveredReceipt, Depths, ReadSet, ReceiptFilter, SeqPage, Store, TaskFilter,
-    conformance::{Driver, agent, bare, echo, failure, json, proven},
+    conformance::{Driver, agent, bare, echo, failure, json, nonce, proven},
 };
 use asyncgate_store_sqlite::{OpenError, Options, SqliteStore};
 
@@ -172,12 +172,45 @@ async fn a_file_of_a_newer_program_is_refused_and_left_alone() {
         let conn = rusqlite::Connection::open(path).unwrap();
         conn.pragma_update(None, "user_version", version).unwrap();
     };
+    let conn = rusqlite::Connection::open(&path).unwrap();
+    let known = conn
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap();
+    drop(conn);
     newer(&path, 99);
     let error = SqliteStore::open(&path, &Options::default()).unwrap_err();
     assert!(matches!(error, OpenError::Schema(_)), "{error:?}");
     assert!(error.to_string().contains("99"), "{error}");
-    newer(&path, 1);
+    newer(&path, known);
     assert_eq!(Driver::new(open(&path)).ledger().await.len(), 1);
+}
+
+/// A file from before admission is brought up to date and keeps what it has.
+#[tokio::test]
+async fn a_file_of_the_first_version_is_brought_up_to_date() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.db");
+    let mut driver = Driver::new(open(&path));
+    driver.create(echo()).await;
+    let (tenant, now) = (driver.tenant, driver.now);
+    drop(driver);
+    let conn = rusqlite::Connection::open(&path).unwrap();
+    conn.execute_batch(
+        "DROP TABLE cell; DROP TABLE revocation; DROP TABLE client_tier;
+         ALTER TABLE clock DROP COLUMN cells; PRAGMA user_version = 1;",
+    )
+    .unwrap();
+    drop(conn);
+    let driver = Driver::new(open(&path));
+    assert_eq!(driver.ledger().await.len(), 1);
+    let asks = Asks {
+        nonces: vec![nonce("n", 60)],
+        ..Asks::default()
+    };
+    let host = driver.store().admission();
+    let used = host.admit(tenant, now, asks).await.unwrap();
+    assert!(used.passed());
+    assert_eq!(host.rows().await.unwrap(), 1);
 }
 
 #[test]

@@ -10,6 +10,11 @@ use crate::{
 const SPACE: &str = "0101010101010101010101010101010101010101010101010101010101010101";
 const KEY: &str = "0202020202020202020202020202020202020202020202020202020202020202";
 
+/// A server that waits for a slow disk rather than let the failure mode decide.
+fn patient() -> Launch {
+    Launch::new().set("admission.timeout_ms=60000")
+}
+
 fn check(server: &Server, policy: &str, key: &str, cost: i64) -> Value {
     let input = json!({ "policy": policy, "key": key, "cost": cost });
     server.post("/v1/limits/check", &input).expect(200)
@@ -22,7 +27,7 @@ fn nonce(server: &Server, text: &str) -> Value {
 
 #[test]
 fn what_was_decided_outlives_the_process() {
-    let server = Server::start();
+    let server = patient().start();
     assert_eq!(nonce(&server, "AQID")["result"], "accepted");
     assert_eq!(check(&server, "throttled", "k", 7)["remaining"], 3);
     let input = json!({ "namespace": SPACE, "window_secs": 7_776_000, "limit": 5 });
@@ -63,7 +68,7 @@ fn policies_come_from_the_file_and_change_with_sighup() {
              [limits]\ntiers = {{ trusted = [\"friend\"] }}\n"
         )
     };
-    let server = Launch::new().file("s.toml", &policies(1, "")).start();
+    let server = patient().file("s.toml", &policies(1, "")).start();
     assert_eq!(check(&server, "api", "k", 1)["allowed"], true);
     assert_eq!(check(&server, "api", "k", 1)["allowed"], false);
     assert_eq!(
@@ -128,7 +133,7 @@ fn settings_that_make_no_sense_stop_the_start() {
         ),
         ("[admission]\nbackend = \"floppy\"\n", "admission.backend"),
     ] {
-        let ended = Launch::new().file("s.toml", content).refused();
+        let ended = patient().file("s.toml", content).refused();
         assert_eq!(ended.status.code(), Some(2));
         assert!(ended.complaint().contains(words), "{}", ended.complaint());
     }
@@ -137,7 +142,7 @@ fn settings_that_make_no_sense_stop_the_start() {
 #[test]
 fn a_protected_key_cannot_be_revoked_and_the_attempt_is_told() {
     let protected = format!("[admission.revocation]\nprotected_keys = [\"{KEY}\"]\n");
-    let server = Launch::new().file("s.toml", &protected).start();
+    let server = patient().file("s.toml", &protected).start();
     for kind in ["issuer_key", "holder_key"] {
         let subject = json!({ "subject": { "kind": kind, "key": KEY } });
         let refused = server.post("/v1/host/revocations", &subject).expect(403);
@@ -154,7 +159,7 @@ fn a_protected_key_cannot_be_revoked_and_the_attempt_is_told() {
 
 #[test]
 fn the_minimal_backend_allows_everything_and_says_so() {
-    let server = Launch::new().set("admission.backend=minimal").start();
+    let server = patient().set("admission.backend=minimal").start();
     for _ in 0..2 {
         let answer = nonce(&server, "AQID");
         assert_eq!(answer["result"], "accepted");
@@ -167,7 +172,7 @@ fn the_minimal_backend_allows_everything_and_says_so() {
 
 #[test]
 fn what_was_decided_is_counted() {
-    let server = Server::start();
+    let server = patient().start();
     nonce(&server, "AQID");
     nonce(&server, "AQID");
     check(&server, "throttled", "k", 10);
@@ -205,7 +210,9 @@ fn what_was_decided_is_counted() {
 
 #[test]
 fn the_command_line_asks_too() {
-    let scene = Scene::set();
+    let scene = Scene {
+        server: patient().start(),
+    };
     let allowed = scene.says("limit check throttled 10.0.0.1 --cost 10");
     assert_eq!(allowed, "allowed, 0 of 10 left");
     assert_eq!(
