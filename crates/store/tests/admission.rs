@@ -1,10 +1,5 @@
 //! The memory of the in-memory store stays bounded, and no limit that is in force is forgotten for it.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
 use std::sync::Arc;
 
 use asyncgate_core::{Timestamp, admission::Asks};
