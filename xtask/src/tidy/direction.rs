@@ -50,7 +50,7 @@ const RULES: &[(&str, Sees)] = &[
         "asyncgate-ledger",
         Sees::Only(&["asyncgate-api", "asyncgate-core"]),
     ),
-    ("asyncgate-domains", Sees::Only(&[])),
+    ("asyncgate-domains", Sees::Only(&["asyncgate-core"])),
     ("asyncgate-warrants", Sees::Only(&[])),
     ("asyncgate-protogen", Sees::Only(&[])),
     ("asyncgate-fuzz", Sees::Anything),

@@ -56,6 +56,45 @@ pub struct Attempt {
     pub progress: Progress,
 }
 
+/// Makes an attempt at a time in seconds since 1970, whatever the stages are: one of no attempts is
+/// passed over, one of more than can be counted never ends, and a delay beyond all time is never over.
+pub fn attempt(stages: &[Stage], progress: Progress, now: i64) -> Attempt {
+    let Some((stage, start)) = stage_of(stages, progress.counter) else {
+        return Attempt {
+            accepted: false,
+            not_before: None,
+            progress,
+        };
+    };
+    let first = (progress.counter - start).is_multiple_of(stage.batch_size);
+    let delay = if first { stage.delay } else { 0 };
+    let not_before = progress.timer.saturating_add_unsigned(delay);
+    let accepted = now >= not_before;
+    let timer = if stage.reset_timer { now } else { not_before };
+    let further = Progress {
+        counter: progress.counter.saturating_add(1),
+        timer,
+    };
+    Attempt {
+        accepted,
+        not_before: Some(not_before),
+        progress: if accepted { further } else { progress },
+    }
+}
+
+/// The stage that an attempt belongs to, and the number of the stage's first attempt.
+fn stage_of(stages: &[Stage], counter: u64) -> Option<(Stage, u64)> {
+    let mut start: u64 = 0;
+    for stage in stages {
+        // An end beyond all numbers is never reached.
+        match start.checked_add(stage.attempts()) {
+            Some(end) if counter >= end => start = end,
+            _ => return Some((*stage, start)),
+        }
+    }
+    None
+}
+
 /// Stages, one after the other. After the last there is nothing more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delay {
@@ -85,40 +124,7 @@ impl Delay {
 
     /// Makes an attempt at a time in seconds since 1970.
     pub fn attempt(&self, progress: Progress, now: i64) -> Attempt {
-        let Some((stage, start)) = self.stage_of(progress.counter) else {
-            return Attempt {
-                accepted: false,
-                not_before: None,
-                progress,
-            };
-        };
-        let first = (progress.counter - start).is_multiple_of(stage.batch_size);
-        let delay = if first { stage.delay } else { 0 };
-        let not_before = progress.timer.saturating_add_unsigned(delay);
-        let accepted = now >= not_before;
-        let timer = if stage.reset_timer { now } else { not_before };
-        let further = Progress {
-            counter: progress.counter.saturating_add(1),
-            timer,
-        };
-        Attempt {
-            accepted,
-            not_before: Some(not_before),
-            progress: if accepted { further } else { progress },
-        }
-    }
-
-    /// The stage that an attempt belongs to, and the number of the stage's first attempt.
-    fn stage_of(&self, counter: u64) -> Option<(Stage, u64)> {
-        let mut start: u64 = 0;
-        for stage in &self.stages {
-            // An end beyond all numbers is never reached.
-            match start.checked_add(stage.attempts()) {
-                Some(end) if counter >= end => start = end,
-                _ => return Some((*stage, start)),
-            }
-        }
-        None
+        attempt(&self.stages, progress, now)
     }
 
     fn total(&self) -> u64 {

@@ -20,7 +20,7 @@ mod window;
 
 pub use asks::{Asks, Decision, Together, Verdicts, decide};
 pub use bucket::{Bucket, MILLIONTHS};
-pub use delay::{Attempt, Delay, Progress, Stage};
+pub use delay::{Attempt, Delay, Progress, Stage, attempt};
 pub use limits::{ClientTier, Flaw, Limits, Policy, Resolved, Tier, Tiered, UnknownPolicy};
 pub use name::Name;
 pub use nonce::{MAX_NONCE_BYTES, NonceCheck, NonceResult};
