@@ -70,22 +70,34 @@ impl Pulse {
             _ => Phase::Open,
         }
     }
+}
 
-    /// Bytes came in. The first ones after an answer begin the next request.
+/// Who is told what passes through a [`Watched`] stream.
+pub trait Watch {
+    /// Bytes came in.
+    fn read(&self) {}
+
+    /// So many bytes went out: the client takes its answer.
+    fn wrote(&self, bytes: usize);
+
+    /// Bytes would have gone out, and there is no room for them on the way to the client.
+    fn stuck(&self) {}
+}
+
+impl Watch for Pulse {
+    /// The first bytes after an answer begin the next request.
     fn read(&self) {
         if self.phase() == Phase::Open {
             self.enter(Phase::Head);
         }
     }
 
-    /// Bytes went out: the client takes its answer.
-    fn wrote(&self) {
+    fn wrote(&self, _bytes: usize) {
         if matches!(self.phase(), Phase::Open | Phase::Stuck) {
             self.enter(Phase::Open);
         }
     }
 
-    /// Bytes would have gone out, and there is no room for them on the way to the client.
     fn stuck(&self) {
         if self.phase() == Phase::Open {
             self.enter(Phase::Stuck);
@@ -132,28 +144,28 @@ impl Watchdog {
     }
 }
 
-/// A stream that tells its pulse what passes through it.
+/// A stream that tells what passes through it.
 #[derive(Debug)]
-pub struct Watched<S> {
+pub struct Watched<S, W> {
     stream: S,
-    pulse: Arc<Pulse>,
+    watch: Arc<W>,
 }
 
-impl<S> Watched<S> {
-    pub fn new(stream: S, pulse: Arc<Pulse>) -> Self {
-        Self { stream, pulse }
+impl<S, W: Watch> Watched<S, W> {
+    pub fn new(stream: S, watch: Arc<W>) -> Self {
+        Self { stream, watch }
     }
 
     fn note(&self, written: &Poll<io::Result<usize>>) {
         match written {
-            Poll::Ready(Ok(bytes)) if *bytes > 0 => self.pulse.wrote(),
+            Poll::Ready(Ok(bytes)) if *bytes > 0 => self.watch.wrote(*bytes),
             Poll::Ready(_) => {}
-            Poll::Pending => self.pulse.stuck(),
+            Poll::Pending => self.watch.stuck(),
         }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin, W: Watch> AsyncRead for Watched<S, W> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -162,13 +174,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         if buf.filled().len() > before {
-            self.pulse.read();
+            self.watch.read();
         }
         read
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin, W: Watch> AsyncWrite for Watched<S, W> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -261,7 +273,7 @@ mod tests {
         let pulse = Arc::new(Pulse::default());
         let mut dog = Watchdog::new(pulse.clone(), PATIENCE);
         for _ in 0..50 {
-            pulse.wrote();
+            pulse.wrote(1);
             assert_eq!(dog.look(), None);
         }
         for _ in 0..50 {

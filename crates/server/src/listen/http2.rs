@@ -6,7 +6,6 @@
 //! or held open by a client that does not read.
 
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
 use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -28,13 +27,13 @@ use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::error::Elapsed;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tower::Service as _;
 
 use super::{Connection, MAX_HEAD_BYTES, Metrics, Stage};
-use crate::pulse::{Patience, Phase};
+use crate::pulse::{Patience, Phase, Watch, Watched};
 use crate::traffic::Traffic;
 
 /// Requests that one connection may have open. More wait at the client.
@@ -62,10 +61,7 @@ pub(super) async fn run(
     let patience = patience.get();
     let turns = Arc::new(Turns::default());
     let mut dog = Watchdog::new(turns.clone(), patience);
-    let stream = Heard {
-        stream,
-        turns: turns.clone(),
-    };
+    let stream = Watched::new(stream, turns.clone());
     let service = service_fn(move |request| {
         let turn = Turn::begin(turns.clone());
         answer(
@@ -165,64 +161,14 @@ async fn answer(
     Ok(response.map(|body| Answer { body, turn }))
 }
 
-/// A stream that notes what the client takes.
-#[derive(Debug)]
-struct Heard<S> {
-    stream: S,
-    turns: Arc<Turns>,
-}
-
 /// The largest sign of life: a frame that is written whether or not the client takes its answers.
 const PING_BYTES: usize = 17;
 
-impl<S> Heard<S> {
-    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if matches!(&written, Poll::Ready(Ok(bytes)) if *bytes > PING_BYTES) {
-            self.turns.steps.fetch_add(1, Ordering::Relaxed);
+impl Watch for Turns {
+    fn wrote(&self, bytes: usize) {
+        if bytes > PING_BYTES {
+            self.steps.fetch_add(1, Ordering::Relaxed);
         }
-        written
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.note(written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.note(written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
