@@ -43,16 +43,17 @@ const SCRATCH: &str = "/var/tmp";
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Tasks: create, claim, complete, wait
-    Tasks(Options),
+    Tasks(Options<Part>),
     /// Messages: send, receive, acknowledge, wait
-    Mailbox(mailbox::Options),
+    Mailbox(Options<mailbox::Part>),
     /// Proof: the verifier, the simulator, the client and the worker, the hash chain
-    Proof(proof::Options),
+    Proof(Options<proof::Part>),
 }
 
+/// What every benchmark can be told; `P` are its parts.
 #[derive(Debug, Args)]
-pub struct Options {
-    /// Shorter runs and 20,000 tasks instead of a million; docs/BENCHMARKS.md stays as it is
+pub struct Options<P: Choice> {
+    /// Shorter runs on less data; docs/BENCHMARKS.md stays as it is
     #[arg(long)]
     quick: bool,
     /// Print JSON instead of tables
@@ -60,13 +61,41 @@ pub struct Options {
     json: bool,
     /// Only these parts
     #[arg(long, value_delimiter = ',')]
-    only: Vec<Part>,
+    only: Vec<P>,
     /// Measure this binary instead of building one
     #[arg(long, value_name = "BINARY")]
     server: Option<PathBuf>,
     /// Keep the data here while measuring
     #[arg(long, default_value = SCRATCH)]
     dir: PathBuf,
+}
+
+/// A part that can be chosen by its name.
+pub trait Choice: ValueEnum + PartialEq + Send + Sync + 'static {}
+
+impl<P: ValueEnum + PartialEq + Send + Sync + 'static> Choice for P {}
+
+impl<P: Choice> Options<P> {
+    fn wants(&self, part: P) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+
+    /// Prints what was measured, and keeps it, unless it was a quick run.
+    fn publish(&self, sections: &[Section]) -> Result<()> {
+        if self.json {
+            let parts: Vec<_> = sections.iter().map(Section::json).collect();
+            println!("{:#}", json!({ "quick": self.quick, "parts": parts }));
+        } else {
+            for section in sections {
+                println!("## {}\n\n{}", section.id, section.markdown());
+            }
+        }
+        if !self.quick {
+            report::rewrite(&process::root().join("docs/BENCHMARKS.md"), sections)?;
+            eprintln!("docs/BENCHMARKS.md rewritten");
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -88,9 +117,9 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Builds the server, unless one is given, and makes room below `dir`.
-    fn open(server: Option<&Path>, dir: &Path, quick: bool) -> Result<Self> {
-        let binary = match server {
+    /// Builds the server, unless one is given, and makes room for its data.
+    fn open<P: Choice>(options: &Options<P>) -> Result<Self> {
+        let binary = match &options.server {
             Some(path) => path
                 .canonicalize()
                 .with_context(|| format!("no binary at {}", path.display()))?,
@@ -98,8 +127,8 @@ impl Bench {
         };
         Ok(Self {
             binary,
-            scratch: open_folder(dir)?,
-            quick,
+            scratch: open_folder(&options.dir)?,
+            quick: options.quick,
         })
     }
 
@@ -134,9 +163,9 @@ pub fn run(command: &Command) -> Result<()> {
     }
 }
 
-fn tasks(options: &Options) -> Result<()> {
-    let wants = |part| options.only.is_empty() || options.only.contains(&part);
-    let bench = Bench::open(options.server.as_deref(), &options.dir, options.quick)?;
+fn tasks(options: &Options<Part>) -> Result<()> {
+    let wants = |part| options.wants(part);
+    let bench = Bench::open(options)?;
     let mut sections = vec![machine::section(bench.scratch.path())?];
     let rates = in_turns(&bench, &wants, &mut sections)?;
     if wants(Part::Wake) {
@@ -148,7 +177,7 @@ fn tasks(options: &Options) -> Result<()> {
     if wants(Part::Flat) {
         sections.push(flat::run(&bench)?);
     }
-    publish(options.quick, options.json, &sections)
+    options.publish(&sections)
 }
 
 /// The parts that compare rates: a round of each, then the next round. Gives back the cycles per second.
@@ -182,22 +211,6 @@ fn in_turns(
         sections.push(rounds.section(rate));
     }
     Ok(rate)
-}
-
-fn publish(quick: bool, json: bool, sections: &[Section]) -> Result<()> {
-    if json {
-        let parts: Vec<_> = sections.iter().map(Section::json).collect();
-        println!("{:#}", json!({ "quick": quick, "parts": parts }));
-    } else {
-        for section in sections {
-            println!("## {}\n\n{}", section.id, section.markdown());
-        }
-    }
-    if !quick {
-        report::rewrite(&process::root().join("docs/BENCHMARKS.md"), sections)?;
-        eprintln!("docs/BENCHMARKS.md rewritten");
-    }
-    Ok(())
 }
 
 /// An unoptimised load generator would take the processor from the server that it measures.

@@ -3,10 +3,11 @@
 //! What arrives in one read is answered in one write, as any client does that shares a connection.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail};
+
+use super::connection::Connection;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
@@ -26,10 +27,7 @@ const WINDOW: u32 = 1 << 30;
 /// A connection that many callers share.
 #[derive(Debug)]
 pub struct Channel {
-    pub stream: mio::net::TcpStream,
-    pub out: Vec<u8>,
-    input: Vec<u8>,
-    filled: usize,
+    pub connection: Connection,
     table: VecDeque<(String, String)>,
     fixed: Vec<(String, String)>,
     next_stream: u32,
@@ -45,10 +43,6 @@ pub type Answer = (usize, Option<Vec<u8>>);
 
 impl Channel {
     pub fn open(addr: SocketAddr, key: &str) -> Result<Self> {
-        let stream =
-            TcpStream::connect(addr).with_context(|| format!("cannot connect to {addr}"))?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
         let fixed = [
             (":authority", addr.to_string()),
             ("content-type", "application/grpc".to_owned()),
@@ -56,10 +50,7 @@ impl Channel {
             ("authorization", format!("Bearer {key}")),
         ];
         let mut channel = Self {
-            stream: mio::net::TcpStream::from_std(stream),
-            out: PREFACE.to_vec(),
-            input: vec![0; 256 << 10],
-            filled: 0,
+            connection: Connection::open(addr)?,
             table: VecDeque::new(),
             fixed: fixed.map(|(name, value)| (name.to_owned(), value)).to_vec(),
             next_stream: 1,
@@ -67,6 +58,7 @@ impl Channel {
             open: HashSet::new(),
             unread: 0,
         };
+        channel.connection.out.extend_from_slice(PREFACE);
         channel.frame(SETTINGS, 0, 0, &[]);
         channel.frame(WINDOW_UPDATE, 0, 0, &WINDOW.to_be_bytes());
         Ok(channel)
@@ -74,13 +66,13 @@ impl Channel {
 
     fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         let length = (payload.len() as u32).to_be_bytes();
-        self.out.extend_from_slice(&length[1..]);
-        self.out.extend_from_slice(&[kind, flags]);
-        self.out.extend_from_slice(&stream.to_be_bytes());
-        self.out.extend_from_slice(payload);
+        self.connection.out.extend_from_slice(&length[1..]);
+        self.connection.out.extend_from_slice(&[kind, flags]);
+        self.connection.out.extend_from_slice(&stream.to_be_bytes());
+        self.connection.out.extend_from_slice(payload);
     }
 
-    /// Puts a call into `out`.
+    /// Puts a call into what is to be sent.
     pub fn call(&mut self, caller: usize, path: &str, message: &[u8]) {
         let stream = self.begin(caller, path);
         self.data(stream, END_STREAM, message);
@@ -93,7 +85,7 @@ impl Channel {
         stream
     }
 
-    /// Puts a message of a call that goes on into `out`.
+    /// Puts a message of a call that goes on there.
     pub fn say(&mut self, stream: u32, message: &[u8]) {
         self.data(stream, 0, message);
     }
@@ -119,60 +111,38 @@ impl Channel {
 
     fn data(&mut self, stream: u32, flags: u8, message: &[u8]) {
         let length = (message.len() as u32 + 5).to_be_bytes();
-        self.out.extend_from_slice(&length[1..]);
-        self.out.extend_from_slice(&[DATA, flags]);
-        self.out.extend_from_slice(&stream.to_be_bytes());
-        self.out.push(0);
-        self.out
+        self.connection.out.extend_from_slice(&length[1..]);
+        self.connection.out.extend_from_slice(&[DATA, flags]);
+        self.connection.out.extend_from_slice(&stream.to_be_bytes());
+        self.connection.out.push(0);
+        self.connection
+            .out
             .extend_from_slice(&(message.len() as u32).to_be_bytes());
-        self.out.extend_from_slice(message);
+        self.connection.out.extend_from_slice(message);
     }
 
     pub fn send(&mut self) -> Result<()> {
-        if self.out.is_empty() {
+        if self.connection.out.is_empty() {
             return Ok(());
         }
-        let sent = self.stream.write(&self.out).context("cannot send")?;
-        if sent != self.out.len() {
-            bail!("only {sent} of {} bytes were taken", self.out.len());
-        }
-        self.out.clear();
-        Ok(())
+        self.connection.send()
     }
 
     /// Reads what has arrived and gives the calls that are answered.
     pub fn receive(&mut self, answers: &mut Vec<Answer>) -> Result<()> {
-        loop {
-            if self.filled == self.input.len() {
-                self.input.resize(2 * self.input.len(), 0);
-            }
-            match self.stream.read(&mut self.input[self.filled..]) {
-                Ok(0) => bail!("the server closed a connection"),
-                Ok(read) => {
-                    self.filled += read;
-                    if self.filled < self.input.len() {
-                        break;
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error).context("cannot receive"),
-            }
-        }
-        let input = std::mem::take(&mut self.input);
+        self.connection.receive()?;
+        let input = self.connection.received().to_vec();
         let mut at = 0;
-        while let Some(head) = input[at..self.filled].first_chunk::<HEAD>() {
+        while let Some(head) = input[at..].first_chunk::<HEAD>() {
             let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-            let Some(payload) = input[at + HEAD..self.filled].get(..length) else {
+            let Some(payload) = input[at + HEAD..].get(..length) else {
                 break;
             };
             let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
             self.take(head[3], head[4], stream, payload, answers)?;
             at += HEAD + length;
         }
-        self.input = input;
-        self.input.copy_within(at..self.filled, 0);
-        self.filled -= at;
+        self.connection.consume(at);
         Ok(())
     }
 

@@ -96,6 +96,55 @@ impl Way {
     }
 }
 
+/// Connections that callers share.
+struct Channels {
+    all: Vec<Channel>,
+    poll: Poll,
+}
+
+impl Channels {
+    fn connect(server: &Server) -> Result<Self> {
+        let poll = Poll::new()?;
+        let mut all = Vec::new();
+        for n in 0..CHANNELS {
+            let mut channel = Channel::open(server.addr, KEY)?;
+            let stream = &mut channel.connection.stream;
+            poll.registry()
+                .register(stream, Token(n), Interest::READABLE)?;
+            all.push(channel);
+        }
+        Ok(Self { all, poll })
+    }
+
+    /// Sends what is to be sent, and gives each answer with its channel, whose next calls are sent
+    /// together.
+    fn drive(
+        &mut self,
+        length: Duration,
+        mut answered: impl FnMut(usize, &mut Channel, Answer) -> Result<()>,
+    ) -> Result<()> {
+        let ends = Instant::now() + length;
+        for channel in &mut self.all {
+            channel.send()?;
+        }
+        let mut events = Events::with_capacity(64);
+        let mut answers = Vec::new();
+        while Instant::now() < ends {
+            self.poll.poll(&mut events, Some(Duration::from_secs(1)))?;
+            for event in &events {
+                let n = event.token().0;
+                let channel = &mut self.all[n];
+                channel.receive(&mut answers)?;
+                for answer in answers.drain(..) {
+                    answered(n, channel, answer)?;
+                }
+                channel.send()?;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Send,
@@ -103,9 +152,8 @@ enum Step {
     Ack(Vec<u8>),
 }
 
+/// A call for each step.
 struct Callers {
-    channels: Vec<Channel>,
-    poll: Poll,
     steps: Vec<Step>,
     /// What its messages are called.
     name: String,
@@ -115,74 +163,35 @@ struct Callers {
 
 impl Callers {
     fn run(server: &Server, length: Duration) -> Result<u64> {
-        let mut callers = Self::connect(server, name())?;
-        callers.drive(length)?;
+        let mut callers = Self {
+            steps: vec![Step::Send; CONNECTIONS],
+            name: name(),
+            sent: 0,
+            cycles: 0,
+        };
+        let mut channels = Channels::connect(server)?;
+        for caller in 0..CONNECTIONS {
+            callers.call(&mut channels.all[caller % CHANNELS], caller);
+        }
+        channels.drive(length, |_, channel, answer| {
+            callers.answered(channel, answer)
+        })?;
         Ok(callers.cycles)
     }
 
-    fn connect(server: &Server, name: String) -> Result<Self> {
-        let poll = Poll::new()?;
-        let mut channels = Vec::new();
-        for n in 0..CHANNELS {
-            let mut channel = Channel::open(server.addr, KEY)?;
-            poll.registry()
-                .register(&mut channel.stream, Token(n), Interest::READABLE)?;
-            channels.push(channel);
-        }
-        Ok(Self {
-            channels,
-            poll,
-            steps: vec![Step::Send; CONNECTIONS],
-            name,
-            sent: 0,
-            cycles: 0,
-        })
-    }
-
-    fn drive(&mut self, length: Duration) -> Result<()> {
-        let ends = Instant::now() + length;
-        for caller in 0..CONNECTIONS {
-            self.call(caller);
-        }
-        for channel in &mut self.channels {
-            channel.send()?;
-        }
-        let mut events = Events::with_capacity(64);
-        let mut answers = Vec::new();
-        while Instant::now() < ends {
-            self.poll.poll(&mut events, Some(Duration::from_secs(1)))?;
-            for event in &events {
-                let channel = event.token().0;
-                self.channels[channel].receive(&mut answers)?;
-                for answer in answers.drain(..) {
-                    self.answered(answer)?;
-                }
-                self.channels[channel].send()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn call(&mut self, caller: usize) {
-        let channel = &mut self.channels[caller % CHANNELS];
+    fn call(&mut self, channel: &mut Channel, caller: usize) {
         match &self.steps[caller] {
             Step::Send => {
                 self.sent += 1;
                 let message = message(&format!("{}-{:x}", self.name, self.sent));
                 channel.call(caller, "/ron.mailbox.v1.Mailbox/Send", &message);
             }
-            Step::Receive => {
-                let mut message = Vec::with_capacity(64);
-                field(&mut message, 1, TOPIC.as_bytes());
-                // visibility_ms = 60000, max_messages = 1.
-                message.extend_from_slice(&[0x10, 0xe0, 0xd4, 0x03, 0x18, 1]);
-                channel.call(caller, "/ron.mailbox.v1.Mailbox/Recv", &message);
-            }
+            Step::Receive => channel.call(caller, "/ron.mailbox.v1.Mailbox/Recv", &wish(1)),
             Step::Ack(ack) => channel.call(caller, "/ron.mailbox.v1.Mailbox/Ack", ack),
         }
     }
 
-    fn answered(&mut self, (caller, message): Answer) -> Result<()> {
+    fn answered(&mut self, channel: &mut Channel, (caller, message): Answer) -> Result<()> {
         let message = message.context("a call failed")?;
         self.steps[caller] = match &self.steps[caller] {
             Step::Send => Step::Receive,
@@ -195,7 +204,7 @@ impl Callers {
                 Step::Send
             }
         };
-        self.call(caller);
+        self.call(channel, caller);
         Ok(())
     }
 }
@@ -203,103 +212,82 @@ impl Callers {
 /// Three streams for each channel: what is sent comes back to any of them, is acknowledged, and then
 /// the next is sent.
 struct Streams {
-    channels: Vec<(Channel, [u32; 3])>,
-    poll: Poll,
+    of_channels: Vec<[u32; 3]>,
     name: String,
     sent: u64,
     cycles: u64,
 }
 
+const METHODS: [&str; 3] = ["SendStream", "RecvStream", "AckStream"];
 const SENT: usize = 0;
 const RECEIVED: usize = 1;
 const ACKED: usize = 2;
+/// How many deliveries a stream may have open.
+const WINDOW: u8 = 32;
 
 impl Streams {
     fn run(server: &Server, length: Duration) -> Result<u64> {
-        let mut streams = Self::connect(server)?;
-        streams.drive(length)?;
-        Ok(streams.cycles)
-    }
-
-    fn connect(server: &Server) -> Result<Self> {
-        let poll = Poll::new()?;
-        let mut channels = Vec::new();
-        for n in 0..CHANNELS {
-            let mut channel = Channel::open(server.addr, KEY)?;
-            poll.registry()
-                .register(&mut channel.stream, Token(n), Interest::READABLE)?;
-            let methods = ["SendStream", "RecvStream", "AckStream"];
-            let mut caller = 0;
-            let streams = methods.map(|method| {
-                let path = format!("/ron.mailbox.v1.Mailbox/{method}");
-                caller += 1;
-                channel.begin_stream(caller - 1, &path)
-            });
-            let mut wish = Vec::new();
-            field(&mut wish, 1, TOPIC.as_bytes());
-            // visibility_ms = 60000, max_messages = 32.
-            wish.extend_from_slice(&[0x10, 0xe0, 0xd4, 0x03, 0x18, 32]);
-            channel.say(streams[RECEIVED], &wish);
-            channel.end(streams[RECEIVED]);
-            channels.push((channel, streams));
-        }
-        Ok(Self {
-            channels,
-            poll,
+        let mut channels = Channels::connect(server)?;
+        let mut streams = Self {
+            of_channels: channels.all.iter_mut().map(Self::open).collect(),
             name: name(),
             sent: 0,
             cycles: 0,
-        })
-    }
-
-    fn drive(&mut self, length: Duration) -> Result<()> {
-        let ends = Instant::now() + length;
+        };
         for n in 0..CONNECTIONS {
-            self.send(n % CHANNELS);
+            streams.send(n % CHANNELS, &mut channels.all[n % CHANNELS]);
         }
-        for (channel, _) in &mut self.channels {
-            channel.send()?;
-        }
-        let mut events = Events::with_capacity(64);
-        let mut answers = Vec::new();
-        while Instant::now() < ends {
-            self.poll.poll(&mut events, Some(Duration::from_secs(1)))?;
-            for event in &events {
-                let n = event.token().0;
-                self.channels[n].0.receive(&mut answers)?;
-                for (kind, message) in answers.drain(..) {
-                    self.answered(n, kind, &message.context("a stream ended")?)?;
-                }
-                self.channels[n].0.send()?;
-            }
-        }
-        Ok(())
+        channels.drive(length, |n, channel, (kind, message)| {
+            streams.answered(n, channel, kind, &message.context("a stream ended")?)
+        })?;
+        Ok(streams.cycles)
     }
 
-    fn send(&mut self, n: usize) {
+    fn open(channel: &mut Channel) -> [u32; 3] {
+        let streams = [SENT, RECEIVED, ACKED].map(|kind| {
+            let path = format!("/ron.mailbox.v1.Mailbox/{}", METHODS[kind]);
+            channel.begin_stream(kind, &path)
+        });
+        channel.say(streams[RECEIVED], &wish(WINDOW));
+        channel.end(streams[RECEIVED]);
+        streams
+    }
+
+    fn send(&mut self, n: usize, channel: &mut Channel) {
         self.sent += 1;
         let message = message(&format!("{}-{:x}", self.name, self.sent));
-        let (channel, streams) = &mut self.channels[n];
-        channel.say(streams[SENT], &message);
+        channel.say(self.of_channels[n][SENT], &message);
     }
 
-    fn answered(&mut self, n: usize, kind: usize, message: &[u8]) -> Result<()> {
+    fn answered(
+        &mut self,
+        n: usize,
+        channel: &mut Channel,
+        kind: usize,
+        message: &[u8],
+    ) -> Result<()> {
         match kind {
             SENT => {
                 found(message, 1).context("a message was refused")?;
             }
-            RECEIVED => {
-                let (channel, streams) = &mut self.channels[n];
-                channel.say(streams[ACKED], &ack(message)?);
-            }
+            RECEIVED => channel.say(self.of_channels[n][ACKED], &ack(message)?),
             _ => {
                 found(message, 1).context("an ack was refused")?;
                 self.cycles += 1;
-                self.send(n);
+                self.send(n, channel);
             }
         }
         Ok(())
     }
+}
+
+/// A minute with at most so many messages.
+fn wish(most: u8) -> Vec<u8> {
+    let mut wish = Vec::with_capacity(64);
+    field(&mut wish, 1, TOPIC.as_bytes());
+    // visibility_ms = 60000, max_messages = most.
+    wish.extend_from_slice(&[0x10, 0xe0, 0xd4, 0x03, 0x18, most]);
+    wish
 }
 
 /// A name for messages that no other run has.

@@ -7,30 +7,9 @@ mod rates;
 mod wake;
 mod workload;
 
+use super::{Bench, Options, machine};
 use anyhow::Result;
-use clap::{Args, ValueEnum};
-use std::path::PathBuf;
-
-use super::{Bench, machine};
-
-#[derive(Debug, Args)]
-pub struct Options {
-    /// Shorter runs and 100,000 messages instead of ten million; docs/BENCHMARKS.md stays as it is
-    #[arg(long)]
-    pub quick: bool,
-    /// Print JSON instead of tables
-    #[arg(long)]
-    pub json: bool,
-    /// Only these parts
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<Part>,
-    /// Measure this binary instead of building one
-    #[arg(long, value_name = "BINARY")]
-    server: Option<PathBuf>,
-    /// Keep the data here while measuring
-    #[arg(long, default_value = super::SCRATCH)]
-    dir: PathBuf,
-}
+use clap::ValueEnum;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
@@ -53,21 +32,20 @@ const ROOMY: [(&str, &str); 4] = [
     ("ASYNCGATE_MAILBOX_DEDUP_CAPACITY", "20000000"),
 ];
 
-pub fn run(options: &Options) -> Result<()> {
-    let bench = Bench::open(options.server.as_deref(), &options.dir, options.quick)?;
-    let wants = |part| options.only.is_empty() || options.only.contains(&part);
+pub fn run(options: &Options<Part>) -> Result<()> {
+    let bench = Bench::open(options)?;
     let mut sections = vec![machine::section(bench.scratch.path())?];
-    if wants(Part::Rates) {
+    if options.wants(Part::Rates) {
         sections.extend(rates::run(&bench)?);
     }
-    if wants(Part::Grpc) {
+    if options.wants(Part::Grpc) {
         sections.push(grpc::run(&bench)?);
     }
-    if wants(Part::Wake) {
+    if options.wants(Part::Wake) {
         sections.push(wake::run(&bench)?);
     }
-    if wants(Part::Depth) {
+    if options.wants(Part::Depth) {
         sections.push(depth::run(&bench)?);
     }
-    super::publish(options.quick, options.json, &sections)
+    options.publish(&sections)
 }

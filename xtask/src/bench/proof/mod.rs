@@ -6,31 +6,10 @@ mod client;
 mod sim;
 mod verify;
 
-use std::path::PathBuf;
-
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::ValueEnum;
 
-use super::Bench;
-
-#[derive(Debug, Args)]
-pub struct Options {
-    /// Shorter runs and 40,000 receipts instead of 500,000; docs/BENCHMARKS.md stays as it is
-    #[arg(long)]
-    quick: bool,
-    /// Print JSON instead of tables
-    #[arg(long)]
-    json: bool,
-    /// Only these parts
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<Part>,
-    /// Measure this binary instead of building one
-    #[arg(long, value_name = "BINARY")]
-    server: Option<PathBuf>,
-    /// Keep the data here while measuring
-    #[arg(long, default_value = super::SCRATCH)]
-    dir: PathBuf,
-}
+use super::{Bench, Options};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
@@ -44,21 +23,20 @@ pub enum Part {
     Chain,
 }
 
-pub fn run(options: &Options) -> Result<()> {
-    let wants = |part| options.only.is_empty() || options.only.contains(&part);
-    let bench = Bench::open(options.server.as_deref(), &options.dir, options.quick)?;
+pub fn run(options: &Options<Part>) -> Result<()> {
+    let bench = Bench::open(options)?;
     let mut sections = Vec::new();
-    if wants(Part::Verify) {
+    if options.wants(Part::Verify) {
         sections.push(verify::run(&bench)?);
     }
-    if wants(Part::Sim) {
+    if options.wants(Part::Sim) {
         sections.push(sim::run(&bench)?);
     }
-    if wants(Part::Client) {
+    if options.wants(Part::Client) {
         sections.push(client::run(&bench)?);
     }
-    if wants(Part::Chain) {
+    if options.wants(Part::Chain) {
         sections.push(chain::run(&bench)?);
     }
-    super::publish(options.quick, options.json, &sections)
+    options.publish(&sections)
 }
