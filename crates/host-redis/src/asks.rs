@@ -76,14 +76,17 @@ fn put_limit(args: &mut Args, check: &LimitCheck) {
     };
     match &check.rule {
         Rule::Bucket(bucket) => {
-            // More than fits is refused and more than is owed fills it, by however much: what is left is
-            // a number that the script holds exactly.
-            let capacity = i64::try_from(bucket.capacity()).unwrap_or(i64::MAX / 2);
-            head("b", check.cost.clamp(-2 * capacity, capacity + 1));
+            // More than fits is refused, and more than can be owed and held fills it, by however much. What
+            // is given back comes in two parts, so that each is a number that the script holds exactly.
+            let capacity = i64::try_from(bucket.capacity()).unwrap_or(i64::MAX - 1);
+            let cost = check.cost.clamp(-capacity, capacity + 1);
+            let more = check.cost.saturating_sub(cost).clamp(-capacity, 0);
+            head("b", cost);
             args.put_number(bucket.capacity());
             args.put_number(bucket.unit());
             args.put_number(bucket.refill());
             args.put_number(u8::from(bucket.overdraw()));
+            args.put_number(more);
         }
         Rule::Window(window) => {
             head("w", check.cost);

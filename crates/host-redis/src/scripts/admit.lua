@@ -4,7 +4,9 @@
 -- ARGV: the time ('' is the server's), '1' to only look, '1' if each nonce is for itself, how many
 --   counters, how many limits; then for each
 --   counter: window_secs limit by
---   limit: kind shadow cost, and of a bucket: capacity unit refill overdraw; of a window: window_secs limit;
+--   limit: kind shadow cost, and
+--     of a bucket: capacity unit refill overdraw, and what more is given back than it holds
+--     of a window: window_secs limit
 --     of a delay: how many stages, and of each: delay reset_timer batch_size repetitions
 --   nonce: ttl_ms
 -- Answers the time, whether all passed, and the rows as they were found. What the caller is told is
@@ -157,20 +159,18 @@ local function bucket(key, at, cost)
   end
   local pass, after = true, before
   if cost < 0 then
-    local part = max(cost, -capacity)
-    after = min(full, before - part * unit)
-    after = min(full, after - (cost - part) * unit)
+    after = min(full, before - cost * unit - tonumber(ARGV[at + 4]) * unit)
   else
     local wanted = cost * unit
     pass = before >= wanted
     if pass or (overdraw and wanted <= full) then after = max(-full, before - wanted) end
   end
-  if after == before then return pass, nil, nil, at + 4 end
+  if after == before then return pass, nil, nil, at + 5 end
   local millis, level = 0, after
   if level < 0 then millis, level = ceil_div(-level, refill) end
   if level < full then millis = millis + (ceil_div(full - level, refill)) end
   local till = now + millis
-  return pass, fmt('%.0f %.0f %.0f %.0f', after, unit, now, till), till, at + 4
+  return pass, fmt('%.0f %.0f %.0f %.0f', after, unit, now, till), till, at + 5
 end
 
 local function window(key, at, cost)
