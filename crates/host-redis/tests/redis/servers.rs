@@ -73,15 +73,14 @@ impl Server {
     pub async fn restart(&mut self) {
         self.kill();
         let mut command = Command::new("redis-server");
-        command
-            .args(&self.args)
-            .args(["--port", &self.port.to_string()]);
-        command
-            .args(["--bind", "127.0.0.1", "--dir"])
-            .arg(self.dir.path());
         if !self.args.iter().any(|arg| arg == "--sentinel") {
             command.args(["--save", "", "--appendonly", "no"]);
         }
+        command
+            .args(&self.args)
+            .args(["--port", &self.port.to_string()])
+            .args(["--bind", "127.0.0.1", "--dir"])
+            .arg(self.dir.path());
         let log = std::fs::File::create(self.dir.path().join("log")).unwrap();
         command.stdout(log);
         self.process = Some(command.spawn().unwrap());
@@ -131,10 +130,15 @@ impl Server {
             request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
         }
         stream.write_all(request.as_bytes()).await.ok()?;
-        // The answer ends where nothing follows: after QUIT the server closes.
-        stream.write_all(b"*1\r\n$4\r\nQUIT\r\n").await.ok()?;
+        // What the server says to this ends the answer.
+        stream.write_all(b"*1\r\n$4\r\nPING\r\n").await.ok()?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.ok()?;
+        let ends = ["+PONG\r\n", "required.\r\n", "in memory\r\n"];
+        while !ends.iter().any(|end| answer.ends_with(end)) {
+            let mut part = [0; 4096];
+            let read = stream.read(&mut part).await.ok().filter(|read| *read > 0)?;
+            answer.push_str(&String::from_utf8_lossy(&part[..read]));
+        }
         Some(answer)
     }
 }
@@ -167,7 +171,14 @@ pub fn address(place: &str) -> Address {
 pub async fn cluster() -> Vec<Server> {
     let mut servers = Vec::new();
     for _ in 0..3 {
-        let args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+        let args = [
+            "--cluster-enabled",
+            "yes",
+            "--cluster-node-timeout",
+            "1000",
+            "--cluster-require-full-coverage",
+            "no",
+        ];
         servers.push(Server::start(&args).await);
     }
     let nodes = servers.iter().map(|it| format!("127.0.0.1:{}", it.port));
