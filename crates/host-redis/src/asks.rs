@@ -130,11 +130,7 @@ pub(crate) fn verdicts(tenant: TenantId, asks: &Asks, answer: &Value) -> Result<
     let [now, passed, rows @ ..] = answer.list().ok_or_else(short)? else {
         return Err(short());
     };
-    let now: i64 = now
-        .text()
-        .and_then(|now| now.parse().ok())
-        .ok_or_else(short)?;
-    let now = Timestamp::from_millis(now);
+    let now = Timestamp::from_millis(now.int().ok_or_else(short)?);
     let mut found: HashMap<Name, Row> = HashMap::new();
     let mut names = asks.names(tenant, now).zip(sorts(asks));
     for row in rows {
@@ -249,7 +245,7 @@ mod tests {
     fn answers_that_do_not_fit_are_refused() {
         let asks = Asks::default();
         let tenant = TenantId::from_bytes([1; 16]);
-        let time = || Value::Bytes("5".into());
+        let time = || Value::Int(5);
         let passed = Value::List(vec![time(), Value::Int(1)]);
         assert!(verdicts(tenant, &asks, &passed).is_ok());
         for answer in [

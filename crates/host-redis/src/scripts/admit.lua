@@ -32,7 +32,7 @@ else
   now = tonumber(ARGV[1])
 end
 
-local answer = {'', 0}
+local answer = {0, 0}
 local stored = {}
 for from = 1, nkeys, 1000 do
   local part = redis.call('MGET', unpack(KEYS, from, min(from + 999, nkeys)))
@@ -64,8 +64,8 @@ local function wide(text)
   return tonumber(string.sub(text, 1, -10)) or 0, tonumber(string.sub(text, -9))
 end
 local function narrow(high, low)
-  if high > 0 then return fmt('%.0f%09.0f', high, low) end
-  return fmt('%.0f', low)
+  if high > 0 then return fmt('%d%09d', high, low) end
+  return fmt('%d', low)
 end
 local function add(ah, al, bh, bl)
   local high, low = ah + bh, al + bl
@@ -98,7 +98,7 @@ local function window_of(key, secs)
 end
 local function window_row(start, secs, high, low)
   local till = (start + secs + min(secs, 60)) * 1000
-  return fmt('w %.0f %s %.0f', start, narrow(high, low), till), till
+  return fmt('w %d %s %d', start, narrow(high, low), till), till
 end
 
 -- x / r rounded up, and by how much that is too many.
@@ -170,7 +170,7 @@ local function bucket(key, at, cost)
   if level < 0 then millis, level = ceil_div(-level, refill) end
   if level < full then millis = millis + (ceil_div(full - level, refill)) end
   local till = now + millis
-  return pass, fmt('%.0f %.0f %.0f %.0f', after, unit, now, till), till, at + 5
+  return pass, fmt('%d %d %d %d', after, unit, now, till), till, at + 5
 end
 
 local function window(key, at, cost)
@@ -210,7 +210,7 @@ local function delay(key, at, cost)
       if second < timer then return false, nil, nil, after end
       if cost == 0 then return true, nil, nil, after end
       if ARGV[stage + 1] == '1' then timer = second end
-      return true, fmt('%.0f %.0f', counter + 1, timer), FOR_EVER, after
+      return true, fmt('%d %d', counter + 1, timer), FOR_EVER, after
     end
     start = finish
   end
@@ -261,7 +261,7 @@ for i = ncounters + nlimits + 1, nkeys do
     replayed, passed = true, false
   else
     local till = now + tonumber(ARGV[at])
-    put(key, fmt('%.0f %.0f', second, till), till)
+    put(key, fmt('%d %d', second, till), till)
   end
   at = at + 1
 end
@@ -286,7 +286,7 @@ local function write(all, tills)
       redis.call('SET', key, row)
     else
       -- A second later than its time, which the row says itself: none may go before.
-      redis.call('SET', key, row, 'PX', fmt('%.0f', till - now + 1000))
+      redis.call('SET', key, row, 'PX', till - now + 1000)
     end
   end
 end
@@ -295,6 +295,6 @@ if not peek then
   write(rows, untils)
 end
 
-answer[1] = fmt('%.0f', now)
+answer[1] = now
 answer[2] = passed and 1 or 0
 return answer
