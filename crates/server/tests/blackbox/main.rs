@@ -12,6 +12,7 @@
 )]
 
 mod admission;
+mod admission_redis;
 mod bytes;
 mod calls;
 mod cli;
