@@ -151,10 +151,8 @@ impl Wire {
 
     /// As [`Wire::ask`], and an error is no answer.
     async fn demand(&mut self, args: &Args) -> Result<Value, Cause> {
-        match self.ask(args).await? {
-            Value::Error(error) => Err(format!("{} refuses: {error}", self.node)),
-            answer => Ok(answer),
-        }
+        let answer = self.ask(args).await?.accepted();
+        answer.map_err(|error| format!("{} refuses: {error}", self.node))
     }
 
     /// A server that throws rows away when it is full lets replays pass.

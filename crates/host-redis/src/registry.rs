@@ -116,9 +116,9 @@ pub(crate) fn read_looked_up(
     if values.len() != subjects.len() {
         return Err(corrupt());
     }
-    let read = |(subject, value): (&Subject, &Value)| match value {
-        Value::Nil => Ok(None),
-        value => revocation(*subject, value).map(Some),
+    let read = |(subject, value): (&Subject, &Value)| match *value == Value::Nil {
+        true => Ok(None),
+        false => revocation(*subject, value).map(Some),
     };
     subjects.iter().zip(values).map(read).collect()
 }

@@ -26,6 +26,14 @@ pub(crate) enum Value {
 pub(crate) struct Garbled;
 
 impl Value {
+    /// The reply, or the server's words if it is a refusal.
+    pub(crate) fn accepted(self) -> Result<Self, String> {
+        if let Self::Error(text) = self {
+            return Err(text);
+        }
+        Ok(self)
+    }
+
     pub(crate) fn bytes(&self) -> Option<&Bytes> {
         match self {
             Self::Bytes(bytes) => Some(bytes),

@@ -84,11 +84,12 @@ impl Server {
 
 /// An answer that is not a refusal. What was refused was not done.
 pub(crate) fn accepted(answer: Value) -> Result<Value, Error> {
-    match answer {
-        Value::Error(text) if text.contains("CORRUPT") => {
-            Err(Error::Corrupt(format!("Redis: {text}")))
+    answer.accepted().map_err(|text| {
+        let corrupt = text.contains("CORRUPT");
+        let text = format!("Redis: {text}");
+        match corrupt {
+            true => Error::Corrupt(text),
+            false => Error::Unavailable(text),
         }
-        Value::Error(text) => Err(Error::Unavailable(format!("Redis: {text}"))),
-        answer => Ok(answer),
-    }
+    })
 }
