@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use asyncgate_admission::Minimal;
 use asyncgate_core::{Locatability, Policy};
 use asyncgate_engine::{Bodies, Clock, Durability, Engine};
+use asyncgate_host_redis::RedisHost;
 use asyncgate_store::Store;
 use asyncgate_store::memory::MemoryStore;
 use asyncgate_store_sqlite::{Options, SqliteStore};
@@ -14,7 +15,7 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::task::JoinHandle;
 
 use crate::clock::{GuardedClock, Random};
-use crate::config::{Settings, StoreKind};
+use crate::config::{Backend, Settings, StoreKind};
 use crate::data_dir::DataDir;
 use crate::ledger_key::LedgerKey;
 use crate::readiness::Monitor;
@@ -35,7 +36,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens what the settings name. May block on the disk.
+    /// Opens what the settings name, within a runtime. May block on the disk.
     pub fn open(settings: &Settings) -> anyhow::Result<Self> {
         let (store, data_dir, signer): (Arc<dyn Store>, _, _) = match settings.store {
             StoreKind::Memory => {
@@ -59,13 +60,15 @@ impl Node {
         store.mailbox().set_weights(settings.weights.clone());
         let engine = Engine::new(store.clone(), clock.clone(), entropy, for_engine(settings))
             .with_signer(Arc::new(signer));
-        let engine = if settings.admits_everything {
-            tracing::warn!(
-                "admission.backend = minimal: nothing is limited, and no nonce is remembered"
-            );
-            engine.with_host(Arc::new(Minimal))
-        } else {
-            engine
+        let engine = match &settings.admission_backend {
+            Backend::Store => engine,
+            Backend::Minimal => {
+                tracing::warn!(
+                    "admission.backend = minimal: nothing is limited, and no nonce is remembered"
+                );
+                engine.with_host(Arc::new(Minimal))
+            }
+            Backend::Redis(address) => engine.with_host(Arc::new(RedisHost::new(address.clone()))),
         };
         Ok(Self {
             engine: Arc::new(engine),

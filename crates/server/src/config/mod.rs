@@ -17,6 +17,7 @@ mod together;
 
 use std::path::PathBuf;
 
+pub use key::Backend;
 pub use reload::changes;
 pub use resolve::{Effective, Inputs};
 pub use settings::{LogFormat, Profile, Settings, StoreKind};

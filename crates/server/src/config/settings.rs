@@ -11,7 +11,7 @@ use asyncgate_store::fair::Weights;
 
 use crate::tls;
 
-use super::key::{Secret, Value};
+use super::key::{Backend, Secret, Value};
 use super::limits::limits;
 use super::resolve::Effective;
 
@@ -106,8 +106,7 @@ pub struct Settings {
     pub weights: Weights,
     pub limits: Limits,
     pub admission: asyncgate_admission::Settings,
-    /// Whether nobody decides about nonces, limits and revocations.
-    pub admits_everything: bool,
+    pub admission_backend: Backend,
     pub admission_max_rows: usize,
 }
 
@@ -188,7 +187,13 @@ impl Settings {
             limits: limits(&from.text("limits.policies")?, &from.text("limits.tiers")?)
                 .map_err(|wrong| Mismatch(wrong.key))?,
             admission: admission(&from)?,
-            admits_everything: from.word("admission.backend")? == "minimal",
+            admission_backend: from.take("admission.backend", |value| {
+                if let Value::Backend(backend) = value {
+                    Some(backend.clone())
+                } else {
+                    None
+                }
+            })?,
             admission_max_rows: from.number("admission.max_rows")?,
         })
     }

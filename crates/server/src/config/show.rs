@@ -67,6 +67,7 @@ fn json_value(value: &Value) -> Json {
         | Value::Duration(_)
         | Value::Address(_)
         | Value::Path(_)
+        | Value::Backend(_)
         | Value::Secret(_) => Json::from(value.to_string()),
     }
 }

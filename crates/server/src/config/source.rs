@@ -63,7 +63,7 @@ pub fn from_flags(flags: &[Flag]) -> Result<Layer, Error> {
     for flag in flags {
         let source = Source::Flag(flag.flag.clone());
         let key = find(&flag.name).ok_or_else(|| unknown(&flag.name, &source))?;
-        if key.is_secret() {
+        if key.hides(&flag.text) {
             return Err(Error::SecretOnCommandLine {
                 key: key.name,
                 env: key.env(),

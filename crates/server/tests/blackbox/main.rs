@@ -8,10 +8,12 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a test fails by panicking, in its helpers too, and measures what callers would wait"
+    clippy::print_stderr,
+    reason = "a test fails by panicking, in its helpers too, measures what callers would wait, and says what it skips"
 )]
 
 mod admission;
+mod admission_redis;
 mod bytes;
 mod calls;
 mod cli;

@@ -9,8 +9,8 @@ pub(super) static KEYS: &[Key] = &[
     fixed(
         "admission.backend",
         "store",
-        Rule::OneOf(&["store", "minimal"]),
-        "Who decides about nonces, limits and revocations: the store, or nobody (minimal), which allows everything.",
+        Rule::Backend,
+        "Who decides about nonces, limits and revocations: the store, Redis, or nobody (minimal), which allows everything.",
     ),
     fixed(
         "admission.max_rows",
