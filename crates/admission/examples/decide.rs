@@ -110,6 +110,11 @@ async fn keys(count: usize) {
 fn resident() -> usize {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib: usize = line.unwrap().trim().trim_end_matches(" kB").parse().unwrap();
+    let kib: usize = line
+        .unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap();
     kib * 1_024
 }

@@ -25,11 +25,7 @@ pub fn decisions(bench: &Bench) -> Result<Section> {
     let figures = vec![
         Figure::new("bucket checks on one core", guard, Unit::PerSecond).at_least(2e6),
         Figure::new("a bucket check", 1e6 / guard, Unit::Micros).at_most(1.0),
-        Figure::new(
-            "bucket checks by the backend alone",
-            host,
-            Unit::PerSecond,
-        ),
+        Figure::new("bucket checks by the backend alone", host, Unit::PerSecond),
         Figure::new(
             "a chain of three warrants, without a host",
             median(&warrants),
