@@ -4,7 +4,6 @@
 
 #![expect(clippy::print_stdout, reason = "the figure is the point")]
 #![expect(clippy::disallowed_methods, reason = "measuring needs a clock")]
-#![expect(clippy::unwrap_used, reason = "a program for those who measure")]
 
 #[path = "../tests/warrants/build.rs"]
 #[expect(dead_code, reason = "the tests use the rest")]

@@ -6,6 +6,7 @@ use tonic::Code;
 use crate::{
     grpc,
     harness::{Launch, Server, eventually},
+    mcp::{self, Era},
 };
 
 /// A bucket that takes an hour to fill, a window of a day, and the operations that they limit.
@@ -93,16 +94,12 @@ async fn every_protocol_draws_on_the_same_bucket() {
     let mut client = grpc::client(&server);
     let receive = || grpc::wish("t");
     client.recv(receive()).await.unwrap();
-    let call = json!({
-        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
-        "params": { "name": "asyncgate.list_tasks", "arguments": {} }
-    });
-    server.post("/mcp", &call);
+    mcp::call(&server, Era::Handshake, "asyncgate.list_tasks", json!({})).unwrap();
     let last = server.get("/v1/tasks");
     last.expect(200);
-    let left = last.header("X-RateLimit-Remaining");
-    assert!(left.is_some_and(|left| left < "2"), "{left:?}");
-    while server.get("/v1/tasks").status == 200 {}
+    assert_eq!(last.header("X-RateLimit-Remaining"), Some("0"));
+    let refused = mcp::call(&server, Era::Handshake, "asyncgate.list_tasks", json!({}));
+    assert_eq!(refused.unwrap_err()["code"], "RATE_LIMIT");
     let refused = client.recv(receive()).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     let stream = client.recv_stream(receive()).await;
