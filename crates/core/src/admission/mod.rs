@@ -11,9 +11,11 @@
 mod asks;
 mod bucket;
 mod delay;
+mod descriptors;
 mod limits;
 mod name;
 mod nonce;
+mod own;
 mod revocation;
 mod rule;
 mod window;
@@ -24,6 +26,7 @@ pub use delay::{Attempt, Delay, Progress, Stage};
 pub use limits::{ClientTier, Flaw, Limits, Policy, Resolved, Tier, Tiered, UnknownPolicy};
 pub use name::Name;
 pub use nonce::{MAX_NONCE_BYTES, NonceCheck, NonceResult};
+pub use own::{OWN_TENANT, Scope};
 pub use revocation::{
     Freshness, NotAKind, Protected, Revocation, RevocationCache, Subject, SubjectKind, sha256,
 };

@@ -12,7 +12,7 @@ use asyncgate_store::fair::Weights;
 use crate::tls;
 
 use super::key::{Backend, Secret, Value};
-use super::limits::limits;
+use super::limits::{Tables, limits};
 use super::resolve::Effective;
 
 /// Where state lives.
@@ -184,7 +184,7 @@ impl Settings {
             mailbox: mailbox(&from)?,
             topic_classes: longest_first(from.pairs("mailbox.topic_classes")?),
             weights: weights(from.pairs("mailbox.weights")?)?,
-            limits: limits(&from.text("limits.policies")?, &from.text("limits.tiers")?)
+            limits: limits(Tables::read(|name| from.table(name))?)
                 .map_err(|wrong| Mismatch(wrong.key))?,
             admission: admission(&from)?,
             admission_backend: from.take("admission.backend", |value| {
@@ -383,6 +383,13 @@ impl Reader<'_> {
                 None
             }
         })
+    }
+
+    fn table(&self, name: &'static str) -> Result<&str, Mismatch> {
+        match self.0.get(name).map(|entry| &entry.value) {
+            Some(Value::Text(text)) => Ok(text),
+            _ => Err(Mismatch(name)),
+        }
     }
 
     fn address(&self, name: &'static str) -> Result<SocketAddr, Mismatch> {

@@ -2,7 +2,7 @@
 
 use super::Error;
 use super::key::Value;
-use super::limits::limits;
+use super::limits::{Tables, limits};
 use super::resolve::{Effective, Entry};
 use super::source::Source;
 use super::table::{KEPT_FOR_LATER, ORDERED, find};
@@ -102,13 +102,13 @@ impl Effective {
         Ok(())
     }
 
-    /// Policies and tiers must make sense, each and together.
+    /// Policies, tiers and what names policies must make sense, each and together.
     fn check_limits(&self) -> Result<(), Error> {
         let text = |name| match self.get(name).map(|entry| &entry.value) {
-            Some(Value::Text(text)) => text.as_str(),
-            _ => "",
+            Some(Value::Text(text)) => Ok(text.as_str()),
+            _ => Ok(""),
         };
-        match limits(text("limits.policies"), text("limits.tiers")) {
+        match Tables::read(text).and_then(limits) {
             Ok(_) => Ok(()),
             Err(wrong) => match self.get(wrong.key) {
                 Some(entry) => Err(refuse(wrong.key, entry, wrong.problem)),

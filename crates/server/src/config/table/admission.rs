@@ -72,4 +72,16 @@ pub(super) static KEYS: &[Key] = &[
         Rule::Table,
         "Clients of the tiers trusted, batch and throttled.",
     ),
+    live(
+        "limits.gate",
+        "",
+        Rule::Table,
+        "Policies that the server's own operations are limited by: global, tenant, principal, tasks.",
+    ),
+    live(
+        "limits.envoy",
+        "",
+        Rule::Table,
+        "Policies by Envoy's domains and descriptors.",
+    ),
 ];
