@@ -27,6 +27,18 @@ pub struct Asks {
     pub peek: bool,
 }
 
+impl Asks {
+    /// How many things are asked.
+    pub const fn len(&self) -> usize {
+        self.counters.len() + self.limits.len() + self.nonces.len()
+    }
+
+    /// Whether nothing is asked.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// Whether nonces depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Together {

@@ -11,6 +11,7 @@
 mod asks;
 mod bucket;
 mod delay;
+mod domain;
 mod limits;
 mod name;
 mod nonce;
@@ -21,6 +22,7 @@ mod window;
 pub use asks::{Asks, Decision, Together, Verdicts, decide};
 pub use bucket::{Bucket, MILLIONTHS};
 pub use delay::{Attempt, Delay, Progress, Stage};
+pub use domain::DomainState;
 pub use limits::{ClientTier, Flaw, Limits, Policy, Resolved, Tier, Tiered, UnknownPolicy};
 pub use name::Name;
 pub use nonce::{MAX_NONCE_BYTES, NonceCheck, NonceResult};
