@@ -5,6 +5,7 @@
 
 mod authorise;
 mod caller;
+mod client;
 mod clock;
 mod engine;
 mod events;

@@ -110,6 +110,7 @@ impl World {
             rules,
             states: memory.clone(),
             enabled,
+            client_policy: None,
         };
         Self {
             router: domain_router(Arc::new(engine), clock.clone(), domains),

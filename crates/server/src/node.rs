@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use crate::clock::{GuardedClock, Random};
 use crate::config::{Settings, StoreKind};
 use crate::data_dir::DataDir;
+use crate::domains::for_domains;
 use crate::ledger_key::LedgerKey;
 use crate::readiness::Monitor;
 use crate::supervise::keep;
@@ -74,6 +75,12 @@ impl Node {
             restarts: Counter::default(),
             _data_dir: data_dir,
         })
+    }
+
+    /// Where domains are kept, and how requests about them are decided.
+    pub fn domains(&self, settings: &Settings) -> asyncgate_rest::Domains {
+        let (store, clock) = (self.store.clone(), self.clock.clone());
+        for_domains(&settings.domains, store, clock)
     }
 
     /// What looks after it.

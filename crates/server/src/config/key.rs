@@ -72,7 +72,7 @@ impl Key {
 
     /// True when the value must never be shown.
     pub fn is_secret(&self) -> bool {
-        matches!(self.rule, Rule::Secret)
+        matches!(self.rule, Rule::Secret | Rule::SecretTable)
     }
 }
 
@@ -120,6 +120,8 @@ pub enum Rule {
     Keys,
     /// A table of any size: JSON in text, a table in a file.
     Table,
+    /// A table or a list of tables that holds secrets, written as a [`Rule::Table`] and never shown.
+    SecretTable,
     /// A credential; visible ASCII, since it travels in a header.
     Secret,
     /// What the other rule allows, or nothing.
@@ -152,7 +154,7 @@ impl Rule {
 
     /// True when a value is a table.
     pub fn takes_table(self) -> bool {
-        matches!(self, Self::Table)
+        matches!(self, Self::Table | Self::SecretTable)
     }
 
     fn parse(self, text: &str) -> Option<Value> {
@@ -226,6 +228,12 @@ impl Rule {
             Self::Table => {
                 let table: serde_json::Value = serde_json::from_str(text).ok()?;
                 table.is_object().then(|| Value::Text(table.to_string()))
+            }
+            Self::SecretTable if text.is_empty() => Some(Value::Secret(None)),
+            Self::SecretTable => {
+                let table: serde_json::Value = serde_json::from_str(text).ok()?;
+                let is_table = table.is_object() || table.is_array();
+                is_table.then(|| Value::Secret(Some(Secret(table.to_string()))))
             }
             Self::Optional(_) if text.is_empty() => Some(Value::Unset),
             Self::Optional(rule) => rule.parse(text),
@@ -351,6 +359,7 @@ impl fmt::Display for Rule {
             ),
             Self::Keys => f.write_str("keys of 64 lower-case hexadecimal digits, separated by commas"),
             Self::Table => f.write_str("a table, or a JSON object"),
+            Self::SecretTable => f.write_str("a table, a list of tables, or such in JSON; it is never shown"),
             Self::Optional(rule) => write!(f, "{rule}, or empty"),
             Self::Secret => write!(f, "at most {SECRET_MAX} visible ASCII characters without spaces"),
         }
@@ -577,6 +586,11 @@ mod tests {
             &["[]", "1", "{", "a=b"],
         ),
         (
+            Rule::SecretTable,
+            &["", "{}", r#"[{"seed": "s"}]"#],
+            &["1", "[", "a=b"],
+        ),
+        (
             Rule::Secret,
             &["", "s", "with-Symbols_!"],
             &["a b", "tab\t", "ü", "line\n"],
@@ -609,7 +623,12 @@ mod tests {
 
     #[test]
     fn a_secret_is_in_no_rendering() {
-        let value = Rule::Secret.check("hunter2-hunter2").unwrap();
-        assert!(!format!("{value} {value:?} {value:#?}").contains("hunter2"));
+        for (rule, text) in [
+            (Rule::Secret, "hunter2-hunter2"),
+            (Rule::SecretTable, r#"{"secret": "hunter2"}"#),
+        ] {
+            let value = rule.check(text).unwrap();
+            assert!(!format!("{value} {value:?} {value:#?}").contains("hunter2"));
+        }
     }
 }

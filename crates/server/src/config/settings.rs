@@ -7,10 +7,12 @@ use std::time::Duration;
 use asyncgate_admission::FailureMode;
 use asyncgate_core::admission::{Limits, Protected, RevocationCache};
 use asyncgate_core::mailbox;
+use asyncgate_domains::Compat;
 use asyncgate_store::fair::Weights;
 
 use crate::tls;
 
+use super::domains::{Domains, keys};
 use super::key::{Secret, Value};
 use super::limits::limits;
 use super::resolve::Effective;
@@ -109,6 +111,7 @@ pub struct Settings {
     /// Whether nobody decides about nonces, limits and revocations.
     pub admits_everything: bool,
     pub admission_max_rows: usize,
+    pub domains: Domains,
 }
 
 /// The table and this struct disagree: a defect, which the tests below would show.
@@ -190,6 +193,7 @@ impl Settings {
             admission: admission(&from)?,
             admits_everything: from.word("admission.backend")? == "minimal",
             admission_max_rows: from.number("admission.max_rows")?,
+            domains: domains(&from)?,
         })
     }
 }
@@ -235,8 +239,32 @@ fn admission(from: &Reader<'_>) -> Result<asyncgate_admission::Settings, Mismatc
     })
 }
 
-/// Thirty-two bytes from their digits.
-fn bytes(digits: &str) -> Option<[u8; 32]> {
+fn domains(from: &Reader<'_>) -> Result<Domains, Mismatch> {
+    let evaluator = match from.word("domains.evaluator")? {
+        "none" => None,
+        _ => {
+            let text = from.secret("domains.keys")?;
+            let text = text.as_ref().map_or("", Secret::reveal);
+            Some(keys(text).map_err(|_| Mismatch("domains.keys"))?)
+        }
+    };
+    Ok(Domains {
+        enabled: from.switch("domains.enabled")?,
+        compat: match from.word("domains.compat")? {
+            "cip40" => Compat::Cip40,
+            _ => Compat::Odis,
+        },
+        evaluator,
+        client_policy: from.optional("domains.client_policy", Reader::text)?,
+    })
+}
+
+/// Thirty-two bytes from their digits, in lower case.
+pub(super) fn bytes(digits: &str) -> Option<[u8; 32]> {
+    let lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if digits.len() != 64 || !digits.bytes().all(lower) {
+        return None;
+    }
     let mut bytes = [0; 32];
     for (n, byte) in bytes.iter_mut().enumerate() {
         let pair = digits.get(2 * n..2 * n + 2)?;
@@ -425,7 +453,7 @@ impl Reader<'_> {
 mod tests {
     use super::super::Inputs;
     use super::super::key::Rule;
-    use super::super::table::keys;
+    use super::super::table;
     use super::*;
 
     #[test]
@@ -444,7 +472,7 @@ mod tests {
     /// The bounds of every amount fit the type of its field.
     #[test]
     fn both_ends_of_every_range_become_settings() {
-        for key in keys() {
+        for key in table::keys() {
             let bounds = if let Rule::Integer { min, max } = key.rule {
                 [min.to_string(), max.to_string()]
             } else if let Rule::Duration { min_ms, max_ms } = key.rule {

@@ -72,4 +72,34 @@ pub(super) static KEYS: &[Key] = &[
         Rule::Table,
         "Clients of the tiers trusted, batch and throttled.",
     ),
+    fixed(
+        "domains.enabled",
+        "true",
+        Rule::Switch,
+        "Whether requests about sequential delay domains (CIP-40) are served.",
+    ),
+    fixed(
+        "domains.compat",
+        "odis",
+        Rule::OneOf(&["odis", "cip40"]),
+        "Whose word counts about domains where they differ: the deployed signers' or the text's of CIP-40.",
+    ),
+    fixed(
+        "domains.evaluator",
+        "none",
+        Rule::OneOf(&["none", "poprf-ristretto255"]),
+        "What an attempt on a domain buys: the right to go on, or the evaluation of its blinded message.",
+    ),
+    fixed(
+        "domains.keys",
+        "",
+        Rule::SecretTable,
+        "Keys of the evaluator, each with a version and a seed of 64 hexadecimal digits; the highest version is the newest.",
+    ),
+    fixed(
+        "domains.client_policy",
+        "",
+        Rule::Optional(&Rule::Name),
+        "A policy that limits requests about domains by the address of the client.",
+    ),
 ];
