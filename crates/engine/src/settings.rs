@@ -4,6 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use asyncgate_core::{Policy, admission::Limits};
 
+use crate::Ingresses;
+
 /// The engine's settings. They can be replaced while it runs.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -35,6 +37,8 @@ pub struct Settings {
     pub sign_interval_seconds: u64,
     /// The policies that limits can be asked by.
     pub limits: Arc<Limits>,
+    /// The ways in for senders that sign.
+    pub ingress: Arc<Ingresses>,
     /// How the host of admission is asked.
     pub admission: asyncgate_admission::Settings,
     /// What topics are called in metrics and logs: the class of the first prefix that fits.
@@ -104,6 +108,7 @@ impl Default for Settings {
             sweep_interval_ms: 10_000,
             sign_interval_seconds: 3_600,
             limits: Arc::new(Limits::default()),
+            ingress: Arc::default(),
             admission: asyncgate_admission::Settings::default(),
             topic_classes: Vec::new(),
         }

@@ -174,6 +174,7 @@ pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
         sweep_interval_ms: settings.lease_sweep_interval.as_secs() * 1_000,
         sign_interval_seconds: settings.ledger_sign_interval.as_secs(),
         limits: Arc::new(settings.limits.clone()),
+        ingress: Arc::new(settings.ingress.clone()),
         admission: settings.admission.clone(),
         topic_classes: settings.topic_classes.clone(),
     }

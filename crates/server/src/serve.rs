@@ -186,7 +186,12 @@ fn routes(
     let events = tell::router(engine.clone(), keys, monitor.clone());
     let domains =
         asyncgate_rest::domain_router(engine.clone(), node.clock.clone(), node.domains(settings));
-    rest.merge(mcp).merge(grpc).merge(events).merge(domains)
+    let ingress = asyncgate_rest::ingress_router(engine.clone());
+    rest.merge(mcp)
+        .merge(grpc)
+        .merge(events)
+        .merge(domains)
+        .merge(ingress)
 }
 
 fn for_grpc(monitor: Arc<Monitor>) -> asyncgate_grpc::Options {

@@ -77,6 +77,7 @@ impl Default for Traffic {
             operations
                 .chain(asyncgate_rest::PATHS)
                 .chain(asyncgate_rest::DOMAIN_PATHS)
+                .chain([asyncgate_rest::INGRESS_PATH])
                 .chain(asyncgate_grpc::PATHS)
                 .chain([asyncgate_mcp::PATH])
                 .chain(own),

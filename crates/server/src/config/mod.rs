@@ -5,6 +5,7 @@
 //! with one line that names the key and where it came from.
 
 mod domains;
+mod ingress;
 mod key;
 mod limits;
 mod quantity;

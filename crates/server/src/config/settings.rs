@@ -8,11 +8,13 @@ use asyncgate_admission::FailureMode;
 use asyncgate_core::admission::{Limits, Protected, RevocationCache};
 use asyncgate_core::mailbox;
 use asyncgate_domains::Compat;
+use asyncgate_engine::Ingresses;
 use asyncgate_store::fair::Weights;
 
 use crate::tls;
 
 use super::domains::{Domains, keys};
+use super::ingress::ingresses;
 use super::key::{Secret, Value};
 use super::limits::limits;
 use super::resolve::Effective;
@@ -112,6 +114,7 @@ pub struct Settings {
     pub admits_everything: bool,
     pub admission_max_rows: usize,
     pub domains: Domains,
+    pub ingress: Ingresses,
 }
 
 /// The table and this struct disagree: a defect, which the tests below would show.
@@ -123,7 +126,10 @@ impl Settings {
     /// Takes the checked values out of the table's form.
     pub fn new(effective: &Effective) -> Result<Self, Mismatch> {
         let from = Reader(effective);
+        let limits = limits(&from.text("limits.policies")?, &from.text("limits.tiers")?)
+            .map_err(|wrong| Mismatch(wrong.key))?;
         Ok(Self {
+            ingress: ingress(&from, &limits)?,
             bind: from.address("bind")?,
             metrics_addr: from.optional("metrics_addr", Reader::address)?,
             tls: if from.switch("tls.enabled")? {
@@ -188,8 +194,7 @@ impl Settings {
             mailbox: mailbox(&from)?,
             topic_classes: longest_first(from.pairs("mailbox.topic_classes")?),
             weights: weights(from.pairs("mailbox.weights")?)?,
-            limits: limits(&from.text("limits.policies")?, &from.text("limits.tiers")?)
-                .map_err(|wrong| Mismatch(wrong.key))?,
+            limits,
             admission: admission(&from)?,
             admits_everything: from.word("admission.backend")? == "minimal",
             admission_max_rows: from.number("admission.max_rows")?,
@@ -237,6 +242,12 @@ fn admission(from: &Reader<'_>) -> Result<asyncgate_admission::Settings, Mismatc
         },
         protected: Protected::new(&keys.ok_or(Mismatch(protected))?),
     })
+}
+
+fn ingress(from: &Reader<'_>, limits: &Limits) -> Result<Ingresses, Mismatch> {
+    let text = from.secret("ingress")?;
+    let text = text.as_ref().map_or("", Secret::reveal);
+    ingresses(text, limits).map_err(|_| Mismatch("ingress"))
 }
 
 fn domains(from: &Reader<'_>) -> Result<Domains, Mismatch> {

@@ -4,6 +4,7 @@ use asyncgate_core::admission::{Limits, Tier};
 
 use super::Error;
 use super::domains::keys;
+use super::ingress::ingresses;
 use super::key::Value;
 use super::limits::{Wrong, limits};
 use super::resolve::{Effective, Entry};
@@ -20,6 +21,7 @@ impl Effective {
         self.check_insecure_dev()?;
         self.check_limits()?;
         self.check_tls()?;
+        self.check_ingress()?;
         self.check_domains()?;
         self.check_what_this_build_has_not()
     }
@@ -122,6 +124,21 @@ impl Effective {
                 Some(entry) => Err(refuse(wrong.key, entry, wrong.problem)),
                 None => Ok(()),
             },
+        }
+    }
+
+    /// Every ingress must make sense, and its policy exist.
+    fn check_ingress(&self) -> Result<(), Error> {
+        let Some(entry) = self.get("ingress") else {
+            return Ok(());
+        };
+        let Value::Secret(Some(secret)) = &entry.value else {
+            return Ok(());
+        };
+        let limits = self.limits().unwrap_or_default();
+        match ingresses(secret.reveal(), &limits) {
+            Ok(_) => Ok(()),
+            Err(problem) => Err(refuse("ingress", entry, problem)),
         }
     }
 

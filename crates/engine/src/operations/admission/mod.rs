@@ -30,7 +30,7 @@ fn provenance(from: asyncgate_admission::Provenance) -> api::Provenance {
 }
 
 /// The host does not answer, and its failure mode allows nothing without it.
-fn host_fault(failure: Unavailable) -> Fault {
+pub(crate) fn host_fault(failure: Unavailable) -> Fault {
     let seconds = u32::try_from(failure.retry_after_secs).unwrap_or(u32::MAX);
     let message = "the backend of admission does not answer; try again";
     Fault::new(Code::HostUnavailable, message)

@@ -72,6 +72,12 @@ pub(super) static KEYS: &[Key] = &[
         Rule::Table,
         "Clients of the tiers trusted, batch and throttled.",
     ),
+    live(
+        "ingress",
+        "",
+        Rule::SecretTable,
+        "Ways in for senders that sign, by name: secrets, tenant, principal, task_type, policy, key and limits of their own.",
+    ),
     fixed(
         "domains.enabled",
         "true",
