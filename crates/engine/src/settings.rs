@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use asyncgate_core::{Policy, admission::Limits};
+use asyncgate_warrants::RevocationPolicy;
 
 use crate::Ingresses;
 
@@ -39,6 +40,8 @@ pub struct Settings {
     pub limits: Arc<Limits>,
     /// The ways in for senders that sign.
     pub ingress: Arc<Ingresses>,
+    /// What warrants are verified by.
+    pub warrants: Arc<asyncgate_warrants::Policy>,
     /// How the host of admission is asked.
     pub admission: asyncgate_admission::Settings,
     /// What topics are called in metrics and logs: the class of the first prefix that fits.
@@ -109,6 +112,12 @@ impl Default for Settings {
             sign_interval_seconds: 3_600,
             limits: Arc::new(Limits::default()),
             ingress: Arc::default(),
+            warrants: Arc::new(asyncgate_warrants::Policy {
+                trusted_roots: Vec::new(),
+                require_pop: false,
+                revocation: RevocationPolicy::Marked,
+                clock_skew_secs: 30,
+            }),
             admission: asyncgate_admission::Settings::default(),
             topic_classes: Vec::new(),
         }

@@ -175,6 +175,7 @@ pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
         sign_interval_seconds: settings.ledger_sign_interval.as_secs(),
         limits: Arc::new(settings.limits.clone()),
         ingress: Arc::new(settings.ingress.clone()),
+        warrants: Arc::new(settings.warrants.clone()),
         admission: settings.admission.clone(),
         topic_classes: settings.topic_classes.clone(),
     }

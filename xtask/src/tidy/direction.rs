@@ -31,6 +31,7 @@ const RULES: &[(&str, Sees)] = &[
             "asyncgate-api",
             "asyncgate-core",
             "asyncgate-store",
+            "asyncgate-warrants",
         ]),
     ),
     (

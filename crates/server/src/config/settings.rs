@@ -10,6 +10,7 @@ use asyncgate_core::mailbox;
 use asyncgate_domains::Compat;
 use asyncgate_engine::Ingresses;
 use asyncgate_store::fair::Weights;
+use asyncgate_warrants::RevocationPolicy;
 
 use crate::tls;
 
@@ -115,6 +116,7 @@ pub struct Settings {
     pub admission_max_rows: usize,
     pub domains: Domains,
     pub ingress: Ingresses,
+    pub warrants: asyncgate_warrants::Policy,
 }
 
 /// The table and this struct disagree: a defect, which the tests below would show.
@@ -199,6 +201,7 @@ impl Settings {
             admits_everything: from.word("admission.backend")? == "minimal",
             admission_max_rows: from.number("admission.max_rows")?,
             domains: domains(&from)?,
+            warrants: warrants(&from)?,
         })
     }
 }
@@ -229,8 +232,9 @@ fn mailbox(from: &Reader<'_>) -> Result<mailbox::Policy, Mismatch> {
 fn admission(from: &Reader<'_>) -> Result<asyncgate_admission::Settings, Mismatch> {
     let mode = |name| FailureMode::named(from.word(name)?).ok_or(Mismatch(name));
     let seconds = |name| Ok(1_000 * from.number::<i64>(name)?);
-    let protected = "admission.revocation.protected_keys";
-    let keys: Option<Vec<[u8; 32]>> = from.list(protected)?.iter().map(|key| bytes(key)).collect();
+    // What everything hangs on cannot be revoked by mistake.
+    let mut protected = public_keys(from, "admission.revocation.protected_keys")?;
+    protected.extend(public_keys(from, "warrants.trusted_roots")?);
     Ok(asyncgate_admission::Settings {
         timeout: Duration::from_millis(from.number("admission.timeout_ms")?),
         nonces: mode("admission.nonce_failure_mode")?,
@@ -240,7 +244,25 @@ fn admission(from: &Reader<'_>) -> Result<asyncgate_admission::Settings, Mismatc
             ttl_ms: seconds("admission.revocation.cache_ttl_secs")?,
             max_staleness_ms: seconds("admission.revocation.max_staleness_secs")?,
         },
-        protected: Protected::new(&keys.ok_or(Mismatch(protected))?),
+        protected: Protected::new(&protected),
+    })
+}
+
+fn public_keys(from: &Reader<'_>, name: &'static str) -> Result<Vec<[u8; 32]>, Mismatch> {
+    let keys = from.list(name)?;
+    let keys = keys.iter().map(|key| bytes(key).ok_or(Mismatch(name)));
+    keys.collect()
+}
+
+fn warrants(from: &Reader<'_>) -> Result<asyncgate_warrants::Policy, Mismatch> {
+    Ok(asyncgate_warrants::Policy {
+        trusted_roots: public_keys(from, "warrants.trusted_roots")?,
+        require_pop: from.switch("warrants.require_pop")?,
+        revocation: match from.word("warrants.revocation")? {
+            "always" => RevocationPolicy::Always,
+            _ => RevocationPolicy::Marked,
+        },
+        clock_skew_secs: from.number("warrants.clock_skew_secs")?,
     })
 }
 

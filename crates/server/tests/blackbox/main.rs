@@ -49,3 +49,4 @@ mod stdio;
 mod tls;
 mod vectors;
 mod waiting;
+mod warrants;

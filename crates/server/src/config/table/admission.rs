@@ -73,6 +73,30 @@ pub(super) static KEYS: &[Key] = &[
         "Clients of the tiers trusted, batch and throttled.",
     ),
     live(
+        "warrants.trusted_roots",
+        "",
+        Rule::Keys,
+        "Keys that may issue the first warrant of a chain; they cannot be revoked.",
+    ),
+    live(
+        "warrants.require_pop",
+        "false",
+        Rule::Switch,
+        "Whether every call by warrant needs its holder's proof.",
+    ),
+    live(
+        "warrants.revocation",
+        "marked",
+        Rule::OneOf(&["marked", "always"]),
+        "Whether revocation is asked about if a warrant of the chain says so, or always.",
+    ),
+    live(
+        "warrants.clock_skew_secs",
+        "30",
+        integer(0, 3_600),
+        "How far the clocks of those who issue warrants may differ.",
+    ),
+    live(
         "ingress",
         "",
         Rule::SecretTable,
