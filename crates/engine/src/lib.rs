@@ -5,11 +5,13 @@
 
 mod authorise;
 mod caller;
+mod client;
 mod clock;
 mod engine;
 mod events;
 mod fault;
 mod inflate;
+mod ingress;
 mod input;
 mod mailbox;
 mod metrics;
@@ -30,6 +32,7 @@ pub use engine::Engine;
 pub use events::{Event, Events, Subscription};
 pub use fault::Fault;
 pub use inflate::{Coding, Inflate};
+pub use ingress::{Ingress, Ingresses, LimitBy, Received, Secret};
 pub use input::decode;
 pub use mailbox::{MessageStream, Streamed};
 pub use operations::Execute;

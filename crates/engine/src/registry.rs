@@ -50,6 +50,7 @@ pub fn registry() -> &'static [Entry] {
         entry::<api::ListRevocations>(),
         entry::<api::Unrevoke>(),
         entry::<api::GetHostHealth>(),
+        entry::<api::VerifyWarrant>(),
         entry::<api::CheckLimits>(),
         entry::<api::ListPolicies>(),
         entry::<api::SetTier>(),

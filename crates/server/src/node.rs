@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use crate::clock::{GuardedClock, Random};
 use crate::config::{Backend, Settings, StoreKind};
 use crate::data_dir::DataDir;
+use crate::domains::for_domains;
 use crate::ledger_key::LedgerKey;
 use crate::readiness::Monitor;
 use crate::supervise::keep;
@@ -77,6 +78,12 @@ impl Node {
             restarts: Counter::default(),
             _data_dir: data_dir,
         })
+    }
+
+    /// Where domains are kept, and how requests about them are decided.
+    pub fn domains(&self, settings: &Settings) -> asyncgate_rest::Domains {
+        let (store, clock) = (self.store.clone(), self.clock.clone());
+        for_domains(&settings.domains, store, clock)
     }
 
     /// What looks after it.
@@ -170,6 +177,8 @@ pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
         sweep_interval_ms: settings.lease_sweep_interval.as_secs() * 1_000,
         sign_interval_seconds: settings.ledger_sign_interval.as_secs(),
         limits: Arc::new(settings.limits.clone()),
+        ingress: Arc::new(settings.ingress.clone()),
+        warrants: Arc::new(settings.warrants.clone()),
         admission: settings.admission.clone(),
         topic_classes: settings.topic_classes.clone(),
     }

@@ -35,6 +35,7 @@ const RULES: &[(&str, Sees)] = &[
             "asyncgate-api",
             "asyncgate-core",
             "asyncgate-store",
+            "asyncgate-warrants",
         ]),
     ),
     (

@@ -79,7 +79,7 @@ impl Key {
 
     /// True when the value must never be shown.
     pub fn is_secret(&self) -> bool {
-        matches!(self.rule, Rule::Secret)
+        matches!(self.rule, Rule::Secret | Rule::SecretTable)
     }
 }
 
@@ -129,6 +129,8 @@ pub enum Rule {
     Table,
     /// Who decides about admission.
     Backend,
+    /// A table or a list of tables that holds secrets, written as a [`Rule::Table`] and never shown.
+    SecretTable,
     /// A credential; visible ASCII, since it travels in a header.
     Secret,
     /// What the other rule allows, or nothing.
@@ -161,7 +163,7 @@ impl Rule {
 
     /// True when a value is a table.
     pub fn takes_table(self) -> bool {
-        matches!(self, Self::Table)
+        matches!(self, Self::Table | Self::SecretTable)
     }
 
     fn parse(self, text: &str) -> Option<Value> {
@@ -244,6 +246,12 @@ impl Rule {
                     Some(Value::Backend(Backend::Redis(address)))
                 }
             },
+            Self::SecretTable if text.is_empty() => Some(Value::Secret(None)),
+            Self::SecretTable => {
+                let table: serde_json::Value = serde_json::from_str(text).ok()?;
+                let is_table = table.is_object() || table.is_array();
+                is_table.then(|| Value::Secret(Some(Secret(table.to_string()))))
+            }
             Self::Optional(_) if text.is_empty() => Some(Value::Unset),
             Self::Optional(rule) => rule.parse(text),
             Self::Secret if text.is_empty() => Some(Value::Secret(None)),
@@ -372,6 +380,7 @@ impl fmt::Display for Rule {
                 "store, minimal, redis://[[user]:password@]host[:port][/database], \
                  redis+sentinel://host[:port],.../master or redis+cluster://host[:port],...",
             ),
+            Self::SecretTable => f.write_str("a table, a list of tables, or such in JSON; it is never shown"),
             Self::Optional(rule) => write!(f, "{rule}, or empty"),
             Self::Secret => write!(f, "at most {SECRET_MAX} visible ASCII characters without spaces"),
         }
@@ -631,6 +640,9 @@ mod tests {
                 "rediss://h",
                 "redis://h/x",
             ],
+            Rule::SecretTable,
+            &["", "{}", r#"[{"seed": "s"}]"#],
+            &["1", "[", "a=b"],
         ),
         (
             Rule::Secret,
@@ -665,7 +677,12 @@ mod tests {
 
     #[test]
     fn a_secret_is_in_no_rendering() {
-        let value = Rule::Secret.check("hunter2-hunter2").unwrap();
-        assert!(!format!("{value} {value:?} {value:#?}").contains("hunter2"));
+        for (rule, text) in [
+            (Rule::Secret, "hunter2-hunter2"),
+            (Rule::SecretTable, r#"{"secret": "hunter2"}"#),
+        ] {
+            let value = rule.check(text).unwrap();
+            assert!(!format!("{value} {value:?} {value:#?}").contains("hunter2"));
+        }
     }
 }

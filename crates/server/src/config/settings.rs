@@ -7,12 +7,19 @@ use std::time::Duration;
 use asyncgate_admission::FailureMode;
 use asyncgate_core::admission::{Limits, Protected, RevocationCache};
 use asyncgate_core::mailbox;
+use asyncgate_domains::Compat;
+use asyncgate_engine::Ingresses;
 use asyncgate_store::fair::Weights;
+use asyncgate_warrants::RevocationPolicy;
 
 use crate::tls;
 
 use super::key::{Backend, Secret, Value};
 use super::limits::{Tables, limits};
+use super::domains::{Domains, keys};
+use super::ingress::ingresses;
+use super::key::{Secret, Value};
+use super::limits::limits;
 use super::resolve::Effective;
 
 /// Where state lives.
@@ -108,6 +115,9 @@ pub struct Settings {
     pub admission: asyncgate_admission::Settings,
     pub admission_backend: Backend,
     pub admission_max_rows: usize,
+    pub domains: Domains,
+    pub ingress: Ingresses,
+    pub warrants: asyncgate_warrants::Policy,
 }
 
 /// The table and this struct disagree: a defect, which the tests below would show.
@@ -119,7 +129,10 @@ impl Settings {
     /// Takes the checked values out of the table's form.
     pub fn new(effective: &Effective) -> Result<Self, Mismatch> {
         let from = Reader(effective);
+        let limits = limits(&from.text("limits.policies")?, &from.text("limits.tiers")?)
+            .map_err(|wrong| Mismatch(wrong.key))?;
         Ok(Self {
+            ingress: ingress(&from, &limits)?,
             bind: from.address("bind")?,
             metrics_addr: from.optional("metrics_addr", Reader::address)?,
             tls: if from.switch("tls.enabled")? {
@@ -186,6 +199,7 @@ impl Settings {
             weights: weights(from.pairs("mailbox.weights")?)?,
             limits: limits(Tables::read(|name| from.table(name))?)
                 .map_err(|wrong| Mismatch(wrong.key))?,
+            limits,
             admission: admission(&from)?,
             admission_backend: from.take("admission.backend", |value| {
                 if let Value::Backend(backend) = value {
@@ -195,6 +209,8 @@ impl Settings {
                 }
             })?,
             admission_max_rows: from.number("admission.max_rows")?,
+            domains: domains(&from)?,
+            warrants: warrants(&from)?,
         })
     }
 }
@@ -225,8 +241,9 @@ fn mailbox(from: &Reader<'_>) -> Result<mailbox::Policy, Mismatch> {
 fn admission(from: &Reader<'_>) -> Result<asyncgate_admission::Settings, Mismatch> {
     let mode = |name| FailureMode::named(from.word(name)?).ok_or(Mismatch(name));
     let seconds = |name| Ok(1_000 * from.number::<i64>(name)?);
-    let protected = "admission.revocation.protected_keys";
-    let keys: Option<Vec<[u8; 32]>> = from.list(protected)?.iter().map(|key| bytes(key)).collect();
+    // What everything hangs on cannot be revoked by mistake.
+    let mut protected = public_keys(from, "admission.revocation.protected_keys")?;
+    protected.extend(public_keys(from, "warrants.trusted_roots")?);
     Ok(asyncgate_admission::Settings {
         timeout: Duration::from_millis(from.number("admission.timeout_ms")?),
         nonces: mode("admission.nonce_failure_mode")?,
@@ -236,12 +253,60 @@ fn admission(from: &Reader<'_>) -> Result<asyncgate_admission::Settings, Mismatc
             ttl_ms: seconds("admission.revocation.cache_ttl_secs")?,
             max_staleness_ms: seconds("admission.revocation.max_staleness_secs")?,
         },
-        protected: Protected::new(&keys.ok_or(Mismatch(protected))?),
+        protected: Protected::new(&protected),
     })
 }
 
-/// Thirty-two bytes from their digits.
-fn bytes(digits: &str) -> Option<[u8; 32]> {
+fn public_keys(from: &Reader<'_>, name: &'static str) -> Result<Vec<[u8; 32]>, Mismatch> {
+    let keys = from.list(name)?;
+    let keys = keys.iter().map(|key| bytes(key).ok_or(Mismatch(name)));
+    keys.collect()
+}
+
+fn warrants(from: &Reader<'_>) -> Result<asyncgate_warrants::Policy, Mismatch> {
+    Ok(asyncgate_warrants::Policy {
+        trusted_roots: public_keys(from, "warrants.trusted_roots")?,
+        require_pop: from.switch("warrants.require_pop")?,
+        revocation: match from.word("warrants.revocation")? {
+            "always" => RevocationPolicy::Always,
+            _ => RevocationPolicy::Marked,
+        },
+        clock_skew_secs: from.number("warrants.clock_skew_secs")?,
+    })
+}
+
+fn ingress(from: &Reader<'_>, limits: &Limits) -> Result<Ingresses, Mismatch> {
+    let text = from.secret("ingress")?;
+    let text = text.as_ref().map_or("", Secret::reveal);
+    ingresses(text, limits).map_err(|_| Mismatch("ingress"))
+}
+
+fn domains(from: &Reader<'_>) -> Result<Domains, Mismatch> {
+    let evaluator = match from.word("domains.evaluator")? {
+        "none" => None,
+        _ => {
+            let text = from.secret("domains.keys")?;
+            let text = text.as_ref().map_or("", Secret::reveal);
+            Some(keys(text).map_err(|_| Mismatch("domains.keys"))?)
+        }
+    };
+    Ok(Domains {
+        enabled: from.switch("domains.enabled")?,
+        compat: match from.word("domains.compat")? {
+            "cip40" => Compat::Cip40,
+            _ => Compat::Odis,
+        },
+        evaluator,
+        client_policy: from.optional("domains.client_policy", Reader::text)?,
+    })
+}
+
+/// Thirty-two bytes from their digits, in lower case.
+pub(super) fn bytes(digits: &str) -> Option<[u8; 32]> {
+    let lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if digits.len() != 64 || !digits.bytes().all(lower) {
+        return None;
+    }
     let mut bytes = [0; 32];
     for (n, byte) in bytes.iter_mut().enumerate() {
         let pair = digits.get(2 * n..2 * n + 2)?;
@@ -437,7 +502,7 @@ impl Reader<'_> {
 mod tests {
     use super::super::Inputs;
     use super::super::key::Rule;
-    use super::super::table::keys;
+    use super::super::table;
     use super::*;
 
     #[test]
@@ -456,7 +521,7 @@ mod tests {
     /// The bounds of every amount fit the type of its field.
     #[test]
     fn both_ends_of_every_range_become_settings() {
-        for key in keys() {
+        for key in table::keys() {
             let bounds = if let Rule::Integer { min, max } = key.rule {
                 [min.to_string(), max.to_string()]
             } else if let Rule::Duration { min_ms, max_ms } = key.rule {

@@ -11,6 +11,7 @@ mod revoke;
 mod subject;
 mod tiers;
 mod unrevoke;
+mod verify;
 
 use asyncgate_admission::Unavailable;
 use asyncgate_api::{self as api, Code};
