@@ -34,6 +34,8 @@ impl Asks {
         let limits = self.limits.iter().map(move |it| it.name(tenant, now));
         let nonces = self.nonces.iter().map(move |it| it.name(tenant));
         counters.chain(limits).chain(nonces)
+    }
+
     /// How many things are asked.
     pub const fn len(&self) -> usize {
         self.counters.len() + self.limits.len() + self.nonces.len()

@@ -30,7 +30,6 @@ use asyncgate_core::{Rejection, Task, TaskId, task::Hold};
 use asyncgate_store::{ReadSet, Snapshot};
 
 pub(crate) use self::admission::{host_fault, unix};
-pub(crate) use self::admission::host_fault;
 use crate::{Caller, Engine, Fault, Settings, authorise::Named, input};
 
 /// How an operation is done.

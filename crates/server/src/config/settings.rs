@@ -14,12 +14,10 @@ use asyncgate_warrants::RevocationPolicy;
 
 use crate::tls;
 
-use super::key::{Backend, Secret, Value};
-use super::limits::{Tables, limits};
 use super::domains::{Domains, keys};
 use super::ingress::ingresses;
-use super::key::{Secret, Value};
-use super::limits::limits;
+use super::key::{Backend, Secret, Value};
+use super::limits::{Tables, limits};
 use super::resolve::Effective;
 
 /// Where state lives.
