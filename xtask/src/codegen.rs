@@ -26,7 +26,7 @@ struct Document {
 
 const SERVER: &str = "asyncgate-server";
 
-const DOCUMENTS: [Document; 4] = [
+const DOCUMENTS: [Document; 5] = [
     Document {
         package: SERVER,
         subcommand: &["openapi"],
@@ -47,8 +47,14 @@ const DOCUMENTS: [Document; 4] = [
     },
     Document {
         package: "asyncgate-protogen",
-        subcommand: &[],
+        subcommand: &["mailbox"],
         path: "crates/grpc/src/generated.rs",
+        heading: "",
+    },
+    Document {
+        package: "asyncgate-protogen",
+        subcommand: &["envoy"],
+        path: "crates/grpc/src/generated_envoy.rs",
         heading: "",
     },
 ];

@@ -1,12 +1,13 @@
 //! `cargo xtask test`: prepares what the tests need, then runs all of them with plain `cargo test`.
 //!
-//! The tests of today need nothing but the toolchain. A suite that needs a database gets it here,
-//! from `services`, and its address through the environment.
+//! The tests of admission on Redis start their own servers, whose program is installed here. Without it
+//! they say so and pass, so that plain `cargo test` works everywhere.
 
 use anyhow::Result;
 use clap::Args;
 
 use crate::process;
+use crate::services::Redis;
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -16,6 +17,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
+    Redis::install()?;
     process::run(
         process::cargo()
             .args(["test", "--workspace"])

@@ -71,11 +71,19 @@ pub enum Code {
     UnknownPolicy,
     /// The settings say that this key cannot be revoked.
     ProtectedKey,
+    /// No ingress has this name.
+    UnknownIngress,
+    /// The signature of the body is missing or wrong.
+    InvalidSignature,
+    /// The sender's time is too far from the server's.
+    TimestampOutOfWindow,
+    /// The nonce was used before.
+    NonceReuse,
 }
 
 impl Code {
     /// Every code, for documents and tests.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 35] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::Forbidden,
@@ -107,6 +115,10 @@ impl Code {
         Self::HostUnavailable,
         Self::UnknownPolicy,
         Self::ProtectedKey,
+        Self::UnknownIngress,
+        Self::InvalidSignature,
+        Self::TimestampOutOfWindow,
+        Self::NonceReuse,
     ];
 
     /// The code as it stands on the wire.
@@ -143,6 +155,10 @@ impl Code {
             Self::HostUnavailable => "HOST_UNAVAILABLE",
             Self::UnknownPolicy => "UNKNOWN_POLICY",
             Self::ProtectedKey => "PROTECTED_KEY",
+            Self::UnknownIngress => "UNKNOWN_INGRESS",
+            Self::InvalidSignature => "INVALID_SIGNATURE",
+            Self::TimestampOutOfWindow => "TIMESTAMP_OUT_OF_WINDOW",
+            Self::NonceReuse => "NONCE_REUSE",
         }
     }
 }
@@ -151,14 +167,19 @@ impl Code {
     /// The HTTP status that the code is answered with.
     pub const fn http_status(self) -> u16 {
         match self {
-            Self::BadRequest | Self::LimitExceeded | Self::ESchema => 400,
-            Self::Unauthorized | Self::ECapAuth => 401,
+            Self::BadRequest
+            | Self::LimitExceeded
+            | Self::ESchema
+            | Self::TimestampOutOfWindow
+            | Self::NonceReuse => 400,
+            Self::Unauthorized | Self::ECapAuth | Self::InvalidSignature => 401,
             Self::Forbidden | Self::ECapScope | Self::ProtectedKey => 403,
             Self::TaskNotFound
             | Self::ReceiptNotFound
             | Self::NotFound
             | Self::ENotFound
-            | Self::UnknownPolicy => 404,
+            | Self::UnknownPolicy
+            | Self::UnknownIngress => 404,
             Self::MethodNotAllowed => 405,
             Self::InvalidStateTransition
             | Self::LeaseInvalidOrExpired

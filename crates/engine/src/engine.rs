@@ -10,7 +10,10 @@ use std::{
 };
 
 use asyncgate_admission::{Guard, Host, OfStore, Tiers};
-use asyncgate_core::{Decision, Env, Ids, Rejection, Stamp, TenantId, Timestamp, mailbox as rules};
+use asyncgate_core::{
+    Decision, Env, Ids, Rejection, Stamp, TenantId, Timestamp, mailbox as rules,
+    task::{self, Created, NewTask},
+};
 use asyncgate_store::{Health, ReadSet, Snapshot, Store, mailbox};
 use tokio::sync::watch;
 
@@ -43,6 +46,8 @@ pub struct Engine {
     scanned_at: AtomicI64,
     /// Who decides about nonces, limits and revocations.
     pub(crate) host: Guard,
+    /// Whether that is somebody else than the store.
+    pub(crate) own_host: bool,
     pub(crate) tiers: Tiers,
     pub(crate) metrics: Metrics,
 }
@@ -70,6 +75,7 @@ impl Engine {
         let host = Arc::new(OfStore::new(Arc::clone(&store)));
         Self {
             host: Guard::new(host, settings.admission.clone()),
+            own_host: false,
             tiers: Tiers::new(Arc::clone(&store)),
             started_at: now,
             store,
@@ -99,6 +105,7 @@ impl Engine {
     #[must_use]
     pub fn with_host(mut self, host: Arc<dyn Host>) -> Self {
         self.host = Guard::new(host, self.settings().admission.clone());
+        self.own_host = true;
         self
     }
 
@@ -251,6 +258,19 @@ impl Engine {
         let store = self.store.as_ref();
         let decided = asyncgate_store::transact(store, tenant, now, weight, reads, decide).await?;
         Ok(decided?)
+    }
+
+    /// A decision that creates a task.
+    pub(crate) fn creating(
+        &self,
+        new: NewTask,
+    ) -> impl FnMut(Snapshot) -> Result<Decision<Created>, Rejection> + Send + 'static {
+        let env = self.env();
+        move |snapshot| {
+            let mut env = env.clone();
+            env.now = env.now.max(snapshot.last_time);
+            task::create(env, snapshot.head, new.clone(), snapshot.keyed)
+        }
     }
 
     /// Runs a decision over messages in a transaction of `tenant`.

@@ -50,6 +50,7 @@ pub fn registry() -> &'static [Entry] {
         entry::<api::ListRevocations>(),
         entry::<api::Unrevoke>(),
         entry::<api::GetHostHealth>(),
+        entry::<api::VerifyWarrant>(),
         entry::<api::CheckLimits>(),
         entry::<api::ListPolicies>(),
         entry::<api::SetTier>(),
@@ -127,20 +128,39 @@ async fn call<O: Execute>(
     source: Source<'_>,
 ) -> Result<Answer, Fault> {
     observed::<O, _>(engine, async {
-        admit::<O>(engine, caller)?;
-        let input = input::decode::<O::Input>(source)?;
-        let output = O::execute(engine, caller, input).await?;
-        let json = serde_json::to_vec(&output).map_err(|error| {
-            Fault::new(api::Code::Internal, "the answer could not be encoded")
-                .because(error.to_string())
-        })?;
-        Ok(Answer {
-            created: O::created(&output),
-            headers: O::headers(&output),
-            json,
-        })
+        authorise::<O>(engine, caller)?;
+        let mut headers = engine.charge(caller, &O::SPEC).await?;
+        // Later ones win: what an operation tells of a limit that was asked for counts.
+        match answer::<O>(engine, caller, source).await {
+            Ok(mut answer) => {
+                headers.append(&mut answer.headers);
+                Ok(Answer { headers, ..answer })
+            }
+            Err(mut fault) => {
+                headers.append(&mut fault.headers);
+                Err(Fault { headers, ..fault })
+            }
+        }
     })
     .await
+}
+
+async fn answer<O: Execute>(
+    engine: &Engine,
+    caller: &Caller,
+    source: Source<'_>,
+) -> Result<Answer, Fault> {
+    let input = input::decode::<O::Input>(source)?;
+    let output = O::execute(engine, caller, input).await?;
+    let json = serde_json::to_vec(&output).map_err(|error| {
+        Fault::new(api::Code::Internal, "the answer could not be encoded")
+            .because(error.to_string())
+    })?;
+    Ok(Answer {
+        created: O::created(&output),
+        headers: O::headers(&output),
+        json,
+    })
 }
 
 /// Runs an operation as [`Entry::call`] does, for a facade whose protocol has types of its own:
@@ -151,7 +171,8 @@ pub async fn execute<O: Execute>(
     input: O::Input,
 ) -> Result<O::Output, Fault> {
     observed::<O, _>(engine, async {
-        admit::<O>(engine, caller)?;
+        authorise::<O>(engine, caller)?;
+        engine.charge(caller, &O::SPEC).await?;
         O::execute(engine, caller, input).await
     })
     .await
@@ -164,7 +185,8 @@ const BRINGS_WORK: [&str; 3] = ["create_task", "mailbox_send", "mailbox_send_bat
 /// When to try again with new work, in seconds.
 const NOT_ACCEPTING_RETRY: u32 = 5;
 
-fn admit<O: Execute>(engine: &Engine, caller: &Caller) -> Result<(), Fault> {
+/// Whether a caller may call an operation now.
+pub fn authorise<O: Execute>(engine: &Engine, caller: &Caller) -> Result<(), Fault> {
     let authorised = caller.authorise(O::SPEC.access);
     span::note_authorised(authorised.is_ok());
     authorised?;

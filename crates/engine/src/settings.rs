@@ -3,6 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use asyncgate_core::{Policy, admission::Limits};
+use asyncgate_warrants::RevocationPolicy;
+
+use crate::Ingresses;
 
 /// The engine's settings. They can be replaced while it runs.
 #[derive(Debug, Clone)]
@@ -35,6 +38,10 @@ pub struct Settings {
     pub sign_interval_seconds: u64,
     /// The policies that limits can be asked by.
     pub limits: Arc<Limits>,
+    /// The ways in for senders that sign.
+    pub ingress: Arc<Ingresses>,
+    /// What warrants are verified by.
+    pub warrants: Arc<asyncgate_warrants::Policy>,
     /// How the host of admission is asked.
     pub admission: asyncgate_admission::Settings,
     /// What topics are called in metrics and logs: the class of the first prefix that fits.
@@ -104,6 +111,13 @@ impl Default for Settings {
             sweep_interval_ms: 10_000,
             sign_interval_seconds: 3_600,
             limits: Arc::new(Limits::default()),
+            ingress: Arc::default(),
+            warrants: Arc::new(asyncgate_warrants::Policy {
+                trusted_roots: Vec::new(),
+                require_pop: false,
+                revocation: RevocationPolicy::Marked,
+                clock_skew_secs: 30,
+            }),
             admission: asyncgate_admission::Settings::default(),
             topic_classes: Vec::new(),
         }

@@ -56,9 +56,7 @@ impl Gate {
 
     /// A status stands for what is no matter of the service but of the protocol.
     async fn call(&self, request: Request<Body>, corr_id: &str) -> Result<Answer, Status> {
-        let path = request.uri().path();
-        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
-        let method = Method::named(name);
+        let method = Method::at(request.uri().path());
         // There is no such method, which anyone may know.
         let method = method.ok_or_else(|| Status::unimplemented("no such method"))?;
         let credential = bearer(request.headers());

@@ -1,4 +1,5 @@
-//! gRPC: the mailbox as the service `ron.mailbox.v1.Mailbox`, with health and reflection.
+//! gRPC: the mailbox as the service `ron.mailbox.v1.Mailbox`, limits as Envoy's
+//! `envoy.service.ratelimit.v3.RateLimitService`, with health and reflection.
 //!
 //! A call passes the gate, which knows who calls and bounds what is read; `message` takes it out of its
 //! frame; `service` turns it into an operation of the engine. Errors have one shape, made in `status`.
@@ -8,6 +9,7 @@ mod convert;
 mod gate;
 mod health;
 mod message;
+mod ratelimit;
 mod service;
 mod status;
 mod stream;
@@ -24,16 +26,28 @@ pub mod pb {
     include!("generated.rs");
 }
 
+/// What `cargo xtask codegen` makes of `proto/envoy/service/ratelimit/v3/rls.proto`.
+pub mod envoy {
+    #![allow(
+        clippy::all,
+        clippy::restriction,
+        clippy::pedantic,
+        missing_debug_implementations,
+        reason = "nobody edits generated code"
+    )]
+    include!("generated_envoy.rs");
+}
+
 use std::{fmt, sync::Arc};
 
 use asyncgate_engine::{Authenticator, Engine};
 use axum::{Router, body::Body, routing::any};
 use http::Request;
 
-use crate::{gate::Gate, health::Health};
+use crate::{gate::Gate, health::Health, service::RATE_LIMIT};
 
 /// The paths of all methods.
-pub const PATHS: [&str; 19] = [
+pub const PATHS: [&str; 20] = [
     "/ron.mailbox.v1.Mailbox/Send",
     "/ron.mailbox.v1.Mailbox/SendBatch",
     "/ron.mailbox.v1.Mailbox/SendStream",
@@ -50,6 +64,7 @@ pub const PATHS: [&str; 19] = [
     "/ron.mailbox.v1.Mailbox/Dlq",
     "/ron.mailbox.v1.Mailbox/DlqReprocess",
     "/ron.mailbox.v1.Mailbox/Heads",
+    RATE_LIMIT,
     "/grpc.health.v1.Health/{method}",
     "/grpc.reflection.v1.ServerReflection/{method}",
     "/grpc.reflection.v1alpha.ServerReflection/{method}",
@@ -72,13 +87,17 @@ impl fmt::Debug for Options {
 pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Options) -> Router {
     let health = Health::server(engine.clone(), options.serving);
     let gate = Arc::new(Gate::new(engine, auth));
-    let mailbox = any(move |request: Request<Body>| {
+    let gate = any(move |request: Request<Body>| {
         let gate = Arc::clone(&gate);
         // Boxed here, because it is large and routers move it around.
         Box::pin(async move { gate.pass(request).await })
     });
     let router = Router::new()
-        .route("/ron.mailbox.v1.Mailbox/{method}", mailbox)
+        .route("/ron.mailbox.v1.Mailbox/{method}", gate.clone())
+        .route(
+            "/envoy.service.ratelimit.v3.RateLimitService/{method}",
+            gate,
+        )
         .route_service("/grpc.health.v1.Health/{method}", health);
     with_reflection(router)
 }
@@ -89,6 +108,7 @@ fn with_reflection(router: Router) -> Router {
     let describe = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(pb::DESCRIPTOR)
+            .register_encoded_file_descriptor_set(envoy::DESCRIPTOR)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let (Ok(v1), Ok(v1alpha)) = (describe().build_v1(), describe().build_v1alpha()) else {
@@ -108,11 +128,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_of_the_mailbox_is_a_method() {
+    fn every_path_of_our_services_is_a_method() {
         for path in PATHS {
-            if let Some(method) = path.strip_prefix("/ron.mailbox.v1.Mailbox/") {
-                assert!(service::Method::named(method).is_some(), "{path}");
-            }
+            let others = path.starts_with("/grpc.");
+            assert_eq!(service::Method::at(path).is_none(), others, "{path}");
         }
+        // A method of one service is none of another.
+        let method = "/ron.mailbox.v1.Mailbox/ShouldRateLimit";
+        assert_eq!(service::Method::at(method), None);
     }
 }

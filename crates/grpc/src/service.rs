@@ -14,7 +14,7 @@ use prost::Message;
 use crate::{
     convert::{self, Decode},
     message::{self, Messages},
-    pb,
+    pb, ratelimit,
     stream::{self, Session},
 };
 
@@ -42,12 +42,19 @@ pub(crate) enum Method {
     Dlq,
     DlqReprocess,
     Heads,
+    ShouldRateLimit,
 }
 
+/// The one method of Envoy's service.
+pub(crate) const RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
 impl Method {
-    /// The method with this name in the protocol.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Some(match name {
+    /// The method at this path.
+    pub(crate) fn at(path: &str) -> Option<Self> {
+        if path == RATE_LIMIT {
+            return Some(Self::ShouldRateLimit);
+        }
+        Some(match path.strip_prefix("/ron.mailbox.v1.Mailbox/")? {
             "Send" => Self::Send,
             "SendBatch" => Self::SendBatch,
             "SendStream" => Self::SendStream,
@@ -84,6 +91,7 @@ impl Method {
             Self::Dlq => &api::ListDeadLetters::SPEC,
             Self::DlqReprocess => &api::ReprocessDeadLetters::SPEC,
             Self::Heads => &api::GetMailboxHeads::SPEC,
+            Self::ShouldRateLimit => &api::CheckLimits::SPEC,
         }
     }
 
@@ -146,7 +154,16 @@ impl Call<'_> {
             Method::Heads => {
                 unary::<api::GetMailboxHeads, pb::HeadsRequest, pb::HeadsResponse>(self).await
             }
+            Method::ShouldRateLimit => self.should_rate_limit().await,
         }
+    }
+
+    async fn should_rate_limit(self) -> Answer {
+        let refuse = |fault| self.engine.refuse(&api::CheckLimits::SPEC, fault);
+        let request = message::read(self.body, self.limit).await;
+        let request = request.map_err(refuse)?;
+        let answer = ratelimit::should_rate_limit(self.engine, &self.caller, request).await?;
+        Ok(message::one(&answer))
     }
 
     async fn send(self) -> Answer {

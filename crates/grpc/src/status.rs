@@ -45,16 +45,21 @@ fn metadata(fault: &Fault, corr_id: &str) -> HashMap<String, String> {
 
 const fn status_code(code: Code) -> tonic::Code {
     match code {
-        Code::BadRequest | Code::LimitExceeded | Code::ESchema => tonic::Code::InvalidArgument,
-        Code::Unauthorized | Code::ECapAuth => tonic::Code::Unauthenticated,
+        Code::BadRequest | Code::LimitExceeded | Code::ESchema | Code::TimestampOutOfWindow => {
+            tonic::Code::InvalidArgument
+        }
+        Code::Unauthorized | Code::ECapAuth | Code::InvalidSignature => {
+            tonic::Code::Unauthenticated
+        }
         Code::Forbidden | Code::ECapScope | Code::ProtectedKey => tonic::Code::PermissionDenied,
         Code::TaskNotFound
         | Code::ReceiptNotFound
         | Code::NotFound
         | Code::ENotFound
-        | Code::UnknownPolicy => tonic::Code::NotFound,
+        | Code::UnknownPolicy
+        | Code::UnknownIngress => tonic::Code::NotFound,
         Code::MethodNotAllowed => tonic::Code::Unimplemented,
-        Code::EDuplicate => tonic::Code::AlreadyExists,
+        Code::EDuplicate | Code::NonceReuse => tonic::Code::AlreadyExists,
         Code::InvalidStateTransition
         | Code::LeaseInvalidOrExpired
         | Code::IdempotencyConflict

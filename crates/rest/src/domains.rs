@@ -5,6 +5,7 @@
 
 use std::{fmt, sync::Arc};
 
+use asyncgate_api::Code;
 use asyncgate_domains::{Admitted, Answer, Decision, Hash, Kind, Problem, Rules, State};
 use asyncgate_engine::{Clock, Coding, Engine, Fault};
 use axum::{
@@ -21,6 +22,14 @@ use crate::{
     input,
     routes::{CORR_ID, json_response, stamp},
 };
+
+/// The routes of domains.
+pub const DOMAIN_PATHS: [&str; 4] = [
+    "/domain/sign",
+    "/domain/quotaStatus",
+    "/domain/disable",
+    "/status",
+];
 
 /// The largest body, as the deployed signers have it.
 const MAX_BODY_BYTES: usize = 200 << 10;
@@ -56,6 +65,8 @@ pub struct Domains {
     pub states: Arc<dyn DomainStates>,
     /// Whether they are served at all.
     pub enabled: bool,
+    /// The policy that limits requests by the address of the client, if one does.
+    pub client_policy: Option<String>,
 }
 
 impl fmt::Debug for Domains {
@@ -80,11 +91,12 @@ pub fn domain_router(engine: Arc<Engine>, clock: Arc<dyn Clock>, domains: Domain
         clock,
         domains,
     });
+    let [sign, quota, disable, status_path] = DOMAIN_PATHS;
     let mut router = Router::new();
     for (path, kind) in [
-        ("/domain/sign", Kind::Sign),
-        ("/domain/quotaStatus", Kind::QuotaStatus),
-        ("/domain/disable", Kind::Disable),
+        (sign, Kind::Sign),
+        (quota, Kind::QuotaStatus),
+        (disable, Kind::Disable),
     ] {
         let app = Arc::clone(&app);
         let serve = move |request: Request<Body>| {
@@ -94,7 +106,7 @@ pub fn domain_router(engine: Arc<Engine>, clock: Arc<dyn Clock>, domains: Domain
         router = router.route(path, post(serve));
     }
     let status = move |request: Request<Body>| std::future::ready(app.status(&request));
-    router.route("/status", get(status))
+    router.route(status_path, get(status))
 }
 
 impl App {
@@ -119,6 +131,9 @@ impl App {
         let rules = &self.domains.rules;
         if !self.domains.enabled {
             return rules.refuse(Problem::Unavailable);
+        }
+        if let Some(refused) = self.refuse_client().await {
+            return refused;
         }
         let (parts, body) = request.into_parts();
         let body = match self.read(&parts.headers, body).await {
@@ -148,6 +163,19 @@ impl App {
                 })
             }
         }
+    }
+
+    /// The answer to a client that asks too often.
+    async fn refuse_client(&self) -> Option<Answer> {
+        let policy = self.domains.client_policy.as_deref()?;
+        let rules = &self.domains.rules;
+        let fault = self.engine.check_client(policy).await.err()?;
+        if fault.code != Code::RateLimit {
+            return Some(rules.refuse(Problem::NotLoaded));
+        }
+        let mut answer = rules.refuse(Problem::ExceededQuota);
+        answer.retry_after = fault.retry_after_seconds.map(u64::from);
+        Some(answer)
     }
 
     async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {

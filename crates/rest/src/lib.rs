@@ -2,12 +2,14 @@
 
 mod domains;
 mod errors;
+mod ingress;
 mod input;
 mod openapi;
 mod routes;
 mod stream;
 
-pub use domains::{Decide, DomainStates, Domains, StateLost, domain_router};
+pub use domains::{DOMAIN_PATHS, Decide, DomainStates, Domains, StateLost, domain_router};
 pub use errors::error_response;
+pub use ingress::{INGRESS_PATH, ingress_router};
 pub use openapi::{EVENTS, openapi};
 pub use routes::{CORR_ID, Options, PATHS, refuse_methods, router, stamp};

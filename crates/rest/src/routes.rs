@@ -153,7 +153,7 @@ impl App {
     }
 }
 
-fn correlate(engine: &Engine, headers: &HeaderMap) -> CorrId {
+pub(crate) fn correlate(engine: &Engine, headers: &HeaderMap) -> CorrId {
     let given = headers.get(CORR_ID).and_then(|value| value.to_str().ok());
     engine.correlate(given)
 }

@@ -110,6 +110,7 @@ impl World {
             rules,
             states: memory.clone(),
             enabled,
+            client_policy: None,
         };
         Self {
             router: domain_router(Arc::new(engine), clock.clone(), domains),
@@ -151,15 +152,41 @@ fn signed(kind: Kind, nonce: u64) -> Value {
 }
 
 fn signed_message(kind: Kind, nonce: u64, message: &str) -> Value {
-    let none = |zero: Value| json!({"defined": false, "value": zero});
-    let some = |value: Value| json!({"defined": true, "value": value});
-    let stage = |delay: u64, batch: u64| json!({"delay": delay, "resetTimer": none(json!(false)), "batchSize": some(json!(batch)), "repetitions": none(json!(0))});
+    let stages = [(0, None, Some(2), None), (60, None, Some(1), None)];
+    signed_stages(kind, nonce, message, &stages)
+}
+
+/// A stage: delay, resetTimer, batchSize, repetitions.
+type Stage = (u64, Option<bool>, Option<u64>, Option<u64>);
+
+fn none(zero: Value) -> Value {
+    json!({"defined": false, "value": zero})
+}
+
+fn some(value: Value) -> Value {
+    json!({"defined": true, "value": value})
+}
+
+fn stage((delay, reset, batch, repetitions): &Stage) -> Value {
+    let number = |given: &Option<u64>| match given {
+        Some(given) => some(json!(given)),
+        None => none(json!(0)),
+    };
+    let reset = match reset {
+        Some(reset) => some(json!(reset)),
+        None => none(json!(false)),
+    };
+    json!({"delay": delay, "resetTimer": reset, "batchSize": number(batch), "repetitions": number(repetitions)})
+}
+
+fn signed_stages(kind: Kind, nonce: u64, message: &str, stages: &[Stage]) -> Value {
+    let stages: Vec<Value> = stages.iter().map(stage).collect();
     let mut body = json!({
         "type": kind.tag(),
         "domain": {
             "name": "ODIS Sequential Delay Domain",
             "version": "1",
-            "stages": [stage(0, 2), stage(60, 1)],
+            "stages": stages,
             "address": some(json!("0xe8a78b476AE1403b7fD39b662545AE608Aced7c7")),
             "salt": none(json!("")),
         },
@@ -353,4 +380,105 @@ async fn an_evaluator_answers_with_the_key_that_was_asked_for() {
     let (response, _) = world.post(Kind::Sign, &signed(Kind::Sign, 0)).await;
     assert_eq!(response.status(), StatusCode::BAD_REQUEST, "no element");
     assert!(world.memory.states.lock().unwrap().is_empty());
+}
+
+/// What one attempt of a published sequence comes to: when, whether it is accepted or when it would be
+/// (`None`: never), and how the domain stands then.
+type Step = (i64, Result<(), Option<i64>>, (i64, u64));
+
+/// The sequences S1, S2, S4, S5 and S6 of the deployed signers, request by request.
+#[tokio::test]
+async fn the_published_sequences_hold() {
+    const YES: Result<(), Option<i64>> = Ok(());
+    const NEVER: Result<(), Option<i64>> = Err(None);
+    let later = |at| Err(Some(at));
+    let plain = |delay| (delay, None, None, None);
+    let kept = |delay| (delay, Some(false), None, None);
+    let sequences: Vec<(&str, Vec<Stage>, Vec<Step>)> = vec![
+        (
+            "S1",
+            vec![plain(0)],
+            vec![(-1, later(0), (0, 0)), (0, YES, (0, 1))],
+        ),
+        (
+            "S2",
+            vec![(0, None, Some(2), None)],
+            vec![(1, YES, (1, 1)), (1, YES, (1, 2)), (1, NEVER, (1, 2))],
+        ),
+        (
+            "S4",
+            vec![kept(10), kept(1), kept(1), kept(1)],
+            vec![
+                (13, YES, (10, 1)),
+                (13, YES, (11, 2)),
+                (13, YES, (12, 3)),
+                (13, YES, (13, 4)),
+                (13, NEVER, (13, 4)),
+            ],
+        ),
+        (
+            "S5",
+            vec![plain(0), plain(1)],
+            vec![(2, YES, (2, 1)), (2, later(3), (2, 1)), (3, YES, (3, 2))],
+        ),
+        (
+            "S6",
+            vec![
+                (10, None, Some(2), None),
+                kept(1),
+                (1, Some(true), None, None),
+                (2, Some(false), None, Some(1)),
+                (4, None, Some(2), Some(2)),
+            ],
+            vec![
+                (9, later(10), (0, 0)),
+                (10, YES, (10, 1)),
+                (11, YES, (11, 2)),
+                (13, YES, (12, 3)),
+                (13, YES, (13, 4)),
+                (16, YES, (15, 5)),
+                (18, later(19), (15, 5)),
+                (19, YES, (19, 6)),
+                (20, YES, (20, 7)),
+                (24, YES, (24, 8)),
+                (25, YES, (25, 9)),
+            ],
+        ),
+    ];
+    for (name, stages, steps) in sequences {
+        let world = limiter();
+        for (now, outcome, (timer, counter)) in steps {
+            world.clock.0.store(now, Ordering::SeqCst);
+            let body = signed_stages(Kind::Sign, 99, "m", &stages);
+            let (response, body) = world.post(Kind::Sign, &body).await;
+            let expected = match outcome {
+                Ok(()) => (StatusCode::OK, None),
+                Err(at) => (StatusCode::TOO_MANY_REQUESTS, at.map(|at| at - now)),
+            };
+            let wait = response.headers().get("retry-after");
+            let wait = wait.map(|wait| wait.to_str().unwrap().parse().unwrap());
+            assert_eq!((response.status(), wait), expected, "{name} at {now}");
+            assert_eq!(
+                body["status"],
+                json!({"timer": timer, "counter": counter, "disabled": false, "now": now}),
+                "{name} at {now}"
+            );
+        }
+    }
+}
+
+/// The sequence S3.
+#[tokio::test]
+async fn a_disabled_domain_is_never_used_again() {
+    let (world, stages) = (limiter(), [(0, None, Some(2), None)]);
+    world.clock.0.store(1, Ordering::SeqCst);
+    for (kind, status) in [(Kind::Sign, 200), (Kind::Disable, 200), (Kind::Sign, 429)] {
+        let body = signed_stages(kind, 1, "m", &stages);
+        let (response, body) = world.post(kind, &body).await;
+        assert_eq!(response.status().as_u16(), status);
+        let disabled = kind == Kind::Disable || status == 429;
+        let stands = json!({"timer": 1, "counter": 1, "disabled": disabled, "now": 1});
+        assert_eq!(body["status"], stands);
+        assert!(!response.headers().contains_key("retry-after"));
+    }
 }

@@ -7,6 +7,7 @@ mod clock;
 mod commands;
 mod config;
 mod data_dir;
+mod domains;
 mod flags;
 mod keys;
 mod ledger_key;

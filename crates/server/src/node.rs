@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use asyncgate_admission::Minimal;
 use asyncgate_core::{Locatability, Policy};
 use asyncgate_engine::{Bodies, Clock, Durability, Engine};
+use asyncgate_host_redis::RedisHost;
 use asyncgate_store::Store;
 use asyncgate_store::memory::MemoryStore;
 use asyncgate_store_sqlite::{Options, SqliteStore};
@@ -14,8 +15,9 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::task::JoinHandle;
 
 use crate::clock::{GuardedClock, Random};
-use crate::config::{Settings, StoreKind};
+use crate::config::{Backend, Settings, StoreKind};
 use crate::data_dir::DataDir;
+use crate::domains::for_domains;
 use crate::ledger_key::LedgerKey;
 use crate::readiness::Monitor;
 use crate::supervise::keep;
@@ -35,7 +37,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens what the settings name. May block on the disk.
+    /// Opens what the settings name, within a runtime. May block on the disk.
     pub fn open(settings: &Settings) -> anyhow::Result<Self> {
         let (store, data_dir, signer): (Arc<dyn Store>, _, _) = match settings.store {
             StoreKind::Memory => {
@@ -59,13 +61,15 @@ impl Node {
         store.mailbox().set_weights(settings.weights.clone());
         let engine = Engine::new(store.clone(), clock.clone(), entropy, for_engine(settings))
             .with_signer(Arc::new(signer));
-        let engine = if settings.admits_everything {
-            tracing::warn!(
-                "admission.backend = minimal: nothing is limited, and no nonce is remembered"
-            );
-            engine.with_host(Arc::new(Minimal))
-        } else {
-            engine
+        let engine = match &settings.admission_backend {
+            Backend::Store => engine,
+            Backend::Minimal => {
+                tracing::warn!(
+                    "admission.backend = minimal: nothing is limited, and no nonce is remembered"
+                );
+                engine.with_host(Arc::new(Minimal))
+            }
+            Backend::Redis(address) => engine.with_host(Arc::new(RedisHost::new(address.clone()))),
         };
         Ok(Self {
             engine: Arc::new(engine),
@@ -74,6 +78,12 @@ impl Node {
             restarts: Counter::default(),
             _data_dir: data_dir,
         })
+    }
+
+    /// Where domains are kept, and how requests about them are decided.
+    pub fn domains(&self, settings: &Settings) -> asyncgate_rest::Domains {
+        let (store, clock) = (self.store.clone(), self.clock.clone());
+        for_domains(&settings.domains, store, clock)
     }
 
     /// What looks after it.
@@ -167,6 +177,8 @@ pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
         sweep_interval_ms: settings.lease_sweep_interval.as_secs() * 1_000,
         sign_interval_seconds: settings.ledger_sign_interval.as_secs(),
         limits: Arc::new(settings.limits.clone()),
+        ingress: Arc::new(settings.ingress.clone()),
+        warrants: Arc::new(settings.warrants.clone()),
         admission: settings.admission.clone(),
         topic_classes: settings.topic_classes.clone(),
     }

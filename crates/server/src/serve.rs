@@ -50,7 +50,8 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
         async move { keep("monitor", restarts, || monitor.watch()).await }
     });
     let registry = registry(&node, &keys);
-    let listeners = sockets.serve(&settings, &node.engine, Arc::new(keys), &monitor, registry)?;
+    let routes = routes(&settings, &node, Arc::new(keys), &monitor);
+    let listeners = sockets.serve(&settings, &node.engine, routes, &monitor, registry)?;
     monitor.bound();
     let address = listeners.iter().find_map(Listener::address);
     let address = address.context("nothing listens on the network")?;
@@ -137,7 +138,7 @@ impl Sockets {
         self,
         settings: &Settings,
         engine: &Arc<Engine>,
-        keys: Arc<dyn Authenticator>,
+        routes: Router,
         monitor: &Arc<Monitor>,
         mut registry: Registry,
     ) -> anyhow::Result<Vec<Listener>> {
@@ -145,7 +146,7 @@ impl Sockets {
         counts.register(&mut registry);
         let health = ops::health(monitor.clone());
         let metrics = ops::metrics(monitor.clone(), registry);
-        let mut main = routes(settings, engine, keys, monitor).merge(health.clone());
+        let mut main = routes.merge(health.clone());
         // Metrics that have an address of their own are for those who can reach that one.
         if self.metrics.is_none() {
             main = main.merge(metrics.clone());
@@ -171,10 +172,11 @@ impl Sockets {
 
 fn routes(
     settings: &Settings,
-    engine: &Arc<Engine>,
+    node: &Node,
     keys: Arc<dyn Authenticator>,
     monitor: &Arc<Monitor>,
 ) -> Router {
+    let engine = &node.engine;
     let options = asyncgate_rest::Options {
         max_body_bytes: settings.max_body_bytes,
     };
@@ -182,7 +184,14 @@ fn routes(
     let mcp = asyncgate_mcp::router(engine.clone(), keys.clone(), for_mcp(settings));
     let grpc = asyncgate_grpc::router(engine.clone(), keys.clone(), for_grpc(monitor.clone()));
     let events = tell::router(engine.clone(), keys, monitor.clone());
-    rest.merge(mcp).merge(grpc).merge(events)
+    let domains =
+        asyncgate_rest::domain_router(engine.clone(), node.clock.clone(), node.domains(settings));
+    let ingress = asyncgate_rest::ingress_router(engine.clone());
+    rest.merge(mcp)
+        .merge(grpc)
+        .merge(events)
+        .merge(domains)
+        .merge(ingress)
 }
 
 fn for_grpc(monitor: Arc<Monitor>) -> asyncgate_grpc::Options {

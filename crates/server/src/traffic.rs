@@ -76,6 +76,8 @@ impl Default for Traffic {
         Self::new(
             operations
                 .chain(asyncgate_rest::PATHS)
+                .chain(asyncgate_rest::DOMAIN_PATHS)
+                .chain([asyncgate_rest::INGRESS_PATH])
                 .chain(asyncgate_grpc::PATHS)
                 .chain([asyncgate_mcp::PATH])
                 .chain(own),

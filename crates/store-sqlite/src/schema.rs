@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use rusqlite::Connection;
 
 /// Each step brings a file from the version that is its index to the next.
-const MIGRATIONS: &[&str] = &[V1, V2];
+const MIGRATIONS: &[&str] = &[V1, V2, V3];
 
 const V1: &str = "
     CREATE TABLE tenant (
@@ -200,6 +200,13 @@ const V2: &str = "
         tenant INTEGER NOT NULL, client TEXT NOT NULL, tier INTEGER NOT NULL,
         reason TEXT, until INTEGER,
         PRIMARY KEY (tenant, client)
+    ) WITHOUT ROWID;
+";
+
+/// How domains stand, by their hashes. They belong to no tenant.
+const V3: &str = "
+    CREATE TABLE domain (
+        hash BLOB PRIMARY KEY, counter INTEGER NOT NULL, timer INTEGER NOT NULL, disabled INTEGER NOT NULL
     ) WITHOUT ROWID;
 ";
 

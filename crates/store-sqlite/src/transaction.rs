@@ -1,13 +1,16 @@
 //! Inside a transaction: load what a job declared, decide, write what it decided.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::PoisonError,
+};
 
 use asyncgate_core::{Changes, Class, Link, Placement, Reach, Task, TaskWrite, Timestamp};
 use asyncgate_store::{IdempotencyKey, Job, ReadSet, Snapshot, fits};
 use rusqlite::{OptionalExtension, Result, params};
 
 use crate::{
-    admission,
+    admission::{self, Admitted},
     classes::Classes,
     codec::{self, Key},
     db::Db,
@@ -70,11 +73,15 @@ impl Writable {
                 let wrote = self.run_admission(job)?;
                 Ok(wrote.then_some(Written::Admission))
             }
+            Work::Admitted(admitted) => self.run_admitted(admitted),
         }
     }
 
     fn run_admission(&mut self, job: &mut admission::Job) -> Result<bool> {
-        let tenant = self.ledgers.of(&self.db, job.tenant)?.tenant;
+        let tenant = match job.tenant {
+            Some(tenant) => self.ledgers.of(&self.db, tenant)?.tenant,
+            None => 0,
+        };
         let now = job.now.max(self.last_time);
         let ran = catch_unwind(AssertUnwindSafe(|| job.run(&mut self.db, tenant, now)));
         let wrote = ran.map_err(|_| rusqlite::Error::UnwindingPanic)??;
@@ -84,6 +91,36 @@ impl Writable {
         self.last_time = now;
         self.cells += wrote.cells;
         Ok(true)
+    }
+
+    /// Asks admission, and lets the tasks be written if it allows that.
+    fn run_admitted(&mut self, admitted: &mut admission::Admitted) -> Result<Option<Written>> {
+        let Admitted {
+            asks,
+            job,
+            verdicts,
+        } = admitted;
+        let tenant = self.ledgers.of(&self.db, job.tenant)?.tenant;
+        let now = job.now.max(self.last_time);
+        let weighed = admission::weigh(&self.db, (job.tenant, tenant), now, asks)?;
+        let passed = weighed.decision.verdicts.passed();
+        let told = Some(weighed.decision.verdicts.clone());
+        *verdicts.lock().unwrap_or_else(PoisonError::into_inner) = told;
+        let tasks = if passed { self.run_task(job)? } else { None };
+        if passed && tasks.is_none() {
+            return Ok(None);
+        }
+        let mut wrote = weighed.write(&self.db, tenant)?;
+        admission::forget(&self.db, now, &mut wrote)?;
+        let written = match tasks {
+            Some(changes) => Some(Written::Tasks(changes)),
+            None => (wrote.rows > 0).then_some(Written::Admission),
+        };
+        if written.is_some() {
+            self.last_time = now;
+            self.cells += wrote.cells;
+        }
+        Ok(written)
     }
 
     fn run_mailbox(

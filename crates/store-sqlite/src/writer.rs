@@ -72,6 +72,8 @@ pub(crate) enum Work {
     Tasks(Job),
     Mailbox(asyncgate_store::mailbox::Job),
     Admission(admission::Job),
+    /// Tasks that admission is asked about.
+    Admitted(admission::Admitted),
 }
 
 impl Work {
@@ -79,7 +81,11 @@ impl Work {
         match self {
             Self::Tasks(job) => job.tenant,
             Self::Mailbox(job) => job.tenant,
-            Self::Admission(job) => job.tenant,
+            Self::Admission(job) => match job.tenant {
+                Some(tenant) => tenant,
+                None => admission::NOBODY,
+            },
+            Self::Admitted(admitted) => admitted.job.tenant,
         }
     }
 
@@ -95,6 +101,7 @@ impl Work {
                 (topic.map_or(Lane::Messages, Lane::Topic), job.reads.rows())
             }
             Self::Admission(job) => (Lane::Admission, job.rows),
+            Self::Admitted(admitted) => (Lane::Tasks, admitted.asks.len()),
         };
         // A row costs about as much as a kilobyte.
         let cost = rows.max(1).saturating_add(self.weight() / 1_024);
@@ -110,6 +117,7 @@ impl Work {
             Self::Tasks(job) => job.now,
             Self::Mailbox(job) => job.now,
             Self::Admission(job) => job.now,
+            Self::Admitted(admitted) => admitted.job.now,
         }
     }
 
@@ -118,6 +126,7 @@ impl Work {
             Self::Tasks(job) => job.weight,
             Self::Mailbox(job) => job.weight,
             Self::Admission(job) => job.weight,
+            Self::Admitted(admitted) => admitted.job.weight,
         }
     }
 }

@@ -14,10 +14,12 @@ use std::{
 
 use asyncgate_core::{
     TenantId, Timestamp,
-    admission::{Asks, ClientTier, LimitCheck, Limited, Revocation, Subject, Verdicts},
+    admission::{
+        Asks, ClientTier, DomainState, LimitCheck, Limited, Revocation, Subject, Verdicts,
+    },
 };
 
-use crate::{Answer, Error, Store};
+use crate::{Answer, Error, Job, Store};
 
 /// Where a decision was made, as answers call it.
 pub type Backend = &'static str;
@@ -84,8 +86,25 @@ pub trait Host: Send + Sync {
     fn ping(&self) -> Reply<'_, ()>;
 }
 
-/// A host that is part of a store, which also keeps the tiers of clients.
+/// A decision about a domain: how it stands from now on, or `None` to leave it as it is. It may be called
+/// more than once; the last call counts.
+pub type DecideDomain = Box<dyn FnMut(Option<DomainState>) -> Option<DomainState> + Send>;
+
+/// A host that is part of a store, which also keeps the tiers of clients and how domains stand.
 pub trait Admission: Host {
+    /// Runs a transaction of tasks if what is asked passes, both in one commit: a nonce is used and a
+    /// limit charged only if the transaction wrote. What is refused costs what it costs with
+    /// [`admit`](Host::admit), and then the decision about tasks is not called.
+    fn transact_admitted(&self, asks: Asks, job: Job) -> Answer<'_, Verdicts>;
+
+    /// How a domain stands, by its hash. Domains are the server's: they have no tenant.
+    fn domain(&self, hash: [u8; 32]) -> Answer<'_, Option<DomainState>>;
+
+    /// Decides about a domain in one step. It is kept for ever: one that is forgotten could be used
+    /// again from its first stage.
+    fn decide_domain(&self, now: Timestamp, hash: [u8; 32], decide: DecideDomain)
+    -> Answer<'_, ()>;
+
     /// Sets a client's tier.
     fn set_tier(&self, tenant: TenantId, now: Timestamp, tier: ClientTier) -> Answer<'_, ()>;
 

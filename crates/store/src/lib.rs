@@ -27,7 +27,7 @@ pub use error::Error;
 pub use lines::{Anything, Wait, Want};
 pub use metrics::{Stopwatch, StoreMetrics};
 pub use signals::{Deliveries, EndedWait, MessageWait, ReadyWait, Signals};
-pub use transact::{Decide, IdempotencyKey, Job, ReadSet, Snapshot, transact};
+pub use transact::{Decide, IdempotencyKey, Job, ReadSet, Snapshot, transact, transact_admitted};
 
 /// How much memory the tasks of one answer may take. A page or a claim that would take more ends
 /// early, after at least one task.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use asyncgate_core::{
     Changes, Decision, Head, PrincipalKey, Reach, Receipt, ReceiptId, Rejection, Relationship, Seq,
     Task, TaskId, TenantId, Timestamp,
+    admission::{Asks, Verdicts},
 };
 
 use crate::{Error, Store};
@@ -82,6 +83,39 @@ impl std::fmt::Debug for Job {
     }
 }
 
+/// Where a decision leaves its output.
+type Slot<T> = Arc<Mutex<Option<Result<T, Rejection>>>>;
+
+impl Job {
+    /// A transaction around a typed decision, and where its output will be.
+    fn new<T: Send + 'static>(
+        tenant: TenantId,
+        now: Timestamp,
+        weight: usize,
+        reads: ReadSet,
+        mut decide: impl FnMut(Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
+    ) -> (Self, Slot<T>) {
+        let answer = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&answer);
+        let decide: Decide = Box::new(move |snapshot| {
+            let (changes, decided) = match decide(snapshot) {
+                Ok(Decision { changes, output }) => (Some(changes), Ok(output)),
+                Err(rejection) => (None, Err(rejection)),
+            };
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(decided);
+            changes
+        });
+        let job = Self {
+            tenant,
+            reads,
+            now,
+            weight,
+            decide,
+        };
+        (job, answer)
+    }
+}
+
 /// Runs a typed decision: the outer error is the store's, the inner the rule's.
 pub async fn transact<T: Send + 'static>(
     store: &dyn Store,
@@ -89,26 +123,26 @@ pub async fn transact<T: Send + 'static>(
     now: Timestamp,
     weight: usize,
     reads: ReadSet,
-    mut decide: impl FnMut(Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
+    decide: impl FnMut(Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
 ) -> Result<Result<T, Rejection>, Error> {
-    let answer = Arc::new(Mutex::new(None));
-    let slot = Arc::clone(&answer);
-    let decide: Decide = Box::new(move |snapshot| {
-        let (changes, decided) = match decide(snapshot) {
-            Ok(Decision { changes, output }) => (Some(changes), Ok(output)),
-            Err(rejection) => (None, Err(rejection)),
-        };
-        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(decided);
-        changes
-    });
-    let job = Job {
-        tenant,
-        reads,
-        now,
-        weight,
-        decide,
-    };
+    let (job, answer) = Job::new(tenant, now, weight, reads, decide);
     store.transact(job).await?;
     let decided = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
     decided.ok_or_else(|| Error::Unavailable("the transaction was not decided".to_owned()))
+}
+
+/// As [`transact`], if what is asked of admission passes, and in the same commit. What admission refused
+/// was not decided.
+pub async fn transact_admitted<T: Send + 'static>(
+    store: &dyn Store,
+    tenant: TenantId,
+    now: Timestamp,
+    weight: usize,
+    asks: Asks,
+    decide: impl FnMut(Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
+) -> Result<(Verdicts, Option<Result<T, Rejection>>), Error> {
+    let (job, answer) = Job::new(tenant, now, weight, ReadSet::default(), decide);
+    let verdicts = store.admission().transact_admitted(asks, job).await?;
+    let decided = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+    Ok((verdicts, decided))
 }

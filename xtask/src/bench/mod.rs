@@ -4,6 +4,7 @@
 //! Each part has its own file. The parts that compare rates run in turns, three rounds of each, and
 //! report medians, because the speed of a shared machine drifts.
 
+mod admission;
 mod caller;
 mod cost;
 mod create;
@@ -48,6 +49,8 @@ pub enum Command {
     Mailbox(Options<mailbox::Part>),
     /// Proof: the verifier, the simulator, the client and the worker, the hash chain
     Proof(Options<proof::Part>),
+    /// Admission: decisions within the process and over HTTP, warrants, ten million keys
+    Admission(Options<admission::Part>),
 }
 
 /// What every benchmark can be told; `P` are its parts.
@@ -160,6 +163,7 @@ pub fn run(command: &Command) -> Result<()> {
         Command::Tasks(options) => tasks(options),
         Command::Mailbox(options) => mailbox::run(options),
         Command::Proof(options) => proof::run(options),
+        Command::Admission(options) => admission::run(options),
     }
 }
 

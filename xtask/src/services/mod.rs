@@ -5,10 +5,12 @@ mod apt;
 mod beanstalkd;
 mod nats;
 mod postgres;
+mod redis;
 
 pub use beanstalkd::Beanstalkd;
 pub use nats::Nats;
 pub use postgres::Postgres;
+pub use redis::Redis;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -25,12 +25,17 @@ const RULES: &[(&str, Sees)] = &[
         Sees::Only(&["asyncgate-core", "asyncgate-store"]),
     ),
     (
+        "asyncgate-host-redis",
+        Sees::Only(&["asyncgate-core", "asyncgate-store"]),
+    ),
+    (
         "asyncgate-engine",
         Sees::Only(&[
             "asyncgate-admission",
             "asyncgate-api",
             "asyncgate-core",
             "asyncgate-store",
+            "asyncgate-warrants",
         ]),
     ),
     (

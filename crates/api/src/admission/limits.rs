@@ -126,6 +126,12 @@ pub struct LimitVerdict {
     pub shadowed: bool,
     /// How the decision came about.
     pub provenance: Provenance,
+    /// In how many seconds all is there again, for protocols that tell it so.
+    #[serde(skip)]
+    pub reset_in_secs: u64,
+    /// How long that takes when nothing is left; absent for delays.
+    #[serde(skip)]
+    pub window_secs: Option<u64>,
 }
 
 /// What limits say.

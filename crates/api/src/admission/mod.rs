@@ -6,6 +6,7 @@
 mod host;
 mod limits;
 mod tiers;
+mod warrants;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use host::*;
 pub use limits::*;
 pub use tiers::*;
+pub use warrants::*;
 
 macro_rules! operation {
     ($(#[$doc:meta])* $name:ident, $input:ty => $output:ty, $($field:ident: $value:expr),+ $(,)?) => {

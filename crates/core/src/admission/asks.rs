@@ -27,6 +27,26 @@ pub struct Asks {
     pub peek: bool,
 }
 
+impl Asks {
+    /// The rows that are asked about at a time: those of counters, of limits and of nonces, in order.
+    pub fn names(&self, tenant: TenantId, now: Timestamp) -> impl Iterator<Item = Name> {
+        let counters = self.counters.iter().map(move |it| it.name(tenant, now));
+        let limits = self.limits.iter().map(move |it| it.name(tenant, now));
+        let nonces = self.nonces.iter().map(move |it| it.name(tenant));
+        counters.chain(limits).chain(nonces)
+    }
+
+    /// How many things are asked.
+    pub const fn len(&self) -> usize {
+        self.counters.len() + self.limits.len() + self.nonces.len()
+    }
+
+    /// Whether nothing is asked.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// Whether nonces depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Together {

@@ -135,10 +135,12 @@ impl Bucket {
             return full;
         };
         // The rate may have changed since: the same tokens are another number of parts.
+        let bounds = |level: i128| level.clamp(i128::from(-full), i128::from(full));
         let level = i128::from(level) * i128::from(self.unit) / i128::from(unit.max(1));
         let elapsed = now.as_millis().saturating_sub(at).max(0);
         let refilled = i128::from(elapsed) * i128::from(self.refill);
-        let level = (level + refilled).clamp(i128::from(-full), i128::from(full));
+        // A smaller bucket cannot be overdrawn by more than it holds, whatever was owed to a larger one.
+        let level = bounds(bounds(level) + refilled);
         i64::try_from(level).unwrap_or(full)
     }
 

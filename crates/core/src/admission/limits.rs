@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Bucket, MILLIONTHS, Rule};
+use super::{Bucket, MILLIONTHS, Rule, Scope, descriptors::Descriptors};
 use crate::Timestamp;
 
 const MAX_POLICY_BYTES: usize = 64;
@@ -59,6 +59,21 @@ pub enum Flaw {
         /// Which client.
         client: String,
     },
+    /// A policy that is not there.
+    #[error("there is no policy named {named}")]
+    NoPolicy {
+        /// What is named.
+        named: String,
+    },
+    /// A policy that the server's own operations cannot be limited by.
+    #[error("{named} must be a token_bucket or a fixed_window")]
+    NotForOwn {
+        /// What is named.
+        named: String,
+    },
+    /// A pattern that cannot be read.
+    #[error("a pattern must be keys with a comma between them, each with =VALUE or without")]
+    Pattern,
 }
 
 /// How a client is treated.
@@ -149,6 +164,9 @@ pub enum Policy {
 pub struct Limits {
     policies: BTreeMap<Arc<str>, Policy>,
     tiers: HashMap<String, Tier>,
+    /// By what the server's own operations are limited.
+    pub(super) own: Vec<(Scope, Resolved)>,
+    pub(super) descriptors: Descriptors,
 }
 
 /// No policy has the name.
@@ -174,6 +192,8 @@ impl Default for Limits {
         Self {
             policies: built_in(),
             tiers: HashMap::new(),
+            own: Vec::new(),
+            descriptors: Descriptors::default(),
         }
     }
 }
@@ -237,6 +257,11 @@ impl Limits {
     pub fn policies(&self) -> impl Iterator<Item = (&str, &Policy)> {
         let policies = self.policies.iter();
         policies.map(|(name, policy)| (name.as_ref(), policy))
+    }
+
+    /// The policy of a name, with the name as it is kept.
+    pub(super) fn policy(&self, name: &str) -> Option<(&Arc<str>, &Policy)> {
+        self.policies.get_key_value(name)
     }
 
     /// Whether a policy asks for the key's tier.

@@ -73,6 +73,7 @@ impl Engine {
         let authorised = caller.authorise(Access::Any);
         span::note_authorised(authorised.is_ok());
         authorised?;
+        self.charge(caller, &ReceiveMessages::SPEC).await?;
         let order = Order::new(&self.settings().policy.mailbox, input)?;
         let mut stream = MessageStream {
             engine: self,

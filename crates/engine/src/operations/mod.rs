@@ -29,6 +29,7 @@ use asyncgate_api::{Operation, PrincipalKind};
 use asyncgate_core::{Rejection, Task, TaskId, task::Hold};
 use asyncgate_store::{ReadSet, Snapshot};
 
+pub(crate) use self::admission::{host_fault, unix};
 use crate::{Caller, Engine, Fault, Settings, authorise::Named, input};
 
 /// How an operation is done.

@@ -49,7 +49,11 @@ async fn a_watcher_is_told_of_changes_and_let_go_by_a_drain() {
 #[tokio::test]
 async fn reflection_lists_the_services_in_both_versions() {
     let world = World::new();
-    let expected = ["grpc.health.v1.Health", "ron.mailbox.v1.Mailbox"];
+    let expected = [
+        "grpc.health.v1.Health",
+        "ron.mailbox.v1.Mailbox",
+        "envoy.service.ratelimit.v3.RateLimitService",
+    ];
 
     let mut client =
         v1::server_reflection_client::ServerReflectionClient::new(world.router.clone());

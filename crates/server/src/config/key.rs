@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use asyncgate_host_redis::Address;
 use tracing_subscriber::EnvFilter;
 
 use super::Error;
@@ -60,7 +61,7 @@ impl Key {
             .check(&given.text)
             .map_err(|refused| Error::Value {
                 key: self.name,
-                shown: if self.is_secret() {
+                shown: if self.hides(&given.text) {
                     "(secret)".to_owned()
                 } else {
                     format!("{:?}", given.text)
@@ -70,9 +71,15 @@ impl Key {
             })
     }
 
+    /// True when this text must not be shown, nor be given where others can read it.
+    pub fn hides(&self, text: &str) -> bool {
+        // What stands before an @ is a password.
+        self.is_secret() || (self.rule == Rule::Backend && text.contains('@'))
+    }
+
     /// True when the value must never be shown.
     pub fn is_secret(&self) -> bool {
-        matches!(self.rule, Rule::Secret)
+        matches!(self.rule, Rule::Secret | Rule::SecretTable)
     }
 }
 
@@ -120,6 +127,10 @@ pub enum Rule {
     Keys,
     /// A table of any size: JSON in text, a table in a file.
     Table,
+    /// Who decides about admission.
+    Backend,
+    /// A table or a list of tables that holds secrets, written as a [`Rule::Table`] and never shown.
+    SecretTable,
     /// A credential; visible ASCII, since it travels in a header.
     Secret,
     /// What the other rule allows, or nothing.
@@ -152,7 +163,7 @@ impl Rule {
 
     /// True when a value is a table.
     pub fn takes_table(self) -> bool {
-        matches!(self, Self::Table)
+        matches!(self, Self::Table | Self::SecretTable)
     }
 
     fn parse(self, text: &str) -> Option<Value> {
@@ -226,6 +237,20 @@ impl Rule {
             Self::Table => {
                 let table: serde_json::Value = serde_json::from_str(text).ok()?;
                 table.is_object().then(|| Value::Text(table.to_string()))
+            }
+            Self::Backend => match text {
+                "store" => Some(Value::Backend(Backend::Store)),
+                "minimal" => Some(Value::Backend(Backend::Minimal)),
+                address => {
+                    let address = address.parse().ok()?;
+                    Some(Value::Backend(Backend::Redis(address)))
+                }
+            },
+            Self::SecretTable if text.is_empty() => Some(Value::Secret(None)),
+            Self::SecretTable => {
+                let table: serde_json::Value = serde_json::from_str(text).ok()?;
+                let is_table = table.is_object() || table.is_array();
+                is_table.then(|| Value::Secret(Some(Secret(table.to_string()))))
             }
             Self::Optional(_) if text.is_empty() => Some(Value::Unset),
             Self::Optional(rule) => rule.parse(text),
@@ -351,6 +376,11 @@ impl fmt::Display for Rule {
             ),
             Self::Keys => f.write_str("keys of 64 lower-case hexadecimal digits, separated by commas"),
             Self::Table => f.write_str("a table, or a JSON object"),
+            Self::Backend => f.write_str(
+                "store, minimal, redis://[[user]:password@]host[:port][/database], \
+                 redis+sentinel://host[:port],.../master or redis+cluster://host[:port],...",
+            ),
+            Self::SecretTable => f.write_str("a table, a list of tables, or such in JSON; it is never shown"),
             Self::Optional(rule) => write!(f, "{rule}, or empty"),
             Self::Secret => write!(f, "at most {SECRET_MAX} visible ASCII characters without spaces"),
         }
@@ -373,6 +403,7 @@ pub enum Value {
     Uids(Vec<u32>),
     Pairs(Vec<(String, String)>),
     Secret(Option<Secret>),
+    Backend(Backend),
     /// Nothing was given, and nothing is needed.
     Unset,
 }
@@ -394,9 +425,21 @@ impl Value {
             | Self::Uids(_)
             | Self::Pairs(_)
             | Self::Secret(_)
+            | Self::Backend(_)
             | Self::Unset => None,
         }
     }
+}
+
+/// Who decides about admission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Backend {
+    /// The store.
+    Store,
+    /// Nobody: everything is allowed.
+    Minimal,
+    /// Redis. Its address does not show its password.
+    Redis(Address),
 }
 
 /// A credential that neither `Debug` nor `Display` gives away.
@@ -438,6 +481,9 @@ impl fmt::Display for Value {
                 let texts: Vec<String> = pairs.iter().map(|(k, v)| format!("{k}={v}")).collect();
                 f.write_str(&texts.join(","))
             }
+            Self::Backend(Backend::Store) => f.write_str("store"),
+            Self::Backend(Backend::Minimal) => f.write_str("minimal"),
+            Self::Backend(Backend::Redis(address)) => write!(f, "{address}"),
             Self::Unset => f.write_str("(not set)"),
             Self::Secret(Some(secret)) => write!(f, "{secret:?}"),
             Self::Secret(None) => f.write_str("(not set)"),
@@ -577,6 +623,30 @@ mod tests {
             &["[]", "1", "{", "a=b"],
         ),
         (
+            Rule::Backend,
+            &[
+                "store",
+                "minimal",
+                "redis://localhost",
+                "redis://u:p@h:1/2",
+                "redis+sentinel://a,b:1/main",
+                "redis+cluster://a",
+            ],
+            &[
+                "",
+                "Store",
+                "redis",
+                "redis://",
+                "rediss://h",
+                "redis://h/x",
+            ],
+        ),
+        (
+            Rule::SecretTable,
+            &["", "{}", r#"[{"seed": "s"}]"#],
+            &["1", "[", "a=b"],
+        ),
+        (
             Rule::Secret,
             &["", "s", "with-Symbols_!"],
             &["a b", "tab\t", "ü", "line\n"],
@@ -609,7 +679,12 @@ mod tests {
 
     #[test]
     fn a_secret_is_in_no_rendering() {
-        let value = Rule::Secret.check("hunter2-hunter2").unwrap();
-        assert!(!format!("{value} {value:?} {value:#?}").contains("hunter2"));
+        for (rule, text) in [
+            (Rule::Secret, "hunter2-hunter2"),
+            (Rule::SecretTable, r#"{"secret": "hunter2"}"#),
+        ] {
+            let value = rule.check(text).unwrap();
+            assert!(!format!("{value} {value:?} {value:#?}").contains("hunter2"));
+        }
     }
 }

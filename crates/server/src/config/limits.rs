@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use asyncgate_core::admission::{
-    Bucket, Delay, Flaw, Limits, MILLIONTHS, Policy, Rule, Stage, Tier, Tiered, Window,
+    Bucket, Delay, Flaw, Limits, MILLIONTHS, Policy, Rule, Scope, Stage, Tier, Tiered, Window,
 };
 use serde::Deserialize;
 
@@ -60,6 +60,36 @@ struct WrittenTiers {
     throttled: Vec<String>,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct WrittenGate {
+    global: Option<String>,
+    tenant: Option<String>,
+    principal: Option<String>,
+    tasks: Option<String>,
+}
+
+/// The texts of the tables. An empty text stands for an empty table.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tables<'a> {
+    pub policies: &'a str,
+    pub tiers: &'a str,
+    pub gate: &'a str,
+    pub envoy: &'a str,
+}
+
+impl<'a> Tables<'a> {
+    /// All of them, by the names of the settings.
+    pub fn read<E>(text: impl Fn(&'static str) -> Result<&'a str, E>) -> Result<Self, E> {
+        Ok(Self {
+            policies: text(POLICIES)?,
+            tiers: text(TIERS)?,
+            gate: text(GATE)?,
+            envoy: text(ENVOY)?,
+        })
+    }
+}
+
 /// What is wrong, and which setting it is about.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wrong {
@@ -69,10 +99,41 @@ pub struct Wrong {
 
 const POLICIES: &str = "limits.policies";
 const TIERS: &str = "limits.tiers";
+const GATE: &str = "limits.gate";
+const ENVOY: &str = "limits.envoy";
 
-/// Reads both tables and checks that they fit together. Empty texts stand for empty tables.
-pub fn limits(policies: &str, tiers: &str) -> Result<Limits, Wrong> {
-    let wrong = |key, problem| Wrong { key, problem };
+/// Reads the tables and checks that they fit together.
+pub fn limits(tables: Tables<'_>) -> Result<Limits, Wrong> {
+    let limits = policies(tables.policies, tables.tiers)?;
+    let gate: WrittenGate = parse(tables.gate).map_err(|problem| wrong(GATE, problem))?;
+    let gate = [gate.global, gate.tenant, gate.principal, gate.tasks];
+    let own = Scope::ALL.into_iter().zip(gate);
+    let own = own.filter_map(|(scope, policy)| Some((scope, policy?)));
+    let limits = limits.with_own(own).map_err(|flaws| told(GATE, &flaws))?;
+    let envoy: BTreeMap<String, BTreeMap<String, String>> =
+        parse(tables.envoy).map_err(|problem| wrong(ENVOY, problem))?;
+    let patterns = envoy.into_iter().flat_map(|(domain, patterns)| {
+        let of = move |(pattern, policy)| (domain.clone(), pattern, policy);
+        patterns.into_iter().map(of)
+    });
+    let limits = limits.with_descriptors(patterns);
+    limits.map_err(|flaws| told(ENVOY, &flaws))
+}
+
+fn wrong(key: &'static str, problem: String) -> Wrong {
+    Wrong { key, problem }
+}
+
+/// Everything that is wrong with a table.
+fn told(key: &'static str, flaws: &[(String, Flaw)]) -> Wrong {
+    let told = flaws.iter().map(|(name, flaw)| match name.as_str() {
+        "" => flaw.to_string(),
+        name => format!("{name}: {flaw}"),
+    });
+    wrong(key, told.collect::<Vec<_>>().join("; "))
+}
+
+fn policies(policies: &str, tiers: &str) -> Result<Limits, Wrong> {
     let written: BTreeMap<String, serde_json::Value> =
         parse(policies).map_err(|problem| wrong(POLICIES, problem))?;
     let mut read = Vec::new();
@@ -93,14 +154,7 @@ pub fn limits(policies: &str, tiers: &str) -> Result<Limits, Wrong> {
             Some((_, Flaw::TwoTiers { .. })) => TIERS,
             _ => POLICIES,
         };
-        let told: Vec<String> = flaws
-            .iter()
-            .map(|(name, flaw)| match name.as_str() {
-                "" => flaw.to_string(),
-                name => format!("{name}: {flaw}"),
-            })
-            .collect();
-        wrong(key, told.join("; "))
+        told(key, &flaws)
     })
 }
 
@@ -184,7 +238,12 @@ mod tests {
                      "batchSize": 2, "repetitions": 3}]},
             "mine": {"kind": "tiered", "trusted": "api"}
         }"#;
-        let limits = limits(policies, r#"{"trusted": ["a"], "throttled": ["b"]}"#).unwrap();
+        let tables = Tables {
+            policies,
+            tiers: r#"{"trusted": ["a"], "throttled": ["b"]}"#,
+            ..Tables::default()
+        };
+        let limits = limits(tables).unwrap();
         let rule = |name, tier| limits.resolve(name, tier).unwrap();
         let Rule::Bucket(bucket) = rule("api", Tier::Standard).rule else {
             panic!("no bucket");
@@ -248,14 +307,75 @@ mod tests {
                 "a b: the name",
             ),
         ] {
-            let wrong = limits(policies, "").unwrap_err();
+            let tables = Tables {
+                policies,
+                ..Tables::default()
+            };
+            let wrong = limits(tables).unwrap_err();
             assert_eq!(wrong.key, POLICIES);
             assert!(wrong.problem.contains(told), "{told}: {}", wrong.problem);
         }
-        let twice = limits("", r#"{"trusted": ["a"], "batch": ["a"]}"#).unwrap_err();
+        let tables = Tables {
+            tiers: r#"{"trusted": ["a"], "batch": ["a"]}"#,
+            ..Tables::default()
+        };
+        let twice = limits(tables).unwrap_err();
         assert_eq!(
             (twice.key, twice.problem.as_str()),
             (TIERS, "a is listed in two tiers")
         );
+    }
+
+    #[test]
+    fn the_gate_and_envoy_name_policies() {
+        let policies =
+            r#"{"api": {"kind": "token_bucket", "capacity": 5, "refill_per_minute": 0.5}}"#;
+        let with = |gate, envoy| {
+            limits(Tables {
+                policies,
+                gate,
+                envoy,
+                ..Tables::default()
+            })
+        };
+        let envoy = r#"{"edge": {"generic_key=slow": "api", "remote_address": "client"}}"#;
+        let limits = with(r#"{"tenant": "api"}"#, envoy).unwrap();
+        assert!(limits.limit_own());
+        let (policy, key) = limits
+            .described("edge", &[("remote_address", "1")])
+            .unwrap();
+        assert_eq!((&*policy, key.as_str()), ("client", "1"));
+        for (gate, envoy, key, problem) in [
+            (r#"{"tenants": "api"}"#, "", GATE, "unknown field"),
+            (
+                r#"{"tenant": "nope"}"#,
+                "",
+                GATE,
+                "tenant: there is no policy named nope",
+            ),
+            (
+                r#"{"global": "client"}"#,
+                "",
+                GATE,
+                "global: client must be",
+            ),
+            ("", r#"{"edge": "api"}"#, ENVOY, "invalid type"),
+            (
+                "",
+                r#"{"edge": {"a": "nope"}}"#,
+                ENVOY,
+                "edge: a: there is no policy",
+            ),
+            (
+                "",
+                r#"{"edge": {",": "api"}}"#,
+                ENVOY,
+                "edge: ,: a pattern must",
+            ),
+        ] {
+            let wrong = with(gate, envoy).unwrap_err();
+            assert_eq!(wrong.key, key, "{gate}{envoy}");
+            assert!(wrong.problem.contains(problem), "{}", wrong.problem);
+        }
     }
 }

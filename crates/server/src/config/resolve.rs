@@ -42,7 +42,7 @@ impl Effective {
         let mut file = inputs
             .file
             .as_deref()
-            .map(from_file)
+            .map(|path| from_file(path, &inputs.env))
             .transpose()?
             .unwrap_or_default();
         let mut entries = Vec::new();

@@ -7,12 +7,17 @@ use std::time::Duration;
 use asyncgate_admission::FailureMode;
 use asyncgate_core::admission::{Limits, Protected, RevocationCache};
 use asyncgate_core::mailbox;
+use asyncgate_domains::Compat;
+use asyncgate_engine::Ingresses;
 use asyncgate_store::fair::Weights;
+use asyncgate_warrants::RevocationPolicy;
 
 use crate::tls;
 
-use super::key::{Secret, Value};
-use super::limits::limits;
+use super::domains::{Domains, keys};
+use super::ingress::ingresses;
+use super::key::{Backend, Secret, Value};
+use super::limits::{Tables, limits};
 use super::resolve::Effective;
 
 /// Where state lives.
@@ -106,9 +111,11 @@ pub struct Settings {
     pub weights: Weights,
     pub limits: Limits,
     pub admission: asyncgate_admission::Settings,
-    /// Whether nobody decides about nonces, limits and revocations.
-    pub admits_everything: bool,
+    pub admission_backend: Backend,
     pub admission_max_rows: usize,
+    pub domains: Domains,
+    pub ingress: Ingresses,
+    pub warrants: asyncgate_warrants::Policy,
 }
 
 /// The table and this struct disagree: a defect, which the tests below would show.
@@ -120,7 +127,10 @@ impl Settings {
     /// Takes the checked values out of the table's form.
     pub fn new(effective: &Effective) -> Result<Self, Mismatch> {
         let from = Reader(effective);
+        let tables = Tables::read(|name| from.table(name))?;
+        let limits = limits(tables).map_err(|wrong| Mismatch(wrong.key))?;
         Ok(Self {
+            ingress: ingress(&from, &limits)?,
             bind: from.address("bind")?,
             metrics_addr: from.optional("metrics_addr", Reader::address)?,
             tls: if from.switch("tls.enabled")? {
@@ -185,11 +195,18 @@ impl Settings {
             mailbox: mailbox(&from)?,
             topic_classes: longest_first(from.pairs("mailbox.topic_classes")?),
             weights: weights(from.pairs("mailbox.weights")?)?,
-            limits: limits(&from.text("limits.policies")?, &from.text("limits.tiers")?)
-                .map_err(|wrong| Mismatch(wrong.key))?,
+            limits,
             admission: admission(&from)?,
-            admits_everything: from.word("admission.backend")? == "minimal",
+            admission_backend: from.take("admission.backend", |value| {
+                if let Value::Backend(backend) = value {
+                    Some(backend.clone())
+                } else {
+                    None
+                }
+            })?,
             admission_max_rows: from.number("admission.max_rows")?,
+            domains: domains(&from)?,
+            warrants: warrants(&from)?,
         })
     }
 }
@@ -220,8 +237,9 @@ fn mailbox(from: &Reader<'_>) -> Result<mailbox::Policy, Mismatch> {
 fn admission(from: &Reader<'_>) -> Result<asyncgate_admission::Settings, Mismatch> {
     let mode = |name| FailureMode::named(from.word(name)?).ok_or(Mismatch(name));
     let seconds = |name| Ok(1_000 * from.number::<i64>(name)?);
-    let protected = "admission.revocation.protected_keys";
-    let keys: Option<Vec<[u8; 32]>> = from.list(protected)?.iter().map(|key| bytes(key)).collect();
+    // What everything hangs on cannot be revoked by mistake.
+    let mut protected = public_keys(from, "admission.revocation.protected_keys")?;
+    protected.extend(public_keys(from, "warrants.trusted_roots")?);
     Ok(asyncgate_admission::Settings {
         timeout: Duration::from_millis(from.number("admission.timeout_ms")?),
         nonces: mode("admission.nonce_failure_mode")?,
@@ -231,12 +249,60 @@ fn admission(from: &Reader<'_>) -> Result<asyncgate_admission::Settings, Mismatc
             ttl_ms: seconds("admission.revocation.cache_ttl_secs")?,
             max_staleness_ms: seconds("admission.revocation.max_staleness_secs")?,
         },
-        protected: Protected::new(&keys.ok_or(Mismatch(protected))?),
+        protected: Protected::new(&protected),
     })
 }
 
-/// Thirty-two bytes from their digits.
-fn bytes(digits: &str) -> Option<[u8; 32]> {
+fn public_keys(from: &Reader<'_>, name: &'static str) -> Result<Vec<[u8; 32]>, Mismatch> {
+    let keys = from.list(name)?;
+    let keys = keys.iter().map(|key| bytes(key).ok_or(Mismatch(name)));
+    keys.collect()
+}
+
+fn warrants(from: &Reader<'_>) -> Result<asyncgate_warrants::Policy, Mismatch> {
+    Ok(asyncgate_warrants::Policy {
+        trusted_roots: public_keys(from, "warrants.trusted_roots")?,
+        require_pop: from.switch("warrants.require_pop")?,
+        revocation: match from.word("warrants.revocation")? {
+            "always" => RevocationPolicy::Always,
+            _ => RevocationPolicy::Marked,
+        },
+        clock_skew_secs: from.number("warrants.clock_skew_secs")?,
+    })
+}
+
+fn ingress(from: &Reader<'_>, limits: &Limits) -> Result<Ingresses, Mismatch> {
+    let text = from.secret("ingress")?;
+    let text = text.as_ref().map_or("", Secret::reveal);
+    ingresses(text, limits).map_err(|_| Mismatch("ingress"))
+}
+
+fn domains(from: &Reader<'_>) -> Result<Domains, Mismatch> {
+    let evaluator = match from.word("domains.evaluator")? {
+        "none" => None,
+        _ => {
+            let text = from.secret("domains.keys")?;
+            let text = text.as_ref().map_or("", Secret::reveal);
+            Some(keys(text).map_err(|_| Mismatch("domains.keys"))?)
+        }
+    };
+    Ok(Domains {
+        enabled: from.switch("domains.enabled")?,
+        compat: match from.word("domains.compat")? {
+            "cip40" => Compat::Cip40,
+            _ => Compat::Odis,
+        },
+        evaluator,
+        client_policy: from.optional("domains.client_policy", Reader::text)?,
+    })
+}
+
+/// Thirty-two bytes from their digits, in lower case.
+pub(super) fn bytes(digits: &str) -> Option<[u8; 32]> {
+    let lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if digits.len() != 64 || !digits.bytes().all(lower) {
+        return None;
+    }
     let mut bytes = [0; 32];
     for (n, byte) in bytes.iter_mut().enumerate() {
         let pair = digits.get(2 * n..2 * n + 2)?;
@@ -380,6 +446,13 @@ impl Reader<'_> {
         })
     }
 
+    fn table(&self, name: &'static str) -> Result<&str, Mismatch> {
+        match self.0.get(name).map(|entry| &entry.value) {
+            Some(Value::Text(text)) => Ok(text),
+            _ => Err(Mismatch(name)),
+        }
+    }
+
     fn address(&self, name: &'static str) -> Result<SocketAddr, Mismatch> {
         self.take(name, |value| {
             if let Value::Address(address) = value {
@@ -425,7 +498,7 @@ impl Reader<'_> {
 mod tests {
     use super::super::Inputs;
     use super::super::key::Rule;
-    use super::super::table::keys;
+    use super::super::table;
     use super::*;
 
     #[test]
@@ -444,7 +517,7 @@ mod tests {
     /// The bounds of every amount fit the type of its field.
     #[test]
     fn both_ends_of_every_range_become_settings() {
-        for key in keys() {
+        for key in table::keys() {
             let bounds = if let Rule::Integer { min, max } = key.rule {
                 [min.to_string(), max.to_string()]
             } else if let Rule::Duration { min_ms, max_ms } = key.rule {

@@ -67,6 +67,7 @@ fn json_value(value: &Value) -> Json {
         | Value::Duration(_)
         | Value::Address(_)
         | Value::Path(_)
+        | Value::Backend(_)
         | Value::Secret(_) => Json::from(value.to_string()),
     }
 }
@@ -121,6 +122,16 @@ A policy is a table `limits.policies.NAME` with its `kind`: `token_bucket` (`cap
 `repetitions`) or `tiered` (`standard`, `trusted`, `batch`, `throttled`: names of token buckets). With `shadow = true` it is
 only tried out: counted, but nobody is refused. Built in are the buckets `standard`, `trusted`, `batch` and `throttled` and
 the tiered policy `client`; a policy of the same name replaces them.
+
+`limits.gate` limits the server's own operations, over every protocol: `global` counts all calls together, `tenant` those of
+each tenant, `principal` those of each of its principals, `tasks` the tasks that each tenant creates. Each names a
+`token_bucket` or a `fixed_window`. All of them are charged in one step or none is; what needs no credential is not limited.
+
+`limits.envoy.DOMAIN` says which policies the descriptors of Envoy's rate limit service come to. Each line is a pattern and a
+policy: `\"remote_address\" = \"client\"`, `\"generic_key=login,remote_address\" = \"login\"`. A pattern fits a descriptor with the
+same keys in the same order, and with the values that it names; the more specific one counts. The values that it leaves
+free are the key of the limit, joined by `/`. A domain without a table stands for the policy of its name, and a descriptor
+that fits nothing is not limited.
 
 `mailbox.profile = \"micronode\"` and `amnesia.enabled = true` imply `store = \"memory\"`: no file is made, the admin
 key and the ledger's key live as long as the process, and dead letters are ephemeral. They contradict a `data_dir`

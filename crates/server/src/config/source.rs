@@ -63,7 +63,7 @@ pub fn from_flags(flags: &[Flag]) -> Result<Layer, Error> {
     for flag in flags {
         let source = Source::Flag(flag.flag.clone());
         let key = find(&flag.name).ok_or_else(|| unknown(&flag.name, &source))?;
-        if key.is_secret() {
+        if key.hides(&flag.text) {
             return Err(Error::SecretOnCommandLine {
                 key: key.name,
                 env: key.env(),
@@ -139,8 +139,9 @@ fn given_by_env(key: &Key, name: String, value: &OsString) -> Result<Given, Erro
     }
 }
 
-/// Reads a file; its ending says whether it is TOML, YAML or JSON.
-pub fn from_file(path: &Path) -> Result<Layer, Error> {
+/// Reads a file; its ending says whether it is TOML, YAML or JSON. A string `env:NAME` in it stands for
+/// what the environment has under that name, so that secrets need not be written into files.
+pub fn from_file(path: &Path, env: &[(OsString, OsString)]) -> Result<Layer, Error> {
     let failed = |reason: String| Error::File {
         path: path.to_owned(),
         reason: one_line(&reason),
@@ -160,7 +161,8 @@ pub fn from_file(path: &Path) -> Result<Layer, Error> {
         }
     };
     let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
-    let root = parse(&text).map_err(failed)?;
+    let mut root = parse(&text).map_err(failed)?;
+    expand(&mut root, env).map_err(failed)?;
     let mut layer = Layer::new();
     match root {
         Json::Null => {}
@@ -185,6 +187,27 @@ fn parse_toml(text: &str) -> Result<Json, String> {
             error.message()
         )
     })
+}
+
+/// Puts the environment's values in the place of their names.
+fn expand(value: &mut Json, env: &[(OsString, OsString)]) -> Result<(), String> {
+    match value {
+        Json::String(text) => {
+            let Some(name) = text.strip_prefix("env:") else {
+                return Ok(());
+            };
+            let found = env.iter().find(|(known, _)| known == name);
+            // An empty variable counts as not set, as everywhere.
+            let found = found.and_then(|(_, value)| value.to_str());
+            let found = found.filter(|value| !value.is_empty());
+            let missing = || format!("env:{name} is asked for, but the environment has no {name}");
+            *text = found.ok_or_else(missing)?.to_owned();
+            Ok(())
+        }
+        Json::Array(items) => items.iter_mut().try_for_each(|item| expand(item, env)),
+        Json::Object(table) => table.values_mut().try_for_each(|item| expand(item, env)),
+        Json::Null | Json::Bool(_) | Json::Number(_) => Ok(()),
+    }
 }
 
 /// Walks nested tables into dotted names.
@@ -245,7 +268,7 @@ fn text_of(key: &Key, value: &Json) -> Option<String> {
     {
         let pair = |(name, value)| Some(format!("{name}={}", scalar(value)?));
         pairs.iter().map(pair).collect()
-    } else if value.is_object() && key.rule.takes_table() {
+    } else if (value.is_object() || value.is_array()) && key.rule.takes_table() {
         return Some(value.to_string());
     } else {
         return scalar(value);

@@ -1,8 +1,12 @@
 //! Whether the values in force fit together.
 
+use asyncgate_core::admission::{Limits, Tier};
+
 use super::Error;
+use super::domains::keys;
+use super::ingress::ingresses;
 use super::key::Value;
-use super::limits::limits;
+use super::limits::{Tables, Wrong, limits};
 use super::resolve::{Effective, Entry};
 use super::source::Source;
 use super::table::{KEPT_FOR_LATER, ORDERED, find};
@@ -17,6 +21,8 @@ impl Effective {
         self.check_insecure_dev()?;
         self.check_limits()?;
         self.check_tls()?;
+        self.check_ingress()?;
+        self.check_domains()?;
         self.check_what_this_build_has_not()
     }
 
@@ -102,18 +108,67 @@ impl Effective {
         Ok(())
     }
 
-    /// Policies and tiers must make sense, each and together.
-    fn check_limits(&self) -> Result<(), Error> {
+    fn limits(&self) -> Result<Limits, Wrong> {
         let text = |name| match self.get(name).map(|entry| &entry.value) {
-            Some(Value::Text(text)) => text.as_str(),
-            _ => "",
+            Some(Value::Text(text)) => Ok(text.as_str()),
+            _ => Ok(""),
         };
-        match limits(text("limits.policies"), text("limits.tiers")) {
+        Tables::read(text).and_then(limits)
+    }
+
+    /// Policies, tiers and what names policies must make sense, each and together.
+    fn check_limits(&self) -> Result<(), Error> {
+        match self.limits() {
             Ok(_) => Ok(()),
             Err(wrong) => match self.get(wrong.key) {
                 Some(entry) => Err(refuse(wrong.key, entry, wrong.problem)),
                 None => Ok(()),
             },
+        }
+    }
+
+    /// Every ingress must make sense, and its policy exist.
+    fn check_ingress(&self) -> Result<(), Error> {
+        let Some(entry) = self.get("ingress") else {
+            return Ok(());
+        };
+        let Value::Secret(Some(secret)) = &entry.value else {
+            return Ok(());
+        };
+        let limits = self.limits().unwrap_or_default();
+        match ingresses(secret.reveal(), &limits) {
+            Ok(_) => Ok(()),
+            Err(problem) => Err(refuse("ingress", entry, problem)),
+        }
+    }
+
+    /// An evaluator needs keys, and a limit a policy that there is.
+    fn check_domains(&self) -> Result<(), Error> {
+        let evaluator = self.is("domains.evaluator", &Value::Word("none"));
+        if let Some(entry) = self.get("domains.keys").filter(|_| !evaluator) {
+            let mut text = "";
+            if let Value::Secret(Some(secret)) = &entry.value {
+                text = secret.reveal();
+            }
+            keys(text).map_err(|problem| refuse("domains.keys", entry, problem))?;
+        }
+        if let Some(entry) = self.get("domains.client_policy")
+            && let Value::Text(policy) = &entry.value
+        {
+            self.check_policy("domains.client_policy", entry, policy)?;
+        }
+        Ok(())
+    }
+
+    /// Policies that other settings name must exist.
+    fn check_policy(&self, name: &str, entry: &Entry, policy: &str) -> Result<(), Error> {
+        let known = self.limits().is_ok_and(|limits| {
+            let found = limits.resolve(policy, Tier::default());
+            found.is_ok()
+        });
+        match known {
+            true => Ok(()),
+            false => Err(refuse(name, entry, "names no policy".to_owned())),
         }
     }
 

@@ -18,7 +18,7 @@ use tonic_health::pb::{
 use crate::harness::{DEADLINE, KEY, Launch, Server, eventually};
 
 /// One connection to the server, made when it is first used.
-fn channel(server: &Server) -> Channel {
+pub fn channel(server: &Server) -> Channel {
     let endpoint = Channel::from_shared(format!("http://{}", server.address)).unwrap();
     endpoint.timeout(DEADLINE).connect_lazy()
 }
@@ -27,7 +27,7 @@ pub fn client(server: &Server) -> MailboxClient<Channel> {
     MailboxClient::new(channel(server))
 }
 
-fn keyed<T>(message: T) -> Request<T> {
+pub fn keyed<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     let bearer = format!("Bearer {KEY}").parse().unwrap();
     request.metadata_mut().insert("authorization", bearer);

@@ -8,19 +8,24 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a test fails by panicking, in its helpers too, and measures what callers would wait"
+    clippy::print_stderr,
+    reason = "a test fails by panicking, in its helpers too, measures what callers would wait, and says what it skips"
 )]
 
 mod admission;
+mod admission_redis;
 mod bytes;
 mod calls;
 mod cli;
+mod domains;
+mod envoy;
 mod faults;
 mod gates;
 mod grpc;
 mod happy;
 mod harness;
 mod http;
+mod ingress;
 mod input;
 mod integrity;
 mod journal;
@@ -32,6 +37,7 @@ mod mail;
 mod mail_cli;
 mod mcp;
 mod observe;
+mod own_limits;
 mod packed;
 mod profile;
 mod protocol;
@@ -47,3 +53,4 @@ mod stdio;
 mod tls;
 mod vectors;
 mod waiting;
+mod warrants;

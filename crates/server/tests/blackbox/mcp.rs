@@ -94,7 +94,7 @@ pub fn outcome(answer: &Value) -> Result<Value, Value> {
 }
 
 #[track_caller]
-fn call(server: &Server, era: Era, tool: &str, arguments: Value) -> Result<Value, Value> {
+pub fn call(server: &Server, era: Era, tool: &str, arguments: Value) -> Result<Value, Value> {
     let params = json!({"name": tool, "arguments": arguments});
     outcome(&ask(server, era, "tools/call", params).expect(200))
 }

@@ -41,6 +41,27 @@ pub fn admission() -> Vec<Step> {
         // First, while no call has taken any time.
         done("host_health", json!({})),
         refused("host_health", json!({ "x": "1" }), "BAD_REQUEST"),
+        // A decision is a success, also when it is no.
+        done("host_verify", json!({ "warrant": "oA", "tool": "t" })),
+        done(
+            "host_verify",
+            json!({ "warrant": ["oA", "gA"], "tool": "t", "args": { "a": 1 } }),
+        ),
+        refused(
+            "host_verify",
+            json!({ "warrant": "=", "tool": "t" }),
+            "BAD_REQUEST",
+        ),
+        refused(
+            "host_verify",
+            json!({ "warrant": "oA", "tool": "t", "pop": "AQID" }),
+            "BAD_REQUEST",
+        ),
+        refused(
+            "host_verify",
+            json!({ "warrant": 7, "tool": "t" }),
+            "BAD_REQUEST",
+        ),
         done("host_check_nonces", nonce("AQID")),
         done("host_check_nonces", nonce("AQID")).after(9_999),
         done(

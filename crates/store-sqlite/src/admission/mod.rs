@@ -1,5 +1,6 @@
 //! Admission in the file.
 
+mod domains;
 mod registry;
 mod rows;
 
@@ -10,19 +11,25 @@ use std::{
 
 use asyncgate_core::{
     TenantId, Timestamp,
-    admission::{Asks, ClientTier, Revocation, Subject, Verdicts, decide},
+    admission::{
+        Asks, ClientTier, Decision, DomainState, Name, Revocation, Subject, Verdicts, decide,
+    },
 };
 use asyncgate_store::{
     Answer, Error, Health, Store,
-    admission::{Admission, Backend, Host, Reply},
+    admission::{Admission, Backend, DecideDomain, Host, Reply},
 };
 use rusqlite::Result;
 
 use crate::{SqliteStore, db::Db, writer::Work};
 
+/// Whose turn it is when something is done for no tenant.
+pub(crate) const NOBODY: TenantId = TenantId::from_bytes([0; 16]);
+
 /// One change to be made in a transaction.
 pub(crate) struct Job {
-    pub(crate) tenant: TenantId,
+    /// Absent if the rows are no tenant's.
+    pub(crate) tenant: Option<TenantId>,
     pub(crate) now: Timestamp,
     pub(crate) weight: usize,
     /// How many rows it may touch.
@@ -30,8 +37,8 @@ pub(crate) struct Job {
     run: Run,
 }
 
-/// Makes the change for a tenant, by its number, and answers what it wrote. It may run more than once;
-/// the last time counts.
+/// Makes the change for a tenant, by its number, or for none (0), and answers what it wrote. It may run
+/// more than once; the last time counts.
 type Run = Box<dyn FnMut(&mut Db, i64, Timestamp) -> Result<Wrote> + Send>;
 
 /// What a change wrote.
@@ -62,12 +69,60 @@ impl Job {
     /// Makes the change, and forgets some cells whose time is over.
     pub(crate) fn run(&mut self, db: &mut Db, tenant: i64, now: Timestamp) -> Result<Wrote> {
         let mut wrote = (self.run)(db, tenant, now)?;
-        if wrote.rows > 0 {
-            // More than were added, so that forgetting keeps up.
-            wrote.cells -= rows::forget(db, now, 2 * wrote.rows + 2)?;
+        forget(db, now, &mut wrote)?;
+        Ok(wrote)
+    }
+}
+
+/// Tasks to be written if what is asked passes.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    pub(crate) asks: Asks,
+    pub(crate) job: asyncgate_store::Job,
+    pub(crate) verdicts: Arc<Mutex<Option<Verdicts>>>,
+}
+
+/// A decision, and which of its rows are new.
+pub(crate) struct Weighed {
+    pub(crate) decision: Decision,
+    known: HashSet<Name>,
+}
+
+/// Decides from the rows as they stand.
+pub(crate) fn weigh(
+    db: &Db,
+    (tenant, number): (TenantId, i64),
+    now: Timestamp,
+    asks: &Asks,
+) -> Result<Weighed> {
+    let mut known = HashSet::new();
+    let decision = decide(tenant, now, asks, |name| {
+        let found = rows::find(db, number, name)?;
+        found.is_some().then(|| known.insert(name));
+        Ok::<_, rusqlite::Error>(found)
+    })?;
+    Ok(Weighed { decision, known })
+}
+
+impl Weighed {
+    /// Writes what was decided.
+    pub(crate) fn write(&self, db: &Db, tenant: i64) -> Result<Wrote> {
+        let mut wrote = Wrote::default();
+        for (name, row) in &self.decision.rows {
+            rows::write(db, tenant, *name, row)?;
+            wrote.rows += 1;
+            wrote.cells += i64::from(!self.known.contains(name));
         }
         Ok(wrote)
     }
+}
+
+/// Forgets some cells whose time is over: more than were added, so that it keeps up.
+pub(crate) fn forget(db: &Db, now: Timestamp, wrote: &mut Wrote) -> Result<()> {
+    if wrote.rows > 0 {
+        wrote.cells -= rows::forget(db, now, 2 * wrote.rows + 2)?;
+    }
+    Ok(())
 }
 
 /// Roughly how much memory a question holds.
@@ -81,7 +136,7 @@ impl SqliteStore {
     /// Makes a change in the next commit. `run` answers what to tell and what it wrote.
     fn change<T: Send + 'static>(
         &self,
-        tenant: TenantId,
+        tenant: impl Into<Option<TenantId>>,
         now: Timestamp,
         (rows, weight): (usize, usize),
         mut run: impl FnMut(&mut Db, i64, Timestamp) -> Result<(T, Wrote)> + Send + 'static,
@@ -94,7 +149,7 @@ impl SqliteStore {
             Ok(wrote)
         });
         let submitted = self.submit(Work::Admission(Job {
-            tenant,
+            tenant: tenant.into(),
             now,
             weight,
             rows,
@@ -102,10 +157,15 @@ impl SqliteStore {
         }));
         Box::pin(async move {
             submitted.await?;
-            let told = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
-            told.ok_or_else(|| Error::Unavailable("the transaction was not decided".to_owned()))
+            taken(&answer)
         })
     }
+}
+
+/// What a decision left to be told.
+fn taken<T>(slot: &Mutex<Option<T>>) -> std::result::Result<T, Error> {
+    let told = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    told.ok_or_else(|| Error::Unavailable("the transaction was not decided".to_owned()))
 }
 
 impl Host for SqliteStore {
@@ -123,22 +183,11 @@ impl Host for SqliteStore {
                 Ok(decide(tenant, now, &asks, load)?.verdicts)
             }));
         }
-        let asked = asks.counters.len() + asks.limits.len() + asks.nonces.len();
-        let size = (asked, weight(&asks));
+        let size = (asks.len(), weight(&asks));
         Reply::Later(self.change(tenant, now, size, move |db, number, now| {
-            let mut known = HashSet::new();
-            let decision = decide(tenant, now, &asks, |name| {
-                let found = rows::find(db, number, name)?;
-                found.is_some().then(|| known.insert(name));
-                Ok::<_, rusqlite::Error>(found)
-            })?;
-            let mut wrote = Wrote::default();
-            for (name, row) in &decision.rows {
-                rows::write(db, number, *name, row)?;
-                wrote.rows += 1;
-                wrote.cells += i64::from(!known.contains(name));
-            }
-            Ok((decision.verdicts, wrote))
+            let weighed = weigh(db, (tenant, number), now, &asks)?;
+            let wrote = weighed.write(db, number)?;
+            Ok((weighed.decision.verdicts, wrote))
         }))
     }
 
@@ -197,6 +246,38 @@ impl Host for SqliteStore {
 }
 
 impl Admission for SqliteStore {
+    fn transact_admitted(&self, asks: Asks, job: asyncgate_store::Job) -> Answer<'_, Verdicts> {
+        let verdicts = Arc::new(Mutex::new(None));
+        let submitted = self.submit(Work::Admitted(Admitted {
+            asks,
+            job,
+            verdicts: Arc::clone(&verdicts),
+        }));
+        Box::pin(async move {
+            submitted.await?;
+            taken(&verdicts)
+        })
+    }
+
+    fn domain(&self, hash: [u8; 32]) -> Answer<'_, Option<DomainState>> {
+        self.read(move |db| domains::find(db, &hash))
+    }
+
+    fn decide_domain(
+        &self,
+        now: Timestamp,
+        hash: [u8; 32],
+        mut decide: DecideDomain,
+    ) -> Answer<'_, ()> {
+        self.change(None, now, (1, 256), move |db, _, _| {
+            let state = decide(domains::find(db, &hash)?);
+            if let Some(state) = state {
+                domains::write(db, &hash, state)?;
+            }
+            Ok(((), Wrote::beside_cells(usize::from(state.is_some()))))
+        })
+    }
+
     fn set_tier(&self, tenant: TenantId, now: Timestamp, tier: ClientTier) -> Answer<'_, ()> {
         let size = (1, tier.client.len() + 256);
         self.change(tenant, now, size, move |db, tenant, _| {

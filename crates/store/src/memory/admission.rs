@@ -12,16 +12,16 @@ use std::{
 use asyncgate_core::{
     TenantId, Timestamp,
     admission::{
-        Asks, ClientTier, LimitCheck, Limited, Name, Revocation, Row, Subject, SubjectKind,
-        Verdicts, decide, limit,
+        Asks, ClientTier, Decision, DomainState, LimitCheck, Limited, Name, Revocation, Row,
+        Subject, SubjectKind, Verdicts, decide, limit,
     },
 };
 
 use self::expiry::Expiry;
 use super::{MemoryStore, ready};
 use crate::{
-    Answer, Error,
-    admission::{Admission, Backend, Host, Reply},
+    Answer, Error, Job,
+    admission::{Admission, Backend, DecideDomain, Host, Reply},
 };
 
 /// How many maps the rows are spread over. One map that grows holds everyone up while it moves; a
@@ -135,6 +135,12 @@ impl Rows {
     }
 
     fn admit(&mut self, tenant: TenantId, now: Timestamp, asks: &Asks) -> Result<Verdicts, Error> {
+        let decision = self.decide(tenant, now, asks)?;
+        Ok(self.write(decision))
+    }
+
+    /// Decides, and sees to it that there is room for what was decided.
+    fn decide(&mut self, tenant: TenantId, now: Timestamp, asks: &Asks) -> Result<Decision, Error> {
         let now = self.tick(now);
         let load = |name| Ok::<_, Infallible>(self.get(name));
         let Ok(decision) = decide(tenant, now, asks, load);
@@ -143,10 +149,14 @@ impl Rows {
         if new > 0 {
             self.has_room(new)?;
         }
+        Ok(decision)
+    }
+
+    fn write(&mut self, decision: Decision) -> Verdicts {
         for (name, row) in decision.rows {
             self.put(name, row);
         }
-        Ok(decision.verdicts)
+        decision.verdicts
     }
 
     /// As [`Rows::admit`], without a single allocation unless the row is new.
@@ -184,6 +194,7 @@ const FIRST_SUBJECT: Subject = Subject {
 struct Registry {
     revoked: BTreeMap<(TenantId, Subject), Revocation>,
     tiers: BTreeMap<(TenantId, String), ClientTier>,
+    domains: HashMap<[u8; 32], DomainState>,
 }
 
 impl MemoryStore {
@@ -193,6 +204,16 @@ impl MemoryStore {
             gate: Gate::new(max_rows),
             ..Self::default()
         }
+    }
+
+    /// The rows stay locked until the tasks are written, so that both happen at once.
+    fn run_admitted(&self, asks: &Asks, job: Job) -> Result<Verdicts, Error> {
+        let mut rows = self.gate.rows();
+        let decision = rows.decide(job.tenant, job.now, asks)?;
+        if decision.verdicts.passed() && !self.run(job) {
+            return Ok(decision.verdicts);
+        }
+        Ok(rows.write(decision))
     }
 }
 
@@ -260,6 +281,28 @@ impl Host for MemoryStore {
 }
 
 impl Admission for MemoryStore {
+    fn transact_admitted(&self, asks: Asks, job: Job) -> Answer<'_, Verdicts> {
+        let verdicts = self.run_admitted(&asks, job);
+        Box::pin(std::future::ready(verdicts))
+    }
+
+    fn domain(&self, hash: [u8; 32]) -> Answer<'_, Option<DomainState>> {
+        ready(self.gate.registry().domains.get(&hash).copied())
+    }
+
+    fn decide_domain(
+        &self,
+        _: Timestamp,
+        hash: [u8; 32],
+        mut decide: DecideDomain,
+    ) -> Answer<'_, ()> {
+        let domains = &mut self.gate.registry().domains;
+        if let Some(state) = decide(domains.get(&hash).copied()) {
+            domains.insert(hash, state);
+        }
+        ready(())
+    }
+
     fn set_tier(&self, tenant: TenantId, _: Timestamp, tier: ClientTier) -> Answer<'_, ()> {
         let place = (tenant, tier.client.clone());
         self.gate.registry().tiers.insert(place, tier);

@@ -51,7 +51,8 @@ impl MemoryStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, mut job: Job) {
+    /// Runs a job. Answers whether it wrote anything.
+    fn run(&self, mut job: Job) -> bool {
         let mut guard = self.state();
         let state = &mut *guard;
         let tenant = state.tenants.entry(job.tenant).or_default();
@@ -60,10 +61,10 @@ impl MemoryStore {
             ..tenant.load(&job.reads)
         };
         let Some(changes) = (job.decide)(snapshot) else {
-            return;
+            return false;
         };
         if changes.is_empty() {
-            return;
+            return false;
         }
         for write in &changes.tasks {
             let id = write.task.id;
@@ -80,6 +81,7 @@ impl MemoryStore {
         self.signals.publish(job.tenant, &changes);
         self.metrics.commits.inc();
         self.metrics.jobs_per_commit.observe(1.0);
+        true
     }
 
     fn run_mailbox(&self, mut job: mail::Job) {

@@ -9,7 +9,10 @@ use asyncgate_core::{
 };
 
 use super::{Execute, at, host_fault, needed, one_or_many, provenance, unix};
-use crate::{Caller, Engine, Fault};
+use crate::{
+    Caller, Engine, Fault,
+    rate::{rate_headers, window_secs},
+};
 
 const MAX_CHECKS: usize = 32;
 const MAX_KEY_BYTES: usize = 256;
@@ -111,20 +114,18 @@ impl Engine {
         asked: Asked,
     ) -> Result<CheckLimitsOutput, Fault> {
         if peek {
-            let rule = asked.check.rule.clone();
             let mut output = self.ask_many(tenant, now, peek, vec![asked]).await?;
             let verdict = output.results.as_mut().and_then(Vec::pop);
             let verdict =
                 verdict.ok_or_else(|| Fault::new(Code::Internal, "the limit has no answer"))?;
-            let headers = rate_headers(&verdict, &rule, now);
+            let headers = rate_headers([&verdict]);
             return Ok(CheckLimitsOutput::one(verdict, headers));
         }
         let answered = self.host.check_limit(tenant, now, &asked.check).await;
         let answered = answered.map_err(host_fault)?;
-        let rule = asked.check.rule.clone();
         let from = provenance(answered.provenance);
-        let verdict = self.verdict(asked, answered.answer, from);
-        let headers = rate_headers(&verdict, &rule, now);
+        let verdict = self.verdict(asked, now, answered.answer, from);
+        let headers = rate_headers([&verdict]);
         Ok(CheckLimitsOutput::one(verdict, headers))
     }
 
@@ -144,11 +145,18 @@ impl Engine {
         let answered = answered.map_err(host_fault)?;
         let from = provenance(answered.provenance);
         let verdicts = asked.into_iter().zip(answered.answer.limits);
-        let verdicts = verdicts.map(|(asked, limited)| self.verdict(asked, limited, from.clone()));
+        let verdicts =
+            verdicts.map(|(asked, limited)| self.verdict(asked, now, limited, from.clone()));
         Ok(CheckLimitsOutput::many(verdicts.collect()))
     }
 
-    fn verdict(&self, asked: Asked, limited: Limited, from: api::Provenance) -> LimitVerdict {
+    fn verdict(
+        &self,
+        asked: Asked,
+        now: Timestamp,
+        limited: Limited,
+        from: api::Provenance,
+    ) -> LimitVerdict {
         let policy = &asked.check.policy;
         self.metrics.admission.limited(policy, &limited);
         let (tokens, counter, timer) = match limited.standing {
@@ -156,6 +164,7 @@ impl Engine {
             Standing::Window => (None, None, None),
             Standing::Delay(progress) => (None, Some(progress.counter), Some(progress.timer)),
         };
+        let reset_in = limited.reset_at.saturating_sub(unix(now));
         LimitVerdict {
             allowed: limited.allowed,
             policy: asked.policy,
@@ -170,6 +179,8 @@ impl Engine {
             timer,
             shadowed: limited.shadowed,
             provenance: from,
+            reset_in_secs: u64::try_from(reset_in).unwrap_or(0),
+            window_secs: window_secs(&asked.check.rule),
         }
     }
 }
@@ -193,66 +204,5 @@ fn refusal(output: CheckLimitsOutput) -> Fault {
     match wait {
         Some(wait) => fault.retry_after(u32::try_from(wait).unwrap_or(u32::MAX)),
         None => fault,
-    }
-}
-
-/// What HTTP tells of one limit, by the names that are in use and by those of the coming standard.
-fn rate_headers(
-    verdict: &LimitVerdict,
-    rule: &Rule,
-    now: Timestamp,
-) -> Vec<(&'static str, String)> {
-    let LimitVerdict {
-        limit, remaining, ..
-    } = verdict;
-    let policy = &verdict.policy;
-    let reset = verdict.reset_at.saturating_sub(unix(now)).max(0);
-    let window = match rule {
-        Rule::Bucket(bucket) => format!(";w={}", bucket.fill_secs()),
-        Rule::Window(window) => format!(";w={}", window.window_secs),
-        Rule::Delay(_) => String::new(),
-    };
-    let mut headers = vec![
-        ("x-ratelimit-limit", limit.to_string()),
-        ("x-ratelimit-remaining", remaining.to_string()),
-        ("x-ratelimit-reset", verdict.reset_at.to_string()),
-        ("x-ratelimit-bucket", bucket_name(policy, &verdict.key)),
-        (
-            "ratelimit-policy",
-            format!("\"{policy}\";q={limit}{window}"),
-        ),
-        ("ratelimit", format!("\"{policy}\";r={remaining};t={reset}")),
-    ];
-    if let (false, Some(wait)) = (verdict.allowed, verdict.retry_after_secs) {
-        headers.push(("retry-after", wait.to_string()));
-    }
-    headers
-}
-
-/// `<policy>:<key>`, with what a header cannot hold percent-encoded.
-fn bucket_name(policy: &str, key: &str) -> String {
-    let mut name = format!("{policy}:");
-    for byte in key.bytes() {
-        match byte {
-            b' '..=b'~' => name.push(char::from(byte)),
-            _ => name.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    name
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bucket_names_are_fit_for_a_header() {
-        for (key, name) in [
-            ("10.0.0.1", "client:10.0.0.1"),
-            ("a b:c", "client:a b:c"),
-            ("ä\r\n\0", "client:%C3%A4%0D%0A%00"),
-        ] {
-            assert_eq!(bucket_name("client", key), name);
-        }
     }
 }

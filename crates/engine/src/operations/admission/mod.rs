@@ -11,6 +11,7 @@ mod revoke;
 mod subject;
 mod tiers;
 mod unrevoke;
+mod verify;
 
 use asyncgate_admission::Unavailable;
 use asyncgate_api::{self as api, Code};
@@ -30,7 +31,7 @@ fn provenance(from: asyncgate_admission::Provenance) -> api::Provenance {
 }
 
 /// The host does not answer, and its failure mode allows nothing without it.
-fn host_fault(failure: Unavailable) -> Fault {
+pub(crate) fn host_fault(failure: Unavailable) -> Fault {
     let seconds = u32::try_from(failure.retry_after_secs).unwrap_or(u32::MAX);
     let message = "the backend of admission does not answer; try again";
     Fault::new(Code::HostUnavailable, message)
@@ -39,7 +40,7 @@ fn host_fault(failure: Unavailable) -> Fault {
 }
 
 /// Seconds since 1970.
-const fn unix(time: Timestamp) -> i64 {
+pub(crate) const fn unix(time: Timestamp) -> i64 {
     time.as_millis().div_euclid(1_000)
 }
 

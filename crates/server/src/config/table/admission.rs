@@ -9,8 +9,8 @@ pub(super) static KEYS: &[Key] = &[
     fixed(
         "admission.backend",
         "store",
-        Rule::OneOf(&["store", "minimal"]),
-        "Who decides about nonces, limits and revocations: the store, or nobody (minimal), which allows everything.",
+        Rule::Backend,
+        "Who decides about nonces, limits and revocations: the store, Redis, or nobody (minimal), which allows everything.",
     ),
     fixed(
         "admission.max_rows",
@@ -71,5 +71,77 @@ pub(super) static KEYS: &[Key] = &[
         "",
         Rule::Table,
         "Clients of the tiers trusted, batch and throttled.",
+    ),
+    live(
+        "limits.gate",
+        "",
+        Rule::Table,
+        "Policies that the server's own operations are limited by: global, tenant, principal, tasks.",
+    ),
+    live(
+        "limits.envoy",
+        "",
+        Rule::Table,
+        "Policies by Envoy's domains and descriptors.",
+    ),
+    live(
+        "warrants.trusted_roots",
+        "",
+        Rule::Keys,
+        "Keys that may issue the first warrant of a chain; they cannot be revoked.",
+    ),
+    live(
+        "warrants.require_pop",
+        "false",
+        Rule::Switch,
+        "Whether every call by warrant needs its holder's proof.",
+    ),
+    live(
+        "warrants.revocation",
+        "marked",
+        Rule::OneOf(&["marked", "always"]),
+        "Whether revocation is asked about if a warrant of the chain says so, or always.",
+    ),
+    live(
+        "warrants.clock_skew_secs",
+        "30",
+        integer(0, 3_600),
+        "How far the clocks of those who issue warrants may differ.",
+    ),
+    live(
+        "ingress",
+        "",
+        Rule::SecretTable,
+        "Ways in for senders that sign, by name: secrets, tenant, principal, task_type, policy, key and limits of their own.",
+    ),
+    fixed(
+        "domains.enabled",
+        "true",
+        Rule::Switch,
+        "Whether requests about sequential delay domains (CIP-40) are served.",
+    ),
+    fixed(
+        "domains.compat",
+        "odis",
+        Rule::OneOf(&["odis", "cip40"]),
+        "Whose word counts about domains where they differ: the deployed signers' or the text's of CIP-40.",
+    ),
+    fixed(
+        "domains.evaluator",
+        "none",
+        Rule::OneOf(&["none", "poprf-ristretto255"]),
+        "What an attempt on a domain buys: the right to go on, or the evaluation of its blinded message.",
+    ),
+    fixed(
+        "domains.keys",
+        "",
+        Rule::SecretTable,
+        "Keys of the evaluator, each with a version and a seed of 64 hexadecimal digits; the highest version is the newest.",
+    ),
+    fixed(
+        "domains.client_policy",
+        "",
+        Rule::Optional(&Rule::Name),
+        "A policy that limits requests about domains by the address of the client.",
     ),
 ];

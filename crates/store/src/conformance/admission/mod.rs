@@ -1,7 +1,9 @@
 //! The cases of admission. Those of a [`Host`] are for every backend, also one that is no store; the
 //! rest is for stores.
 
+mod admitted;
 mod decisions;
+mod domains;
 mod driver;
 mod registry;
 mod rows;
@@ -58,6 +60,8 @@ fn all() -> Vec<HostCase> {
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = rows::cases();
+    cases.extend(domains::cases());
+    cases.extend(admitted::cases());
     cases.push(Case {
         name: "admission::every_case_of_a_host",
         run: |driver| Box::pin(every_case_of_a_host(driver)),

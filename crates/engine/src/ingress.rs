@@ -1,0 +1,438 @@
+//! Signed ingress: a sender without a credential hands over a task, and a signature over the body says
+//! that it may.
+//!
+//! The order of refusals is part of the contract: nobody learns anything about a message that is not
+//! signed, a replay costs no token, and what is refused for its rate has not used its nonce.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use asyncgate_api::Code;
+use asyncgate_core::{
+    Json, Principal, TenantId, Timestamp,
+    admission::{Asks, LimitCheck, NonceCheck, NonceResult, Tier, Verdicts, sha256},
+    task::{Created, NewTask, Requirements},
+};
+use asyncgate_store::{Error, ReadSet, transact_admitted};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde_json::{Map, Value};
+use sha2::Sha256;
+
+use crate::{
+    Engine, Fault, Remote,
+    operations::host_fault,
+    rate::{self, Header, Told},
+    view,
+};
+
+const MAX_NONCE_CHARS: usize = 128;
+const MAX_KEY_BYTES: usize = 256;
+/// What a task holds in memory besides its payload, roughly.
+const TASK_WEIGHT: usize = 1_024;
+/// How much is read of a body that is for nobody.
+const UNKNOWN_MAX_BYTES: usize = 1 << 20;
+
+/// Every ingress, by its name.
+pub type Ingresses = BTreeMap<String, Ingress>;
+
+/// A way in for one kind of sender.
+#[derive(Debug, Clone)]
+pub struct Ingress {
+    /// Any of them may have signed.
+    pub secrets: Vec<Secret>,
+    /// Whose tasks come in.
+    pub tenant: TenantId,
+    /// Who owns them.
+    pub principal: Principal,
+    /// Their type.
+    pub task_type: String,
+    /// What limits them.
+    pub policy: String,
+    /// By what they are limited.
+    pub key: LimitBy,
+    /// How far the sender's clock may be from ours.
+    pub timestamp_window_secs: u64,
+    /// How long a nonce is remembered.
+    pub nonce_ttl_secs: u64,
+    /// The largest body.
+    pub max_body_bytes: usize,
+}
+
+/// By what an ingress is limited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LimitBy {
+    /// The address of the client.
+    Address,
+    /// What stands in the body under these names, one within the other.
+    Field(Vec<String>),
+}
+
+/// What a sender signs with. It is in no rendering.
+#[derive(Clone)]
+pub struct Secret(Arc<[u8]>);
+
+impl Secret {
+    /// The secret of these bytes.
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
+    /// Whether a body was signed with it. How long that takes says nothing of where they differ.
+    fn signed(&self, body: &[u8], signature: &[u8]) -> bool {
+        // A key of any length will do.
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else {
+            return false;
+        };
+        mac.update(body);
+        mac.verify_slice(signature).is_ok()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// What came in.
+#[derive(Debug, Clone)]
+pub struct Received {
+    /// The task's id.
+    pub task_id: String,
+    /// Where the task stands.
+    pub status: asyncgate_api::TaskStatus,
+    /// What HTTP tells of the limit.
+    pub headers: Vec<Header>,
+}
+
+impl Engine {
+    /// How many bytes a body may have that is sent to this ingress.
+    pub fn ingress_limit(&self, name: &str) -> usize {
+        let settings = self.settings();
+        let ingress = settings.ingress.get(name);
+        ingress.map_or(UNKNOWN_MAX_BYTES, |ingress| ingress.max_body_bytes)
+    }
+
+    /// Takes in what was sent to an ingress, with the value of its header `X-Signature-256`.
+    pub async fn receive(
+        &self,
+        name: &str,
+        signature: Option<&[u8]>,
+        body: &[u8],
+    ) -> Result<Received, Fault> {
+        let settings = self.settings();
+        let unknown = || Fault::new(Code::UnknownIngress, "there is no ingress of this name");
+        let ingress = settings.ingress.get(name).ok_or_else(unknown)?;
+        let forged = || {
+            let message = "X-Signature-256 must be sha256= and the HMAC-SHA256 of the raw body";
+            Fault::new(Code::InvalidSignature, message)
+        };
+        let signature = signature.and_then(read_signature).ok_or_else(forged)?;
+        // Every secret is tried, so that the time does not tell which of them fits.
+        let signed = |found, secret: &Secret| secret.signed(body, &signature) | found;
+        if !ingress.secrets.iter().fold(false, signed) {
+            return Err(forged());
+        }
+        let (payload, sent) = Sent::read(body, ingress)?;
+        let now = self.now();
+        sent.in_time(now, ingress.timestamp_window_secs)?;
+        if !self.is_accepting() {
+            let message = "the server takes no new work at the moment; try again";
+            return Err(Fault::new(Code::HostUnavailable, message).retry_after(1));
+        }
+        let check = self.ingress_limit_check(ingress, now, sent.key).await?;
+        let asks = Asks {
+            limits: vec![check.clone()],
+            nonces: vec![NonceCheck {
+                namespace: sha256(format!("asyncgate.ingress:{name}").as_bytes()),
+                nonce: sha256(sent.nonce.as_bytes()).to_vec(),
+                ttl_secs: ingress.nonce_ttl_secs,
+            }],
+            ..Asks::default()
+        };
+        let new = new_task(ingress, payload);
+        let (verdicts, created) = match self.own_host {
+            false => self.create_admitted(ingress.tenant, now, asks, new).await?,
+            true => {
+                self.admit_and_create(ingress.tenant, now, asks, new)
+                    .await?
+            }
+        };
+        let limited = verdicts.limits.first().copied();
+        if let Some(limited) = &limited {
+            self.metrics.admission.limited(&check.policy, limited);
+        }
+        let told = limited.map(|limited| {
+            let bucket = format!("{}:{}", ingress.policy, check.key);
+            Told::new(&ingress.policy, &bucket, &check, &limited, now)
+        });
+        let headers = rate::headers(told.as_slice());
+        match created {
+            Some(created) => {
+                self.metrics.created.inc();
+                self.mark_grown(ingress.tenant);
+                Ok(Received {
+                    task_id: created.task.id.to_string(),
+                    status: view::status(created.task.status()),
+                    headers,
+                })
+            }
+            None => Err(refusal(&verdicts, headers)),
+        }
+    }
+
+    /// What an ingress is limited by, for what was sent.
+    async fn ingress_limit_check(
+        &self,
+        ingress: &Ingress,
+        now: Timestamp,
+        key: String,
+    ) -> Result<LimitCheck, Fault> {
+        let limits = &self.settings().limits;
+        let tier = match limits.is_tiered(&ingress.policy) {
+            true => self.tiers.of(ingress.tenant, now, limits, &key).await,
+            false => Tier::default(),
+        };
+        let resolved = limits.resolve(&ingress.policy, tier).map_err(|_| {
+            let message = "the policy of this ingress is gone";
+            Fault::new(Code::UnknownPolicy, message).with("policy", ingress.policy.as_str())
+        })?;
+        Ok(LimitCheck {
+            policy: resolved.policy,
+            key,
+            rule: resolved.rule,
+            cost: 1,
+            shadow: resolved.shadow,
+        })
+    }
+
+    /// Nonce, limit and task in one commit.
+    async fn create_admitted(
+        &self,
+        tenant: TenantId,
+        now: Timestamp,
+        asks: Asks,
+        new: NewTask,
+    ) -> Result<(Verdicts, Option<Created>), Fault> {
+        let weight = TASK_WEIGHT + new.payload.len();
+        let decide = self.creating(new);
+        let store = self.store.as_ref();
+        let decided = transact_admitted(store, tenant, now, weight, asks, decide).await;
+        let (verdicts, created) = decided.map_err(store_fault)?;
+        Ok((verdicts, created.transpose()?))
+    }
+
+    /// As [`Engine::create_admitted`], where somebody else than the store decides: then it is asked
+    /// first, and its word stands even if the store fails afterwards.
+    async fn admit_and_create(
+        &self,
+        tenant: TenantId,
+        now: Timestamp,
+        asks: Asks,
+        new: NewTask,
+    ) -> Result<(Verdicts, Option<Created>), Fault> {
+        let answered = self.host.admit(tenant, now, asks).await;
+        let verdicts = answered.map_err(host_fault)?.answer;
+        if !verdicts.passed() {
+            return Ok((verdicts, None));
+        }
+        let weight = TASK_WEIGHT + new.payload.len();
+        let decide = self.creating(new);
+        let (store, reads) = (self.store.as_ref(), ReadSet::default());
+        let decided = asyncgate_store::transact(store, tenant, now, weight, reads, decide).await;
+        Ok((verdicts, Some(decided.map_err(store_fault)??)))
+    }
+}
+
+/// What a sender says, beside the payload.
+struct Sent {
+    nonce: String,
+    /// Seconds since 1970.
+    timestamp: i64,
+    key: String,
+}
+
+impl Sent {
+    fn read(body: &[u8], ingress: &Ingress) -> Result<(Json, Self), Fault> {
+        let text = std::str::from_utf8(body).ok().map(str::to_owned);
+        let payload = text.and_then(Json::from_text);
+        let fields: Option<Map<String, Value>> = serde_json::from_slice(body).ok();
+        let (Some(payload), Some(fields)) = (payload, fields) else {
+            return Err(Fault::bad_request("the body must be a JSON object"));
+        };
+        let wrong = |field: &str, what: &str| {
+            Fault::bad_request(format!("{field} must be {what}")).with("field", field)
+        };
+        let nonce = fields.get("nonce").and_then(Value::as_str);
+        let nonce = nonce.filter(|nonce| (1..=MAX_NONCE_CHARS).contains(&nonce.chars().count()));
+        let nonce = nonce.ok_or_else(|| wrong("nonce", "a string of 1 to 128 characters"))?;
+        let timestamp = fields.get("timestamp").and_then(read_time);
+        let timestamp = timestamp
+            .ok_or_else(|| wrong("timestamp", "seconds since 1970 or an RFC 3339 time"))?;
+        let key = match &ingress.key {
+            LimitBy::Address => Remote::client(),
+            LimitBy::Field(path) => read_key(&fields, path)
+                .ok_or_else(|| wrong(&path.join("."), "a string of 1 to 256 bytes, or a number"))?,
+        };
+        let sent = Self {
+            nonce: nonce.to_owned(),
+            timestamp,
+            key,
+        };
+        Ok((payload, sent))
+    }
+
+    fn in_time(&self, now: Timestamp, window_secs: u64) -> Result<(), Fault> {
+        let now = now.as_millis().div_euclid(1_000);
+        if self.timestamp.abs_diff(now) <= window_secs {
+            return Ok(());
+        }
+        let message = format!("timestamp must be within {window_secs} seconds of now");
+        Err(Fault::new(Code::TimestampOutOfWindow, message).with("now", now))
+    }
+}
+
+fn new_task(ingress: &Ingress, payload: Json) -> NewTask {
+    NewTask {
+        owner: ingress.principal.clone(),
+        task_type: ingress.task_type.clone(),
+        payload,
+        payload_pointer: None,
+        requirements: Requirements::default(),
+        priority: None,
+        max_attempts: None,
+        retry_backoff_seconds: None,
+        idempotency_key: None,
+        delay_ms: 0,
+        expected_outcome_kind: None,
+        expected_artifact_mime: None,
+    }
+}
+
+/// The bytes of a signature, from `sha256=` and their digits in either case.
+fn read_signature(text: &[u8]) -> Option<[u8; 32]> {
+    let digits = text.strip_prefix(b"sha256=")?;
+    if digits.len() != 64 {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
+    }
+    Some(bytes)
+}
+
+/// Seconds since 1970, from a number or a text.
+fn read_time(value: &Value) -> Option<i64> {
+    match value.as_str() {
+        Some(text) => {
+            let time: Timestamp = text.parse().ok()?;
+            Some(time.as_millis().div_euclid(1_000))
+        }
+        None => value.as_i64(),
+    }
+}
+
+fn read_key(fields: &Map<String, Value>, path: &[String]) -> Option<String> {
+    let (first, rest) = path.split_first()?;
+    let found = rest.iter().try_fold(fields.get(first)?, |value, name| {
+        value.as_object().and_then(|table| table.get(name))
+    })?;
+    let key = match found {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
+    };
+    (1..=MAX_KEY_BYTES).contains(&key.len()).then_some(key)
+}
+
+/// Why nothing was created. A replay comes first: it has cost nothing.
+fn refusal(verdicts: &Verdicts, headers: Vec<Header>) -> Fault {
+    let replay = verdicts
+        .nonces
+        .iter()
+        .any(|result| *result != NonceResult::Accepted);
+    if replay {
+        let message = "this nonce was used before; use a new one for every message";
+        return Fault::new(Code::NonceReuse, message);
+    }
+    let waits = verdicts.limits.iter().filter(|limited| !limited.allowed);
+    let wait = waits.filter_map(|limited| limited.retry_after_secs).max();
+    let message = "too many messages; send this one again later, with the same nonce";
+    let mut fault = Fault::new(Code::RateLimit, message);
+    fault.headers = headers;
+    match wait {
+        Some(wait) => fault.retry_after(u32::try_from(wait).unwrap_or(u32::MAX)),
+        None => fault,
+    }
+}
+
+/// The store is the host here, and it failed.
+fn store_fault(error: Error) -> Fault {
+    let cause = error.to_string();
+    match error {
+        Error::Corrupt(_) => error.into(),
+        Error::Busy | Error::Conflict | Error::Unavailable(_) => {
+            let message = "storage does not answer; nothing was changed; send it again";
+            Fault::new(Code::HostUnavailable, message)
+                .retry_after(1)
+                .because(cause)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_are_read_and_anything_else_is_not() {
+        let digits = "0aF1".repeat(16);
+        let read = read_signature(format!("sha256={digits}").as_bytes()).unwrap();
+        assert_eq!(read[..2], [0x0a, 0xf1]);
+        for text in [
+            String::new(),
+            digits.clone(),
+            format!("sha1={digits}"),
+            format!("sha256={}", &digits[1..]),
+            format!("sha256={digits}0"),
+            format!("sha256=+{}", &digits[1..]),
+            format!("sha256={}ä", &digits[2..]),
+        ] {
+            assert_eq!(read_signature(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    /// RFC 4231, the second test case.
+    #[test]
+    fn the_published_vector_holds() {
+        let secret = Secret::new(b"Jefe");
+        let body = b"what do ya want for nothing?";
+        let told = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        let signature = read_signature(format!("sha256={told}").as_bytes()).unwrap();
+        assert!(secret.signed(body, &signature));
+        for bit in 0..256 {
+            let mut wrong = signature;
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            assert!(!secret.signed(body, &wrong), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn keys_are_found_within_the_body() {
+        let fields = serde_json::json!({"a": {"b": "x", "n": 7, "o": {}}, "s": "y", "e": ""});
+        let fields = fields.as_object().unwrap();
+        for (path, key) in [
+            ("s", Some("y")),
+            ("a.b", Some("x")),
+            ("a.n", Some("7")),
+            ("a.o", None),
+            ("a.c", None),
+            ("s.b", None),
+            ("e", None),
+        ] {
+            let path: Vec<String> = path.split('.').map(str::to_owned).collect();
+            assert_eq!(read_key(fields, &path).as_deref(), key, "{path:?}");
+        }
+    }
+}

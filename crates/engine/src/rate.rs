@@ -1,0 +1,214 @@
+//! What HTTP tells of limits, by the names that are in use and by those of the coming standard.
+
+use std::cmp::Ordering;
+
+use asyncgate_api::LimitVerdict;
+use asyncgate_core::{
+    Timestamp,
+    admission::{LimitCheck, Limited, Rule},
+};
+
+use crate::operations::unix;
+
+/// A header's name and text.
+pub type Header = (&'static str, String);
+
+/// A limit as headers tell it.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    /// What the policy is called, in a text without quotes.
+    pub(crate) policy: String,
+    pub(crate) bucket: String,
+    pub(crate) allowed: bool,
+    pub(crate) limit: u64,
+    pub(crate) remaining: u64,
+    pub(crate) reset_at: i64,
+    /// How many seconds that is from now.
+    pub(crate) reset_in_secs: u64,
+    pub(crate) retry_after_secs: Option<u64>,
+    pub(crate) window_secs: Option<u64>,
+}
+
+impl Told {
+    /// What a check came to, under the names that its asker knows.
+    pub(crate) fn new(
+        policy: &str,
+        bucket: &str,
+        check: &LimitCheck,
+        limited: &Limited,
+        now: Timestamp,
+    ) -> Self {
+        let reset_in = limited.reset_at.saturating_sub(unix(now));
+        Self {
+            policy: policy.to_owned(),
+            bucket: fit(bucket),
+            allowed: limited.allowed,
+            limit: limited.limit,
+            remaining: limited.remaining,
+            reset_at: limited.reset_at,
+            reset_in_secs: u64::try_from(reset_in).unwrap_or(0),
+            retry_after_secs: limited.retry_after_secs,
+            window_secs: window_secs(&check.rule),
+        }
+    }
+}
+
+impl From<&LimitVerdict> for Told {
+    fn from(verdict: &LimitVerdict) -> Self {
+        Self {
+            policy: verdict.policy.clone(),
+            bucket: bucket_name(&verdict.policy, &verdict.key),
+            allowed: verdict.allowed,
+            limit: verdict.limit,
+            remaining: verdict.remaining,
+            reset_at: verdict.reset_at,
+            reset_in_secs: verdict.reset_in_secs,
+            retry_after_secs: verdict.retry_after_secs,
+            window_secs: verdict.window_secs,
+        }
+    }
+}
+
+/// The headers of limits that were asked together.
+pub fn rate_headers<'a>(verdicts: impl IntoIterator<Item = &'a LimitVerdict>) -> Vec<Header> {
+    let told: Vec<Told> = verdicts.into_iter().map(Told::from).collect();
+    headers(&told)
+}
+
+/// The figures of the tightest of these limits, and the policies of all.
+pub(crate) fn headers(told: &[Told]) -> Vec<Header> {
+    let Some(tightest) = told.iter().min_by(|one, other| tighter(one, other)) else {
+        return Vec::new();
+    };
+    let policies: Vec<String> = told.iter().map(policy).collect();
+    let Told {
+        remaining,
+        reset_in_secs,
+        ..
+    } = tightest;
+    let mut headers = vec![
+        ("x-ratelimit-limit", tightest.limit.to_string()),
+        ("x-ratelimit-remaining", remaining.to_string()),
+        ("x-ratelimit-reset", tightest.reset_at.to_string()),
+        ("x-ratelimit-bucket", tightest.bucket.clone()),
+        ("ratelimit-policy", policies.join(", ")),
+        (
+            "ratelimit",
+            format!("\"{}\";r={remaining};t={reset_in_secs}", tightest.policy),
+        ),
+    ];
+    if let (false, Some(wait)) = (tightest.allowed, tightest.retry_after_secs) {
+        headers.push(("retry-after", wait.to_string()));
+    }
+    headers
+}
+
+fn policy(told: &Told) -> String {
+    let window = told.window_secs.map(|secs| format!(";w={secs}"));
+    let window = window.unwrap_or_default();
+    format!("\"{}\";q={}{window}", told.policy, told.limit)
+}
+
+/// What refuses comes first, and of two the one that does so longer; then the one with the smaller
+/// share left.
+pub(crate) fn tighter(one: &Told, other: &Told) -> Ordering {
+    let wait = |told: &Told| match (told.allowed, told.retry_after_secs) {
+        (true, _) => 0,
+        // For ever.
+        (false, None) => u64::MAX,
+        (false, Some(secs)) => secs.max(1),
+    };
+    let left = |of: &Told, at: &Told| u128::from(of.remaining) * u128::from(at.limit.max(1));
+    wait(other)
+        .cmp(&wait(one))
+        .then_with(|| left(one, other).cmp(&left(other, one)))
+}
+
+/// How long a rule takes until all is there again.
+pub(crate) fn window_secs(rule: &Rule) -> Option<u64> {
+    match rule {
+        Rule::Bucket(bucket) => Some(bucket.fill_secs()),
+        Rule::Window(window) => Some(window.window_secs),
+        Rule::Delay(_) => None,
+    }
+}
+
+/// `<policy>:<key>`, fit for a header.
+fn bucket_name(policy: &str, key: &str) -> String {
+    format!("{policy}:{}", fit(key))
+}
+
+/// A text with what a header cannot hold percent-encoded.
+pub(crate) fn fit(text: &str) -> String {
+    let mut fit = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' => fit.push(char::from(byte)),
+            _ => fit.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    fit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bucket_names_are_fit_for_a_header() {
+        for (key, name) in [
+            ("10.0.0.1", "client:10.0.0.1"),
+            ("a b:c", "client:a b:c"),
+            ("ä\r\n\0", "client:%C3%A4%0D%0A%00"),
+        ] {
+            assert_eq!(bucket_name("client", key), name);
+        }
+    }
+
+    fn told(policy: &str, remaining: u64, limit: u64, wait: Option<Option<u64>>) -> Told {
+        Told {
+            policy: policy.to_owned(),
+            bucket: format!("{policy}:k"),
+            allowed: wait.is_none(),
+            limit,
+            remaining,
+            reset_at: 1_000,
+            reset_in_secs: 30,
+            retry_after_secs: wait.flatten(),
+            window_secs: (policy != "delay").then_some(60),
+        }
+    }
+
+    #[test]
+    fn the_tightest_limit_is_told_and_all_policies() {
+        let open = told("open", 9, 10, None);
+        let low = told("low", 80, 100, None);
+        let short = told("short", 0, 10, Some(Some(1)));
+        let long = told("long", 0, 10, Some(Some(60)));
+        let never = told("delay", 0, 3, Some(None));
+        let bucket = |told: &[Told]| {
+            let headers = headers(told);
+            headers[3].1.clone()
+        };
+        for (limits, tightest) in [
+            (vec![&open], "open:k"),
+            (vec![&open, &low], "low:k"),
+            (vec![&open, &short, &low], "short:k"),
+            (vec![&short, &long], "long:k"),
+            (vec![&long, &never, &short], "delay:k"),
+        ] {
+            let limits: Vec<Told> = limits.into_iter().cloned().collect();
+            assert_eq!(bucket(&limits), tightest);
+        }
+        let all = headers(&[open, long]);
+        let value = |name| all.iter().find(|(known, _)| *known == name);
+        let value = |name| value(name).map(|(_, text)| text.as_str());
+        assert_eq!(
+            value("ratelimit-policy"),
+            Some("\"open\";q=10;w=60, \"long\";q=10;w=60")
+        );
+        assert_eq!(value("ratelimit"), Some("\"long\";r=0;t=30"));
+        assert_eq!(value("retry-after"), Some("60"));
+        assert_eq!(headers(&[]), []);
+    }
+}

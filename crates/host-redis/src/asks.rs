@@ -1,0 +1,262 @@
+//! Questions as the script wants them, and its answers.
+
+use std::collections::HashMap;
+
+use asyncgate_core::{
+    TenantId, Timestamp,
+    admission::{Asks, Cell, LimitCheck, Name, Row, Rule, Together, Verdicts, decide},
+};
+use asyncgate_store::Error;
+
+use crate::{
+    keys::Keys,
+    resp::{Args, Value},
+};
+
+/// Seconds that the script multiplies by a thousand and still holds exactly. No window is as long: who
+/// asks for more gets one that does not end either.
+const LONGEST_SECS: u64 = 1 << 40;
+
+/// How a row is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    /// `w start count until`, with the length of the window in seconds, which is part of the name.
+    Window { secs: u64 },
+    /// `level unit at until`
+    Bucket,
+    /// `counter timer`
+    Delay,
+    /// `first_seen until`
+    Nonce,
+}
+
+/// The arguments of the script.
+pub(crate) fn args(keys: &Keys, tenant: TenantId, now: Option<Timestamp>, asks: &Asks) -> Args {
+    let mut args = Args::default();
+    let count = asks.counters.len() + asks.limits.len() + asks.nonces.len();
+    args.put_number(count);
+    // A row holds the number of its window, so that all windows share one key and a name that does
+    // not depend on the time: that of the first.
+    for (name, sort) in asks.names(tenant, Timestamp::default()).zip(sorts(asks)) {
+        let word = match sort {
+            Sort::Nonce => "nonce",
+            Sort::Window { .. } | Sort::Bucket | Sort::Delay => "rl",
+        };
+        args.put(keys.row(tenant, word, name));
+    }
+    match now {
+        Some(now) => args.put_number(now.as_millis()),
+        None => args.put(""),
+    }
+    let each =
+        asks.together == Together::Each && asks.counters.is_empty() && asks.limits.is_empty();
+    args.put_number(u8::from(asks.peek));
+    args.put_number(u8::from(each));
+    args.put_number(asks.counters.len());
+    args.put_number(asks.limits.len());
+    for increment in &asks.counters {
+        args.put_number(increment.window_secs.clamp(1, LONGEST_SECS));
+        args.put_number(increment.limit);
+        args.put_number(increment.by);
+    }
+    for check in &asks.limits {
+        put_limit(&mut args, check);
+    }
+    for nonce in &asks.nonces {
+        args.put_number(nonce.ttl_secs.min(LONGEST_SECS) * 1_000);
+    }
+    args
+}
+
+fn put_limit(args: &mut Args, check: &LimitCheck) {
+    let mut head = |kind: &str, cost: i64| {
+        args.put(kind);
+        args.put_number(u8::from(check.shadow));
+        args.put_number(cost);
+    };
+    match &check.rule {
+        Rule::Bucket(bucket) => {
+            // More than fits is refused, and more than can be owed and held fills it, by however much. What
+            // is given back comes in two parts, so that each is a number that the script holds exactly.
+            let capacity = i64::try_from(bucket.capacity()).unwrap_or(i64::MAX - 1);
+            let cost = check.cost.clamp(-capacity, capacity + 1);
+            let more = check.cost.saturating_sub(cost).clamp(-capacity, 0);
+            head("b", cost);
+            args.put_number(bucket.capacity());
+            args.put_number(bucket.unit());
+            args.put_number(bucket.refill());
+            args.put_number(u8::from(bucket.overdraw()));
+            args.put_number(more);
+        }
+        Rule::Window(window) => {
+            head("w", check.cost);
+            args.put_number(window.window_secs.clamp(1, LONGEST_SECS));
+            args.put_number(window.limit);
+        }
+        Rule::Delay(delay) => {
+            head("d", check.cost);
+            args.put_number(delay.stages().len());
+            for stage in delay.stages() {
+                args.put_number(stage.delay);
+                args.put_number(u8::from(stage.reset_timer));
+                args.put_number(stage.batch_size);
+                args.put_number(stage.repetitions);
+            }
+        }
+    }
+}
+
+/// What sort of row each part of a question asks about.
+fn sorts(asks: &Asks) -> impl Iterator<Item = Sort> {
+    let counters = asks.counters.iter().map(|increment| Sort::Window {
+        secs: increment.window_secs,
+    });
+    let limits = asks.limits.iter().map(|check| match &check.rule {
+        Rule::Bucket(_) => Sort::Bucket,
+        Rule::Window(window) => Sort::Window {
+            secs: window.window_secs,
+        },
+        Rule::Delay(_) => Sort::Delay,
+    });
+    let nonces = asks.nonces.iter().map(|_| Sort::Nonce);
+    counters.chain(limits).chain(nonces)
+}
+
+/// What to tell: what the rule makes of the time and the rows that the script went by. So the script
+/// has no say in the small print, and one that decides otherwise than the rule is found out at once.
+pub(crate) fn verdicts(tenant: TenantId, asks: &Asks, answer: &Value) -> Result<Verdicts, Error> {
+    let corrupt = |what: &str| Error::Corrupt(format!("Redis: {what}"));
+    let short = || corrupt("the script's answer is not as long as the question");
+    let [now, passed, rows @ ..] = answer.list().ok_or_else(short)? else {
+        return Err(short());
+    };
+    let now = Timestamp::from_millis(now.int().ok_or_else(short)?);
+    let mut found: HashMap<Name, Row> = HashMap::new();
+    let mut names = asks.names(tenant, now).zip(sorts(asks));
+    for row in rows {
+        let (name, sort) = names.next().ok_or_else(short)?;
+        if *row == Value::Nil {
+            continue;
+        }
+        let text = row.text().ok_or_else(|| corrupt("a row is not text"))?;
+        match read(text, sort, now) {
+            Read::Row(row) => drop(found.insert(name, row)),
+            Read::OtherWindow => {}
+            Read::Corrupt => return Err(corrupt("a row cannot be read")),
+        }
+    }
+    if names.next().is_some() {
+        return Err(short());
+    }
+    let load = |name: Name| Ok::<_, Error>(found.get(&name).copied());
+    let verdicts = decide(tenant, now, asks, load)?.verdicts;
+    if passed.int() != Some(i64::from(verdicts.passed())) {
+        return Err(corrupt("the script decided otherwise than the rule"));
+    }
+    Ok(verdicts)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Read {
+    Row(Row),
+    /// The row of a window that is over.
+    OtherWindow,
+    Corrupt,
+}
+
+fn read(text: &str, sort: Sort, now: Timestamp) -> Read {
+    match read_row(text, sort) {
+        None => Read::Corrupt,
+        Some((row, Some(start))) => {
+            let Sort::Window { secs } = sort else {
+                return Read::Corrupt;
+            };
+            let second = now.as_millis().div_euclid(1_000);
+            let secs = i64::try_from(secs.max(1)).unwrap_or(i64::MAX);
+            match second - second.rem_euclid(secs) == start {
+                true => Read::Row(row),
+                false => Read::OtherWindow,
+            }
+        }
+        Some((row, None)) => Read::Row(row),
+    }
+}
+
+/// A row, and the start of its window if it has one.
+fn read_row(text: &str, sort: Sort) -> Option<(Row, Option<i64>)> {
+    let mut words = text.split(' ');
+    let mut start = None;
+    let cell = match sort {
+        Sort::Window { .. } => {
+            words.next().filter(|word| *word == "w")?;
+            start = Some(words.next()?.parse().ok()?);
+            let count = words.next()?.parse().ok()?;
+            Cell::Window { count }
+        }
+        Sort::Bucket => Cell::Bucket {
+            level: words.next()?.parse().ok()?,
+            unit: words.next()?.parse().ok()?,
+            at: words.next()?.parse().ok()?,
+        },
+        Sort::Delay => Cell::Delay {
+            counter: words.next()?.parse().ok()?,
+            timer: words.next()?.parse().ok()?,
+        },
+        Sort::Nonce => Cell::Nonce {
+            first_seen: words.next()?.parse().ok()?,
+        },
+    };
+    let until = match sort {
+        Sort::Delay => i64::MAX,
+        Sort::Window { .. } | Sort::Bucket | Sort::Nonce => words.next()?.parse().ok()?,
+    };
+    let until = Timestamp::from_millis(until);
+    words
+        .next()
+        .is_none()
+        .then_some((Row { cell, until }, start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_none_are_found_out() {
+        let window = Sort::Window { secs: 60 };
+        let now = Timestamp::from_millis(61_000);
+        for (text, sort) in [
+            ("", Sort::Nonce),
+            ("1", Sort::Nonce),
+            ("1 2 3", Sort::Nonce),
+            ("1 two", Sort::Nonce),
+            ("60 1 200", window),
+            ("w 60 18446744073709551616 200", window),
+            ("1 2 3", Sort::Bucket),
+            ("1 2 3", Sort::Delay),
+        ] {
+            assert_eq!(read(text, sort, now), Read::Corrupt, "{text:?}");
+        }
+        assert_eq!(read("w 0 1 120000", window, now), Read::OtherWindow);
+        assert!(matches!(read("w 60 1 180000", window, now), Read::Row(_)));
+    }
+
+    #[test]
+    fn answers_that_do_not_fit_are_refused() {
+        let asks = Asks::default();
+        let tenant = TenantId::from_bytes([1; 16]);
+        let time = || Value::Int(5);
+        let passed = Value::List(vec![time(), Value::Int(1)]);
+        assert!(verdicts(tenant, &asks, &passed).is_ok());
+        for answer in [
+            Value::Nil,
+            Value::List(vec![]),
+            Value::List(vec![Value::Nil, Value::Int(1)]),
+            Value::List(vec![time(), Value::Int(0)]),
+            Value::List(vec![time(), Value::Int(1), Value::Nil]),
+        ] {
+            let told = verdicts(tenant, &asks, &answer);
+            assert!(matches!(told, Err(Error::Corrupt(_))), "{answer:?}");
+        }
+    }
+}

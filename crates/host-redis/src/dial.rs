@@ -1,0 +1,176 @@
+//! Finding a server and making its acquaintance.
+
+use std::io;
+
+use bytes::BytesMut;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::{
+    address::{Login, Node},
+    resp::{self, Args, Value},
+    script,
+};
+
+/// What is dialled.
+#[derive(Debug, Clone)]
+pub(crate) struct Dialer {
+    pub(crate) target: Target,
+    pub(crate) login: Option<Login>,
+    pub(crate) database: u32,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Target {
+    Node(Node),
+    /// Whatever the sentinels say is the master now.
+    Master {
+        sentinels: Vec<Node>,
+        name: String,
+    },
+}
+
+/// Why there is no connection, for people to read.
+pub(crate) type Cause = String;
+
+/// An open connection, and what was received beyond what was asked.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    pub(crate) node: Node,
+    pub(crate) stream: TcpStream,
+    pub(crate) received: BytesMut,
+}
+
+impl Dialer {
+    /// Connects, logs in, chooses the database, loads the scripts.
+    pub(crate) async fn dial(&self) -> Result<Wire, Cause> {
+        let node = match &self.target {
+            Target::Node(node) => node.clone(),
+            Target::Master { sentinels, name } => master(sentinels, name).await?,
+        };
+        let mut wire = Wire::open(node).await?;
+        if let Some(Login { user, password }) = &self.login {
+            let mut auth = Args::of([b"AUTH"]);
+            if let Some(user) = user {
+                auth.put(user);
+            }
+            auth.put(password);
+            if let Value::Error(_) = wire.ask(&auth).await? {
+                // The server's words are not repeated: some servers quote what they were told.
+                return Err(format!("{} does not accept user and password", wire.node));
+            }
+        }
+        if self.database != 0 {
+            let mut select = Args::of([b"SELECT"]);
+            select.put_number(self.database);
+            wire.demand(&select).await?;
+        }
+        if let Target::Master { name, .. } = &self.target {
+            // The sentinels may not know yet that it is master no more.
+            let role = wire.demand(&Args::of([b"ROLE"])).await?;
+            let role = role.list().and_then(<[Value]>::first);
+            if role.and_then(Value::text) != Some("master") {
+                return Err(format!("{} is not the master of {name} now", wire.node));
+            }
+        }
+        for script in script::ALL {
+            // A server that lets nobody load scripts may still run them.
+            if let Value::Bytes(digest) = wire.ask(&script.load()).await? {
+                script.loaded(&digest);
+            }
+        }
+        wire.warn_of_eviction().await?;
+        Ok(wire)
+    }
+}
+
+/// Asks one sentinel after the other for the master.
+async fn master(sentinels: &[Node], name: &str) -> Result<Node, Cause> {
+    let mut causes = Vec::new();
+    for sentinel in sentinels {
+        match master_by(sentinel, name).await {
+            Ok(master) => return Ok(master),
+            Err(cause) => causes.push(cause),
+        }
+    }
+    Err(causes.join("; "))
+}
+
+async fn master_by(sentinel: &Node, name: &str) -> Result<Node, Cause> {
+    let mut wire = Wire::open(sentinel.clone()).await?;
+    let ask = Args::of([b"SENTINEL", b"get-master-addr-by-name", name.as_bytes()]);
+    let answer = wire.demand(&ask).await?;
+    let unknown = || format!("{sentinel} knows no master {name}");
+    match answer.list() {
+        Some([host, port]) => Some(Node {
+            host: host.text().ok_or_else(unknown)?.to_owned(),
+            port: port
+                .text()
+                .and_then(|port| port.parse().ok())
+                .ok_or_else(unknown)?,
+        }),
+        _ => None,
+    }
+    .ok_or_else(unknown)
+}
+
+impl Wire {
+    pub(crate) async fn open(node: Node) -> Result<Self, Cause> {
+        let place = (node.host.as_str(), node.port);
+        let failed = |error: io::Error| format!("cannot connect to {node}: {error}");
+        let stream = TcpStream::connect(place).await.map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        Ok(Self {
+            node,
+            stream,
+            received: BytesMut::new(),
+        })
+    }
+
+    /// Asks one thing and waits for its answer.
+    pub(crate) async fn ask(&mut self, args: &Args) -> Result<Value, Cause> {
+        let node = &self.node;
+        let failed = |error: io::Error| format!("lost {node}: {error}");
+        self.stream
+            .write_all(&args.request())
+            .await
+            .map_err(failed)?;
+        loop {
+            let answer = resp::take(&mut self.received);
+            if let Some(answer) = answer.map_err(|error| format!("{node}: {error}"))? {
+                return Ok(answer);
+            }
+            let read = self.stream.read_buf(&mut self.received);
+            if read.await.map_err(failed)? == 0 {
+                return Err(format!("{node} closed the connection"));
+            }
+        }
+    }
+
+    /// As [`Wire::ask`], and an error is no answer.
+    async fn demand(&mut self, args: &Args) -> Result<Value, Cause> {
+        let answer = self.ask(args).await?.accepted();
+        answer.map_err(|error| format!("{} refuses: {error}", self.node))
+    }
+
+    /// A server that throws rows away when it is full lets replays pass.
+    async fn warn_of_eviction(&mut self) -> Result<(), Cause> {
+        let info = self.ask(&Args::of([b"INFO", b"memory"])).await?;
+        let field = |name: &str| {
+            let mut lines = info.text()?.lines();
+            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        };
+        let bounded = field("maxmemory").is_some_and(|bytes| bytes != "0");
+        let policy = field("maxmemory_policy").unwrap_or("noeviction");
+        if bounded && policy != "noeviction" {
+            tracing::warn!(
+                server = %self.node,
+                policy,
+                "when Redis is full it will forget nonces and limits that are in force; set maxmemory-policy to noeviction"
+            );
+        }
+        Ok(())
+    }
+}

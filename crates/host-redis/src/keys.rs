@@ -1,0 +1,71 @@
+//! What rows are called.
+//!
+//! Every key of a tenant has the same hash tag, so that a cluster keeps them on one server and one
+//! script can decide about any of them together.
+
+use asyncgate_core::{TenantId, admission::Name};
+
+/// Names keys under a prefix.
+#[derive(Debug, Clone)]
+pub(crate) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    pub(crate) const fn new(prefix: String) -> Self {
+        Self { prefix }
+    }
+
+    /// What stands between the braces.
+    pub(crate) fn tag(tenant: TenantId) -> String {
+        let mut tag = String::with_capacity(32);
+        put_hex(&mut tag, tenant.as_bytes());
+        tag
+    }
+
+    /// `asyncgate:{tenant}:nonce:name` and `asyncgate:{tenant}:rl:name`.
+    pub(crate) fn row(&self, tenant: TenantId, word: &str, name: Name) -> String {
+        let mut key = self.of(tenant, word);
+        key.push(':');
+        put_hex(&mut key, &name.to_bytes());
+        key
+    }
+
+    /// A key that a tenant has one of.
+    pub(crate) fn of(&self, tenant: TenantId, word: &str) -> String {
+        let mut key = String::with_capacity(self.prefix.len() + word.len() + 70);
+        key.push_str(&self.prefix);
+        key.push_str(":{");
+        put_hex(&mut key, tenant.as_bytes());
+        key.push_str("}:");
+        key.push_str(word);
+        key
+    }
+}
+
+fn put_hex(to: &mut String, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            to.push(char::from(DIGITS[usize::from(digit)]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_carry_the_tenants_tag() {
+        let keys = Keys::new("asyncgate".to_owned());
+        let tenant = TenantId::from_bytes([0xab; 16]);
+        let name = Name::from_bytes([0x0f; 16]);
+        let (tag, name_hex) = ("ab".repeat(16), "0f".repeat(16));
+        assert_eq!(Keys::tag(tenant), tag);
+        assert_eq!(
+            keys.row(tenant, "nonce", name),
+            format!("asyncgate:{{{tag}}}:nonce:{name_hex}")
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! A connection that is kept up, and that many callers share.
+//!
+//! Requests of all callers go out together, as many as are waiting, and answers come back in order.
+//! A request is sent once: after that a lost connection is an error, because nobody knows whether it
+//! was done. A server that does not answer for [`PATIENCE`] is left and dialled again. While there is
+//! no connection, requests fail at once, so that callers can do without.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use asyncgate_store::Error;
+use bytes::{Bytes, BytesMut};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    time::{Instant, sleep, sleep_until, timeout},
+};
+
+use crate::{
+    dial::{Cause, Dialer, Wire},
+    resp::{self, Value},
+};
+
+/// For how long a server may say nothing while it owes an answer, or take to be dialled.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait before dialling again, at first and at most.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// How many requests may wait to be sent, and as many for an answer.
+const MAX_REQUESTS: usize = 8_192;
+/// How many KiB of requests may wait.
+const MAX_KIB: usize = 64 << 10;
+/// How many bytes are gathered before the first of them must be gone.
+const MAX_GATHERED: usize = 256 << 10;
+
+/// A connection to one server.
+#[derive(Debug)]
+pub(crate) struct Link {
+    queue: mpsc::Sender<Request>,
+    room: Arc<Semaphore>,
+}
+
+/// One request, or several that go together; the last one's answer counts.
+struct Request {
+    bytes: Bytes,
+    answers: usize,
+    tell: oneshot::Sender<Result<Value, Error>>,
+    _room: OwnedSemaphorePermit,
+}
+
+/// Who waits for an answer.
+struct Waiting {
+    answers: usize,
+    tell: oneshot::Sender<Result<Value, Error>>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Link {
+    /// Begins to dial. The connection ends when the link is dropped.
+    pub(crate) fn new(dialer: Dialer) -> Self {
+        let (queue, requests) = mpsc::channel(MAX_REQUESTS);
+        tokio::spawn(keep_up(dialer, requests));
+        Self {
+            queue,
+            room: Arc::new(Semaphore::new(MAX_KIB)),
+        }
+    }
+
+    /// Sends what holds `answers` requests, and answers with the answer of the last.
+    pub(crate) async fn send(&self, bytes: Bytes, answers: usize) -> Result<Value, Error> {
+        let kib = u32::try_from(bytes.len() >> 10).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).try_acquire_many_owned(kib.saturating_add(1));
+        let (tell, told) = oneshot::channel();
+        let request = Request {
+            bytes,
+            answers,
+            tell,
+            _room: room.map_err(|_| Error::Busy)?,
+        };
+        self.queue.try_send(request).map_err(|_| Error::Busy)?;
+        let gone = |_| Error::Unavailable("the connection is being closed".to_owned());
+        told.await.map_err(gone)?
+    }
+}
+
+/// Dials for as long as somebody may ask.
+async fn keep_up(dialer: Dialer, mut requests: mpsc::Receiver<Request>) {
+    let mut pause = BACKOFF.0;
+    let mut known_down = false;
+    loop {
+        let cause = match timeout(PATIENCE, dialer.dial()).await {
+            Ok(Ok(wire)) => {
+                tracing::info!(server = %wire.node, "connected to Redis");
+                (pause, known_down) = (BACKOFF.0, false);
+                match converse(wire, &mut requests).await {
+                    Ended::Unwanted => return,
+                    Ended::Lost(cause) => cause,
+                }
+            }
+            Ok(Err(cause)) => cause,
+            Err(_) => format!("cannot connect within {PATIENCE:?}"),
+        };
+        if !known_down {
+            tracing::warn!(cause, "no connection to Redis; dialling again");
+            known_down = true;
+        }
+        let over = sleep(pause);
+        tokio::pin!(over);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut over => break,
+                request = requests.recv() => match request {
+                    Some(request) => fail(request.tell, &cause),
+                    None => return,
+                },
+            }
+        }
+        pause = (pause * 2).min(BACKOFF.1);
+    }
+}
+
+enum Ended {
+    /// Nobody asks any more.
+    Unwanted,
+    Lost(Cause),
+}
+
+fn fail(tell: oneshot::Sender<Result<Value, Error>>, cause: &str) {
+    // Who asked may have gone.
+    drop(tell.send(Err(Error::Unavailable(format!("Redis: {cause}")))));
+}
+
+/// Sends requests and tells answers until the connection or the interest in it ends.
+async fn converse(wire: Wire, requests: &mut mpsc::Receiver<Request>) -> Ended {
+    let Wire {
+        node,
+        mut stream,
+        mut received,
+    } = wire;
+    let (mut reader, mut writer) = stream.split();
+    let mut gathered = BytesMut::new();
+    let mut waiting: VecDeque<Waiting> = VecDeque::new();
+    let mut batch = Vec::new();
+    // Since when the server owes the next answer.
+    let mut since = Instant::now();
+    let cause = loop {
+        let room = MAX_REQUESTS - waiting.len();
+        tokio::select! {
+            count = requests.recv_many(&mut batch, room), if room > 0 && gathered.len() < MAX_GATHERED => {
+                if count == 0 {
+                    return Ended::Unwanted;
+                }
+                if waiting.is_empty() {
+                    since = Instant::now();
+                }
+                // Who no longer waits is not served: a nonce that nobody asks about must not be used.
+                let wanted = batch.drain(..).filter(|request: &Request| !request.tell.is_closed());
+                for Request { bytes, answers, tell, _room } in wanted {
+                    gathered.extend_from_slice(&bytes);
+                    waiting.push_back(Waiting { answers, tell, _room });
+                }
+            }
+            sent = writer.write_buf(&mut gathered), if !gathered.is_empty() => {
+                if let Err(error) = sent {
+                    break format!("lost {node}: {error}");
+                }
+            }
+            read = reader.read_buf(&mut received) => {
+                match read {
+                    Ok(0) => break format!("{node} closed the connection"),
+                    Ok(_) => {}
+                    Err(error) => break format!("lost {node}: {error}"),
+                }
+                since = Instant::now();
+                if let Err(cause) = tell_all(&mut received, &mut waiting) {
+                    break format!("{node}: {cause}");
+                }
+            }
+            () = sleep_until(since + PATIENCE), if !waiting.is_empty() => {
+                break format!("{node} has not answered for {PATIENCE:?}");
+            }
+        }
+    };
+    for Waiting { tell, .. } in waiting {
+        fail(tell, &cause);
+    }
+    Ended::Lost(cause)
+}
+
+/// Tells the answers that are there.
+fn tell_all(received: &mut BytesMut, waiting: &mut VecDeque<Waiting>) -> Result<(), Cause> {
+    while let Some(answer) = resp::take(received).map_err(|error| error.to_string())? {
+        let Some(first) = waiting.front_mut() else {
+            return Err("an answer to nothing".to_owned());
+        };
+        first.answers -= 1;
+        if first.answers > 0 {
+            continue;
+        }
+        let demoted = matches!(&answer, Value::Error(text) if text.starts_with("READONLY"));
+        if let Some(Waiting { tell, .. }) = waiting.pop_front() {
+            drop(tell.send(Ok(answer)));
+        }
+        if demoted {
+            return Err("it is no master any more".to_owned());
+        }
+    }
+    Ok(())
+}

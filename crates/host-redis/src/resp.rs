@@ -1,0 +1,288 @@
+//! RESP2, the protocol of Redis: requests are lists of byte strings, replies come in their order.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// The longest byte string that a reply may hold. Ours are pages of revocations at most.
+const MAX_BULK: usize = 64 << 20;
+/// The longest list in a reply. CLUSTER SLOTS of a scattered cluster is the longest we ask for.
+const MAX_LIST: usize = 1 << 20;
+/// How deep lists stand in lists in replies: in CLUSTER SLOTS, three and a list of names.
+const MAX_DEPTH: usize = 5;
+
+/// A reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Nil,
+    Int(i64),
+    /// A simple string or a byte string: nobody here needs to tell them apart.
+    Bytes(Bytes),
+    Error(String),
+    List(Vec<Value>),
+}
+
+/// What came is not RESP2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the server does not speak the protocol of Redis")]
+pub(crate) struct Garbled;
+
+impl Value {
+    /// The reply, or the server's words if it is a refusal.
+    pub(crate) fn accepted(self) -> Result<Self, String> {
+        if let Self::Error(text) = self {
+            return Err(text);
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn bytes(&self) -> Option<&Bytes> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Nil | Self::Int(_) | Self::Error(_) | Self::List(_) => None,
+        }
+    }
+
+    pub(crate) fn text(&self) -> Option<&str> {
+        std::str::from_utf8(self.bytes()?).ok()
+    }
+
+    pub(crate) fn int(&self) -> Option<i64> {
+        match self {
+            Self::Int(int) => Some(*int),
+            Self::Nil | Self::Bytes(_) | Self::Error(_) | Self::List(_) => None,
+        }
+    }
+
+    pub(crate) fn list(&self) -> Option<&[Self]> {
+        match self {
+            Self::List(list) => Some(list),
+            Self::Nil | Self::Int(_) | Self::Bytes(_) | Self::Error(_) => None,
+        }
+    }
+}
+
+/// The strings of a request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Args {
+    count: usize,
+    bytes: Vec<u8>,
+}
+
+impl Args {
+    pub(crate) fn of<const N: usize>(args: [&[u8]; N]) -> Self {
+        let mut all = Self::default();
+        for arg in args {
+            all.put(arg);
+        }
+        all
+    }
+
+    pub(crate) fn put(&mut self, arg: impl AsRef<[u8]>) {
+        let arg = arg.as_ref();
+        self.count += 1;
+        self.bytes.push(b'$');
+        put_number(&mut self.bytes, arg.len());
+        self.bytes.extend_from_slice(arg);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    pub(crate) fn put_number(&mut self, number: impl std::fmt::Display) {
+        self.put(number.to_string());
+    }
+
+    /// The request of these strings after those of `head`.
+    pub(crate) fn after(&self, head: &Self) -> Vec<u8> {
+        let mut request = Vec::with_capacity(head.bytes.len() + self.bytes.len() + 16);
+        request.push(b'*');
+        put_number(&mut request, head.count + self.count);
+        request.extend_from_slice(&head.bytes);
+        request.extend_from_slice(&self.bytes);
+        request
+    }
+
+    /// The request of these strings.
+    pub(crate) fn request(&self) -> Vec<u8> {
+        self.after(&Self::default())
+    }
+}
+
+fn put_number(to: &mut Vec<u8>, number: usize) {
+    to.extend_from_slice(number.to_string().as_bytes());
+    to.extend_from_slice(b"\r\n");
+}
+
+/// Takes the first reply out of what was received, if it is there whole.
+pub(crate) fn take(received: &mut BytesMut) -> Result<Option<Value>, Garbled> {
+    let mut scan = Scan {
+        bytes: received,
+        at: 0,
+    };
+    let Some(()) = scan.skip(0)? else {
+        return Ok(None);
+    };
+    let end = scan.at;
+    let mut whole = received.split_to(end).freeze();
+    read(&mut whole).map(Some)
+}
+
+/// Looks for the end of a reply.
+struct Scan<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Scan<'_> {
+    fn skip(&mut self, depth: usize) -> Result<Option<()>, Garbled> {
+        let Some(line) = line(&self.bytes[self.at..])? else {
+            return Ok(None);
+        };
+        self.at += line.len() + 2;
+        match split(line)? {
+            (b'+' | b'-' | b':', _) => Ok(Some(())),
+            (b'$', rest) => {
+                if let Some(len) = length(rest, MAX_BULK)? {
+                    self.at += len + 2;
+                }
+                Ok((self.at <= self.bytes.len()).then_some(()))
+            }
+            (b'*', rest) if depth < MAX_DEPTH => {
+                for _ in 0..length(rest, MAX_LIST)?.unwrap_or(0) {
+                    if self.skip(depth + 1)?.is_none() {
+                        return Ok(None);
+                    }
+                }
+                Ok(Some(()))
+            }
+            _ => Err(Garbled),
+        }
+    }
+}
+
+/// Reads a reply that is there whole and not too deep.
+fn read(bytes: &mut Bytes) -> Result<Value, Garbled> {
+    let len = line(bytes)?.ok_or(Garbled)?.len();
+    let line = bytes.split_to(len);
+    bytes.advance(2);
+    let (kind, rest) = split(&line)?;
+    Ok(match kind {
+        b'+' => Value::Bytes(line.slice(1..)),
+        b'-' => Value::Error(String::from_utf8_lossy(rest).into_owned()),
+        b':' => Value::Int(number(rest)?),
+        b'$' => match length(rest, MAX_BULK)? {
+            None => Value::Nil,
+            Some(len) => {
+                let value = bytes.split_to(len);
+                if !bytes.starts_with(b"\r\n") {
+                    return Err(Garbled);
+                }
+                bytes.advance(2);
+                Value::Bytes(value)
+            }
+        },
+        b'*' => match length(rest, MAX_LIST)? {
+            None => Value::Nil,
+            Some(len) => Value::List((0..len).map(|_| read(bytes)).collect::<Result<_, _>>()?),
+        },
+        _ => return Err(Garbled),
+    })
+}
+
+/// The first line, if its end is there.
+fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Garbled> {
+    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
+        return Ok(None);
+    };
+    bytes[..end].strip_suffix(b"\r").map(Some).ok_or(Garbled)
+}
+
+fn split(line: &[u8]) -> Result<(u8, &[u8]), Garbled> {
+    let (kind, rest) = line.split_first().ok_or(Garbled)?;
+    Ok((*kind, rest))
+}
+
+fn number(text: &[u8]) -> Result<i64, Garbled> {
+    let text = std::str::from_utf8(text).map_err(|_| Garbled)?;
+    text.parse().map_err(|_| Garbled)
+}
+
+/// A length, or none for a value that is not there.
+fn length(text: &[u8], max: usize) -> Result<Option<usize>, Garbled> {
+    match number(text)? {
+        -1 => Ok(None),
+        len => match usize::try_from(len) {
+            Ok(len) if len <= max => Ok(Some(len)),
+            _ => Err(Garbled),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &'static str) -> Value {
+        Value::Bytes(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[test]
+    fn replies_are_read_however_they_are_cut() {
+        let cases = [
+            ("+OK\r\n", bytes("OK")),
+            ("$-1\r\n", Value::Nil),
+            ("*-1\r\n", Value::Nil),
+            ("*0\r\n", Value::List(vec![])),
+            (":-12\r\n", Value::Int(-12)),
+            ("$0\r\n\r\n", bytes("")),
+            ("$4\r\na\r\nb\r\n", bytes("a\r\nb")),
+            ("-MOVED 1 h:2\r\n", Value::Error("MOVED 1 h:2".to_owned())),
+            (
+                "*3\r\n:1\r\n*1\r\n$1\r\nx\r\n$-1\r\n",
+                Value::List(vec![
+                    Value::Int(1),
+                    Value::List(vec![bytes("x")]),
+                    Value::Nil,
+                ]),
+            ),
+        ];
+        for (wire, value) in cases {
+            let mut received = BytesMut::new();
+            for (n, byte) in wire.bytes().enumerate() {
+                received.extend_from_slice(&[byte]);
+                let expected = (n + 1 == wire.len()).then(|| value.clone());
+                assert_eq!(take(&mut received), Ok(expected), "{wire:?} {n}");
+            }
+            assert!(received.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_no_reply_is_refused() {
+        let deep = "*1\r\n".repeat(9);
+        for wire in [
+            "HTTP/1.1 400 Bad Request\r\n",
+            "\r\n",
+            "+OK\n",
+            "$x\r\n",
+            "$-2\r\n",
+            "$1\r\nabc\r\n",
+            "$99999999999\r\n",
+            "*99999999\r\n",
+            ":1.5\r\n",
+            &deep,
+        ] {
+            let mut received = BytesMut::from(wire.as_bytes());
+            assert_eq!(take(&mut received), Err(Garbled), "{wire:?}");
+        }
+    }
+
+    #[test]
+    fn requests_are_lists_of_strings() {
+        let head = Args::of([b"GET"]);
+        let mut args = Args::default();
+        args.put(b"k\r\n");
+        args.put_number(-7);
+        assert_eq!(
+            args.after(&head),
+            b"*3\r\n$3\r\nGET\r\n$3\r\nk\r\n\r\n$2\r\n-7\r\n"
+        );
+    }
+}

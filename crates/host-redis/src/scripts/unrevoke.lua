@@ -1,0 +1,4 @@
+-- Takes a revocation back. KEYS: the revocations, their order. ARGV: the subject. Answers whether
+-- there was one.
+redis.call('ZREM', KEYS[2], ARGV[1])
+return redis.call('HDEL', KEYS[1], ARGV[1])

@@ -1,0 +1,346 @@
+//! A Redis that is gone, stuck, full, forgetful, or none at all.
+
+use std::{net::Ipv4Addr, sync::Arc};
+
+use asyncgate_admission::{FailureMode, Guard, Settings, Source};
+use asyncgate_core::{
+    TenantId, Timestamp,
+    admission::{Asks, NonceCheck, NonceResult},
+};
+use asyncgate_host_redis::RedisHost;
+use asyncgate_store::{
+    Error,
+    admission::Host,
+    conformance::{bucket, limit, nonce},
+};
+use tokio::{io::AsyncWriteExt, net::TcpListener, task::JoinHandle, time::Instant};
+
+use crate::servers::{PATIENCE, Server, address, available, connected, eventually};
+
+const TENANT: TenantId = TenantId::from_bytes([7; 16]);
+const NOW: Timestamp = Timestamp::from_millis(1_731_690_000_000);
+
+fn one(nonce: NonceCheck) -> Asks {
+    Asks {
+        nonces: vec![nonce],
+        ..Asks::default()
+    }
+}
+
+async fn is_new(host: &RedisHost, text: &str) -> Result<bool, Error> {
+    let verdicts = host.admit(TENANT, NOW, one(nonce(text, 600))).await?;
+    Ok(verdicts.passed())
+}
+
+/// Many callers who never stop asking. Each call ends in time, as its failure mode says.
+struct Load {
+    guard: Arc<Guard>,
+    start: Instant,
+    callers: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(host: RedisHost) -> Self {
+        let guard = Arc::new(Guard::new(Arc::new(host), Settings::default()));
+        let start = Instant::now();
+        let call = |caller: usize| {
+            let guard = Arc::clone(&guard);
+            tokio::spawn(async move {
+                for turn in 0.. {
+                    let text = format!("{caller} {turn}");
+                    let both = async {
+                        ask_nonce(&guard, start, &text).await;
+                        ask_limit(&guard, start).await;
+                    };
+                    let ended = tokio::time::timeout(PATIENCE, both).await;
+                    assert!(ended.is_ok(), "a call hangs");
+                    tokio::task::yield_now().await;
+                }
+            })
+        };
+        Self {
+            callers: (0..32).map(call).collect(),
+            guard,
+            start,
+        }
+    }
+
+    /// Waits until nonces and limits are answered by the backend, or until both are not.
+    async fn until(&self, answered: bool) {
+        let what = format!("answered: {answered}");
+        let mut turn = 0;
+        eventually(&what, async || {
+            turn += 1;
+            let text = format!("{answered} {turn} {:?}", self.start.elapsed());
+            ask_nonce(&self.guard, self.start, &text).await == answered
+                && ask_limit(&self.guard, self.start).await == answered
+        })
+        .await;
+    }
+
+    /// Every caller is still at it: none has panicked.
+    fn end(self) {
+        for caller in self.callers {
+            assert!(!caller.is_finished());
+            caller.abort();
+        }
+    }
+}
+
+fn now(start: Instant) -> Timestamp {
+    NOW.plus_millis(start.elapsed().as_millis() as i64)
+}
+
+/// Whether the backend answered. A nonce is new, or nobody knows: then it must not pass.
+async fn ask_nonce(guard: &Guard, start: Instant, text: &str) -> bool {
+    let answered = guard.admit(TENANT, now(start), one(nonce(text, 600))).await;
+    match answered {
+        Ok(answered) => {
+            assert_eq!(answered.provenance.source, Source::Store);
+            assert!(answered.answer.passed(), "{text} was never used");
+            true
+        }
+        Err(unavailable) => {
+            assert!(unavailable.retry_after_secs > 0);
+            false
+        }
+    }
+}
+
+/// Whether the backend answered. Without it the call is allowed, and says why.
+async fn ask_limit(guard: &Guard, start: Instant) -> bool {
+    let check = limit(&bucket(1 << 30, 1 << 30, false), "k", 1);
+    let answered = guard.check_limit(TENANT, now(start), &check).await.unwrap();
+    assert!(answered.answer.allowed);
+    let by_host = answered.provenance.source == Source::Store;
+    let mode = (!by_host).then_some(FailureMode::Open);
+    assert_eq!(answered.provenance.failure_mode, mode);
+    assert_eq!(answered.provenance.backend, "redis");
+    by_host
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_and_started_again_under_load() {
+    if !available() {
+        return;
+    }
+    let mut server = Server::start(&[]).await;
+    let load = Load::start(connected(RedisHost::new(server.address())).await);
+    for _ in 0..2 {
+        load.until(true).await;
+        server.kill();
+        load.until(false).await;
+        server.restart().await;
+    }
+    load.until(true).await;
+    load.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paused_and_resumed_under_load() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]).await;
+    let load = Load::start(connected(RedisHost::new(server.address())).await);
+    for _ in 0..2 {
+        load.until(true).await;
+        server.pause();
+        load.until(false).await;
+        server.resume();
+    }
+    load.until(true).await;
+    load.end();
+}
+
+#[tokio::test]
+async fn a_call_ends_also_without_a_guard() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]).await;
+    let host = connected(RedisHost::new(server.address())).await;
+    server.pause();
+    let calls = ["a", "b"].map(|text| is_new(&host, text));
+    for call in calls {
+        let ended = tokio::time::timeout(PATIENCE, call).await;
+        assert!(matches!(ended, Ok(Err(Error::Unavailable(_)))));
+    }
+    server.resume();
+    eventually("it answers again", async || {
+        is_new(&host, "c").await.is_ok()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_redis_keeps_is_known_after_a_crash() {
+    if !available() {
+        return;
+    }
+    let args = ["--appendonly", "yes", "--appendfsync", "always"];
+    let mut server = Server::start(&args).await;
+    let host = connected(RedisHost::new(server.address())).await;
+    assert_eq!(is_new(&host, "n").await, Ok(true));
+    server.kill();
+    server.restart().await;
+    let mut last = None;
+    eventually("it answers again", async || {
+        last = is_new(&host, "n").await.ok();
+        last.is_some()
+    })
+    .await;
+    assert_eq!(last, Some(false));
+}
+
+#[tokio::test]
+async fn scripts_that_were_forgotten_are_sent_again() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]).await;
+    let host = connected(RedisHost::new(server.address())).await;
+    assert_eq!(is_new(&host, "n").await, Ok(true));
+    server.command(&["SCRIPT", "FLUSH"]).await.unwrap();
+    assert_eq!(is_new(&host, "n").await, Ok(false));
+    assert_eq!(is_new(&host, "m").await, Ok(true));
+}
+
+#[tokio::test]
+async fn a_batch_is_one_round_trip_and_one_script() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]).await;
+    let host = connected(RedisHost::new(server.address())).await;
+    let nonces = (0..1_000).map(|n| nonce(&n.to_string(), 60)).collect();
+    let asks = Asks {
+        nonces,
+        ..Asks::default()
+    };
+    for passed in [true, false] {
+        let verdicts = host.admit(TENANT, NOW, asks.clone()).await.unwrap();
+        assert_eq!(verdicts.nonces.len(), 1_000);
+        let accepted = |result: &NonceResult| *result == NonceResult::Accepted;
+        assert!(verdicts.nonces.iter().all(|it| accepted(it) == passed));
+    }
+    let stats = server.command(&["INFO", "commandstats"]).await.unwrap();
+    assert!(stats.contains("cmdstat_evalsha:calls=2,"), "{stats}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_instances_that_use_one_nonce_one_may() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]).await;
+    let address = server.address();
+    let hosts: Vec<_> = (0..4)
+        .map(|_| Arc::new(RedisHost::new(address.clone())))
+        .collect();
+    for host in &hosts {
+        eventually("connected", async || host.ping().await.is_ok()).await;
+    }
+    for round in 0..20 {
+        let calls = hosts.iter().cycle().take(64).map(|host| {
+            let host = Arc::clone(host);
+            tokio::spawn(async move { is_new(&host, &round.to_string()).await.unwrap() })
+        });
+        let calls: Vec<_> = calls.collect();
+        let mut accepted = 0;
+        for call in calls {
+            accepted += u32::from(call.await.unwrap());
+        }
+        assert_eq!(accepted, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_full_server_refuses_and_forgets_nothing() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]).await;
+    let host = connected(RedisHost::new(server.address())).await;
+    assert_eq!(is_new(&host, "n").await, Ok(true));
+    server
+        .command(&["CONFIG", "SET", "maxmemory", "1"])
+        .await
+        .unwrap();
+    let full = is_new(&host, "m").await;
+    assert!(
+        matches!(&full, Err(Error::Unavailable(text)) if text.contains("OOM")),
+        "{full:?}"
+    );
+    server
+        .command(&["CONFIG", "SET", "maxmemory", "0"])
+        .await
+        .unwrap();
+    assert_eq!(is_new(&host, "n").await, Ok(false));
+    assert_eq!(is_new(&host, "m").await, Ok(true));
+}
+
+#[tokio::test]
+async fn rows_that_somebody_wrote_over_are_an_error_and_stay() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]).await;
+    let host = connected(RedisHost::new(server.address())).await;
+    assert_eq!(is_new(&host, "n").await, Ok(true));
+    let keys = server.command(&["RANDOMKEY"]).await.unwrap();
+    let key = keys.lines().nth(1).unwrap();
+    assert!(key.contains(":nonce:"));
+    server.command(&["SET", key, "1"]).await.unwrap();
+    assert!(matches!(is_new(&host, "n").await, Err(Error::Corrupt(_))));
+    assert!(
+        server
+            .command(&["GET", key])
+            .await
+            .unwrap()
+            .starts_with("$1\r\n1\r\n")
+    );
+}
+
+#[tokio::test]
+async fn passwords_are_needed_and_not_shown() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&["--requirepass", "s3cret/@"]).await;
+    let host = |login: &str| {
+        let place = format!("redis://{login}127.0.0.1:{}/2", server.port);
+        RedisHost::new(address(&place))
+    };
+    let right = connected(host(":s3cret%2F%40@")).await;
+    assert_eq!(is_new(&right, "n").await, Ok(true));
+    for (login, shown) in [("", "NOAUTH"), (":wr0ng@", "does not accept")] {
+        let host = host(login);
+        let mut last = String::new();
+        eventually("it says why", async || {
+            last = host.ping().await.unwrap_err().to_string();
+            last.contains(shown)
+        })
+        .await;
+        assert!(!last.contains("wr0ng"), "{last}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_redis_is_an_error() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // The first who comes is never answered, the others as by a web server.
+    tokio::spawn(async move {
+        let _silent = listener.accept().await;
+        while let Ok((mut stream, _)) = listener.accept().await {
+            drop(stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await);
+        }
+    });
+    let host = RedisHost::new(address(&format!("redis://127.0.0.1:{port}")));
+    eventually("it says why", async || {
+        let error = host.ping().await.unwrap_err().to_string();
+        error.contains("protocol of Redis")
+    })
+    .await;
+}

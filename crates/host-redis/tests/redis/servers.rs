@@ -1,0 +1,217 @@
+//! Redis servers of a test: on ports and in directories of their own, gone when dropped.
+
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use asyncgate_host_redis::{Address, RedisHost};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// How long anything may take that must happen sooner or later.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Whether there is a Redis to test with. Says so if there is not.
+pub fn available() -> bool {
+    let found = Command::new("redis-server")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok();
+    if !found {
+        eprintln!("SKIPPED: there is no redis-server here; `cargo xtask test` installs it");
+    }
+    found
+}
+
+/// One server.
+pub struct Server {
+    pub port: u16,
+    dir: TempDir,
+    args: Vec<String>,
+    process: Option<Child>,
+}
+
+impl Server {
+    /// Starts one that keeps nothing.
+    pub async fn start(args: &[&str]) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), args).await
+    }
+
+    /// Starts a sentinel that watches the master at a port.
+    pub async fn start_sentinel(master: u16) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("sentinel.conf");
+        let text = format!(
+            "sentinel monitor main 127.0.0.1 {master} 1\n\
+             sentinel down-after-milliseconds main 500\n\
+             sentinel failover-timeout main 2000\n"
+        );
+        std::fs::write(&config, text).unwrap();
+        let config = config.to_str().unwrap().to_owned();
+        Self::start_in(dir, &[&config, "--sentinel"]).await
+    }
+
+    async fn start_in(dir: TempDir, args: &[&str]) -> Self {
+        let mut server = Self {
+            port: free_port(),
+            dir,
+            args: args.iter().map(ToString::to_string).collect(),
+            process: None,
+        };
+        server.restart().await;
+        server
+    }
+
+    /// Starts it again where it was.
+    pub async fn restart(&mut self) {
+        self.kill();
+        let mut command = Command::new("redis-server");
+        if !self.args.iter().any(|arg| arg == "--sentinel") {
+            command.args(["--save", "", "--appendonly", "no"]);
+        }
+        command
+            .args(&self.args)
+            .args(["--port", &self.port.to_string()])
+            .args(["--bind", "127.0.0.1", "--dir"])
+            .arg(self.dir.path());
+        let log = std::fs::File::create(self.dir.path().join("log")).unwrap();
+        command.stdout(log);
+        self.process = Some(command.spawn().unwrap());
+        eventually("the server answers", async || {
+            self.command(&["PING"])
+                .await
+                .is_some_and(|answer| answer.contains("PONG") || answer.contains("NOAUTH"))
+        })
+        .await;
+    }
+
+    /// Ends it as a crash does.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    /// Stops it in its tracks, without closing anything.
+    pub fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.process.as_ref().unwrap().id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// The address of the server, with a prefix that no other host has.
+    pub fn address(&self) -> Address {
+        address(&format!("redis://127.0.0.1:{}", self.port))
+    }
+
+    /// What it answers to a command, as it is on the wire.
+    pub async fn command(&self, words: &[&str]) -> Option<String> {
+        let place = (Ipv4Addr::LOCALHOST, self.port);
+        let mut stream = TcpStream::connect(place).await.ok()?;
+        let mut request = format!("*{}\r\n", words.len());
+        for word in words {
+            request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        }
+        stream.write_all(request.as_bytes()).await.ok()?;
+        // What the server says to this ends the answer.
+        stream.write_all(b"*1\r\n$4\r\nPING\r\n").await.ok()?;
+        let mut answer = String::new();
+        let ends = ["+PONG\r\n", "required.\r\n", "in memory\r\n"];
+        while !ends.iter().any(|end| answer.ends_with(end)) {
+            let mut part = [0; 4096];
+            let read = stream.read(&mut part).await.ok().filter(|read| *read > 0)?;
+            answer.push_str(&String::from_utf8_lossy(&part[..read]));
+        }
+        Some(answer)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A port that was free a moment ago, and whose bus, ten thousand further, is a port too.
+fn free_port() -> u16 {
+    loop {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        if port < 55_000 && TcpListener::bind((Ipv4Addr::LOCALHOST, port + 10_000)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// An address with a prefix that no other host has.
+pub fn address(place: &str) -> Address {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    format!("{place}?prefix=test{number}").parse().unwrap()
+}
+
+/// Three masters that are one cluster.
+pub async fn cluster() -> Vec<Server> {
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        let args = [
+            "--cluster-enabled",
+            "yes",
+            "--cluster-node-timeout",
+            "1000",
+            "--cluster-require-full-coverage",
+            "no",
+        ];
+        servers.push(Server::start(&args).await);
+    }
+    let nodes = servers.iter().map(|it| format!("127.0.0.1:{}", it.port));
+    let created = Command::new("redis-cli")
+        .args(["--cluster", "create"])
+        .args(nodes)
+        .arg("--cluster-yes")
+        .stdout(Stdio::null())
+        .status();
+    assert!(created.unwrap().success());
+    for server in &servers {
+        eventually("the cluster is up", async || {
+            let info = server.command(&["CLUSTER", "INFO"]).await;
+            info.is_some_and(|info| info.contains("cluster_state:ok"))
+        })
+        .await;
+    }
+    servers
+}
+
+/// Waits until something holds.
+pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let hold = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, hold).await.is_ok(), "{what}");
+}
+
+/// A host whose server answers.
+pub async fn connected(host: RedisHost) -> RedisHost {
+    use asyncgate_store::admission::Host;
+    eventually("the host is connected", async || host.ping().await.is_ok()).await;
+    host
+}

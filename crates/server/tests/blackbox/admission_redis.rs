@@ -1,0 +1,140 @@
+//! Admission on a real Redis: two servers share it, it goes away, it comes back.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Launch, Server, eventually, run};
+
+const SPACE: &str = "0101010101010101010101010101010101010101010101010101010101010101";
+
+/// One Redis that keeps nothing, gone when dropped.
+struct Redis {
+    port: u16,
+    process: Child,
+}
+
+impl Redis {
+    /// None, with a word about it, where there is no such program.
+    fn start() -> Option<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        Self::start_at(port)
+    }
+
+    fn start_at(port: u16) -> Option<Self> {
+        let started = Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+            .args(["--save", "", "--requirepass", "s3cret"])
+            .stdout(Stdio::null())
+            .spawn();
+        let Ok(process) = started else {
+            eprintln!("SKIPPED: there is no redis-server here; `cargo xtask test` installs it");
+            return None;
+        };
+        let redis = Self { port, process };
+        eventually("Redis listens", || {
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
+        });
+        Some(redis)
+    }
+
+    fn address(&self) -> String {
+        format!("redis://:s3cret@127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+fn launch(redis: &Redis) -> Launch {
+    let address = redis.address();
+    Launch::new()
+        .env("ASYNCGATE_ADMISSION_BACKEND", &address)
+        .set("admission.timeout_ms=5000")
+}
+
+fn nonce(server: &Server, text: &str) -> (u16, Value) {
+    let input = json!({ "namespace": SPACE, "nonce": text, "ttl_secs": 600 });
+    let answer = server.post("/v1/host/nonces/check", &input);
+    (answer.status, answer.json())
+}
+
+#[test]
+fn two_servers_share_what_redis_knows() {
+    let Some(redis) = Redis::start() else {
+        return;
+    };
+    let (one, other) = (launch(&redis).start(), launch(&redis).start());
+    let accepted = eventually("the first is connected", || {
+        let (status, answer) = nonce(&one, "AQID");
+        (status == 200).then_some(answer)
+    });
+    assert_eq!(accepted["result"], "accepted");
+    assert_eq!(accepted["provenance"]["backend"], "redis");
+    let replay = eventually("the other is connected", || {
+        let (status, answer) = nonce(&other, "AQID");
+        (status == 200).then_some(answer)
+    });
+    assert_eq!(replay["result"], "replay");
+}
+
+#[test]
+fn without_redis_the_failure_modes_count() {
+    let Some(redis) = Redis::start() else {
+        return;
+    };
+    let server = launch(&redis).start();
+    eventually("connected", || {
+        (nonce(&server, "AQID").0 == 200).then_some(())
+    });
+    let port = redis.port;
+    drop(redis);
+    let (status, answer) = nonce(&server, "AgID");
+    assert_eq!((status, &answer["code"]), (503, &json!("HOST_UNAVAILABLE")));
+    let input = json!({ "policy": "throttled", "key": "k" });
+    let open = server.post("/v1/limits/check", &input).expect(200);
+    assert_eq!(open["allowed"], true);
+    assert_eq!(open["provenance"]["source"], "failure_mode");
+    let _redis = Redis::start_at(port).unwrap();
+    eventually("connected again", || {
+        (nonce(&server, "AwID").0 == 200).then_some(())
+    });
+}
+
+#[test]
+fn a_password_is_not_for_the_command_line_and_not_for_complaints() {
+    let backend = "admission.backend=redis://:s3cret@localhost";
+    let ended = Launch::new().set(backend).refused();
+    assert!(
+        ended.complaint().contains("ASYNCGATE_ADMISSION_BACKEND"),
+        "{}",
+        ended.complaint()
+    );
+    for format in [&["config", "show"][..], &["config", "show", "--json"]] {
+        let address = "redis://:s3cret@localhost/3";
+        let launch = Launch::new().env("ASYNCGATE_ADMISSION_BACKEND", address);
+        let mut command = launch.bare_command();
+        command.args(format).current_dir("/");
+        let shown = run(command);
+        assert!(
+            shown.stdout.contains("redis://localhost:6379/3"),
+            "{shown:?}"
+        );
+        assert!(!shown.stdout.contains("s3cret"), "{shown:?}");
+    }
+    let file = "[admission]\nbackend = \"rediss://:s3cret@localhost\"\n";
+    let ended = Launch::new().file("s.toml", file).refused();
+    assert!(
+        ended.complaint().contains("admission.backend"),
+        "{}",
+        ended.complaint()
+    );
+    assert!(!ended.complaint().contains("s3cret"));
+}

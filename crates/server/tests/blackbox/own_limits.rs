@@ -1,0 +1,179 @@
+//! Limits of the server's own operations: whom they count together, what they tell, and what they leave alone.
+
+use serde_json::json;
+use tonic::Code;
+
+use crate::{
+    grpc,
+    harness::{Launch, Server, eventually},
+    mcp::{self, Era},
+};
+
+/// A bucket that takes an hour to fill, a window of a day, and the operations that they limit.
+fn limited(gate: &str) -> Launch {
+    let settings = format!(
+        r#"
+[limits.policies.few]
+kind = "token_bucket"
+capacity = 3
+refill_per_minute = 0.05
+[limits.policies.one]
+kind = "fixed_window"
+limit = 1
+window_secs = 86400
+[limits.policies.tried]
+kind = "token_bucket"
+capacity = 1
+refill_per_minute = 0.05
+shadow = true
+[limits.gate]
+{gate}
+"#
+    );
+    Launch::new()
+        .file("s.toml", &settings)
+        .set("admission.timeout_ms=60000")
+}
+
+fn task(server: &Server) -> crate::http::Response {
+    server.post("/v1/tasks", &json!({ "type": "echo", "payload": {} }))
+}
+
+#[test]
+fn nothing_is_limited_or_told_by_default() {
+    let server = Server::start();
+    let answer = server.get("/v1/tasks");
+    answer.expect(200);
+    for name in ["X-RateLimit-Limit", "RateLimit", "RateLimit-Policy"] {
+        assert_eq!(answer.header(name), None, "{name}");
+    }
+}
+
+#[test]
+fn a_tenant_is_told_what_is_left_and_then_refused() {
+    let server = limited("tenant = \"few\"").start();
+    for left in ["2", "1", "0"] {
+        let answer = server.get("/v1/tasks");
+        answer.expect(200);
+        assert_eq!(answer.header("X-RateLimit-Limit"), Some("3"));
+        assert_eq!(answer.header("X-RateLimit-Remaining"), Some(left));
+        assert_eq!(
+            answer.header("RateLimit-Policy"),
+            Some("\"tenant\";q=3;w=3600")
+        );
+        let bucket = answer.header("X-RateLimit-Bucket").unwrap();
+        let named = bucket.starts_with("tenant:") && bucket.ends_with(":api_calls");
+        assert!(named, "{bucket}");
+    }
+    // Refused over every protocol and on every route, but for those that need no credential.
+    let refused = server.get("/v1/tasks");
+    let body = refused.expect(429);
+    assert_eq!(body["error"], "rate_limit_exceeded");
+    assert_eq!(
+        (&body["code"], &body["limit"]),
+        (&json!("RATE_LIMIT"), &json!(3))
+    );
+    assert_eq!(body["window"], "1h");
+    let wait = body["retry_after"].as_u64().unwrap();
+    assert!((1..=1_200).contains(&wait), "{wait}");
+    assert_eq!(
+        refused.header("Retry-After"),
+        Some(wait.to_string().as_str())
+    );
+    assert_eq!(refused.header("X-RateLimit-Remaining"), Some("0"));
+    task(&server).expect(429);
+    let sent = json!({ "topic": "t", "idem_key": "k", "payload_b64": "" });
+    let sent = server.post("/v1/send", &sent).expect(429);
+    assert_eq!(sent["code"], "E_SATURATED");
+    server.get("/v1/health").expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_protocol_draws_on_the_same_bucket() {
+    let server = limited("principal = \"few\"").start();
+    let mut client = grpc::client(&server);
+    let receive = || grpc::wish("t");
+    client.recv(receive()).await.unwrap();
+    mcp::call(&server, Era::Handshake, "asyncgate.list_tasks", json!({})).unwrap();
+    let last = server.get("/v1/tasks");
+    last.expect(200);
+    assert_eq!(last.header("X-RateLimit-Remaining"), Some("0"));
+    let refused = mcp::call(&server, Era::Handshake, "asyncgate.list_tasks", json!({}));
+    assert_eq!(refused.unwrap_err()["code"], "RATE_LIMIT");
+    let refused = client.recv(receive()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    let stream = client.recv_stream(receive()).await;
+    assert_eq!(stream.unwrap_err().code(), Code::ResourceExhausted);
+}
+
+#[test]
+fn what_one_limit_refuses_is_not_charged_to_the_others() {
+    let server = limited("global = \"few\"\ntasks = \"one\"").start();
+    task(&server).expect(201);
+    for _ in 0..5 {
+        let refused = task(&server);
+        let body = refused.expect(429);
+        assert_eq!(body["window"], "24h");
+        let bucket = refused.header("X-RateLimit-Bucket").unwrap();
+        assert!(bucket.ends_with(":tasks"), "{bucket}");
+        assert_eq!(
+            refused.header("RateLimit-Policy"),
+            Some("\"global\";q=3;w=3600, \"tasks\";q=1;w=86400")
+        );
+    }
+    // Two are left for what makes no task.
+    server.get("/v1/tasks").expect(200);
+    server.get("/v1/tasks").expect(200);
+    server.get("/v1/tasks").expect(429);
+}
+
+#[test]
+fn an_answer_about_a_limit_tells_of_that_limit() {
+    let server = limited("tenant = \"few\"").start();
+    let asked = json!({ "policy": "standard", "key": "k" });
+    let answer = server.post("/v1/limits/check", &asked);
+    answer.expect(200);
+    assert_eq!(answer.header("X-RateLimit-Bucket"), Some("standard:k"));
+    // The gate's own rows cannot be reached by asking, not even to refill them.
+    let bucket = server.get("/v1/tasks");
+    let bucket = bucket.header("X-RateLimit-Bucket").unwrap();
+    let refill = json!({ "policy": "few", "key": bucket, "cost": -3 });
+    server.post("/v1/limits/check", &refill).expect(200);
+    server.get("/v1/tasks").expect(429);
+}
+
+#[test]
+fn a_policy_that_is_tried_out_refuses_nobody() {
+    let server = limited("global = \"tried\"").start();
+    for _ in 0..3 {
+        server.get("/v1/tasks").expect(200);
+    }
+    let metrics = server.get("/metrics");
+    let counted = metrics.text().lines().any(|line| {
+        line.contains("limit_decisions") && line.contains("shadowed") && line.ends_with(" 2")
+    });
+    assert!(counted, "{}", metrics.text());
+}
+
+#[test]
+fn limits_come_and_go_with_the_settings() {
+    let launch = limited("global = \"one\"");
+    let server = launch.start();
+    server.get("/v1/tasks").expect(200);
+    server.get("/v1/tasks").expect(429);
+    launch.clone().file("s.toml", "");
+    server.signal("HUP");
+    eventually("the limit is gone", || {
+        (server.get("/v1/tasks").status == 200).then_some(())
+    });
+}
+
+#[test]
+fn a_limit_that_cannot_be_stops_the_start() {
+    let ended = limited("global = \"client\"").refused();
+    assert!(
+        ended.complaint().contains("limits.gate"),
+        "{}",
+        ended.complaint()
+    );
+}

@@ -1,0 +1,52 @@
+//! `cargo xtask bench admission`: how fast the gate decides, alone and over HTTP, and what its keys weigh.
+
+mod http;
+mod inside;
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use super::report::Section;
+use super::{Bench, Options, machine};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// Decisions within the process: buckets and warrants
+    Inside,
+    /// `limits/check` beside a bare axum handler
+    Http,
+    /// Ten million keys
+    Keys,
+    /// The Redis backend beside redis-benchmark
+    Redis,
+}
+
+pub fn run(options: &Options<Part>) -> Result<()> {
+    let bench = Bench::open(options)?;
+    let mut sections = vec![machine::section(bench.scratch.path())?];
+    if options.wants(Part::Inside) {
+        sections.push(inside::decisions(&bench)?);
+    }
+    if options.wants(Part::Http) {
+        sections.push(http::run(&bench)?);
+    }
+    if options.wants(Part::Keys) {
+        sections.push(inside::keys(&bench)?);
+    }
+    if options.wants(Part::Redis) {
+        sections.push(redis());
+    }
+    options.publish(&sections)
+}
+
+/// A gap, told as one: nothing here is measured.
+fn redis() -> Section {
+    let how = "**Not measured.** There is no Redis backend yet. Asked for: at least 70 % of what `redis-benchmark -t set` \
+               reaches with the same connections in the same run, and a batch of 100 nonces at least 10 times as fast \
+               as one by one.";
+    Section {
+        id: "admission-redis",
+        how: how.to_owned(),
+        figures: Vec::new(),
+    }
+}
