@@ -53,6 +53,14 @@ impl Client {
         self.call::<GetHostHealth>(&NoInput {}).await
     }
 
+    /// Asks whether a chain of warrants allows a call.
+    pub async fn verify_warrant(
+        &self,
+        input: &VerifyWarrantInput,
+    ) -> Result<VerifyWarrantOutput, Error> {
+        self.call::<VerifyWarrant>(input).await
+    }
+
     /// Asks a limit, or several.
     pub async fn check_limits(&self, input: &CheckLimitsInput) -> Result<CheckLimitsOutput, Error> {
         self.call::<CheckLimits>(input).await

@@ -73,7 +73,7 @@ impl Host for RedisHost {
     fn admit(&self, tenant: TenantId, now: Timestamp, asks: Asks) -> Reply<'_, Verdicts> {
         Reply::later(async move {
             let args = asks::args(&self.keys, tenant, self.time(now), &asks);
-            let answer = self.server.run(&script::ADMIT, tenant, &args);
+            let answer = self.server.run(script::of(&asks), tenant, &args);
             asks::verdicts(tenant, &asks, &answer.await?)
         })
     }

@@ -2,14 +2,40 @@
 
 use std::sync::OnceLock;
 
+use asyncgate_core::admission::{Asks, Rule, Together};
+
 use crate::resp::Args;
 
-pub(crate) static ADMIT: Script = Script::new(include_str!("scripts/admit.lua"));
+/// A script of decisions: they share a beginning.
+macro_rules! decision {
+    ($name:literal) => {
+        Script::new(concat!(
+            include_str!("scripts/common.lua"),
+            include_str!($name)
+        ))
+    };
+}
+
+/// Decides whatever is asked.
+pub(crate) static ADMIT: Script = decision!("scripts/admit.lua");
+/// Decides about one bucket.
+pub(crate) static BUCKET: Script = decision!("scripts/bucket.lua");
+/// Decides about nonces, each for itself.
+pub(crate) static NONCES: Script = decision!("scripts/nonces.lua");
 pub(crate) static REVOKE: Script = Script::new(include_str!("scripts/revoke.lua"));
 pub(crate) static UNREVOKE: Script = Script::new(include_str!("scripts/unrevoke.lua"));
 pub(crate) static REVOCATIONS: Script = Script::new(include_str!("scripts/revocations.lua"));
 
-pub(crate) static ALL: [&Script; 4] = [&ADMIT, &REVOKE, &UNREVOKE, &REVOCATIONS];
+pub(crate) static ALL: [&Script; 6] = [&ADMIT, &BUCKET, &NONCES, &REVOKE, &UNREVOKE, &REVOCATIONS];
+
+/// The script for a question: the shortest that answers it. All take the same arguments.
+pub(crate) fn of(asks: &Asks) -> &'static Script {
+    match (asks.counters.as_slice(), asks.limits.as_slice()) {
+        ([], []) if asks.together == Together::Each => &NONCES,
+        ([], [one]) if asks.nonces.is_empty() && matches!(one.rule, Rule::Bucket(_)) => &BUCKET,
+        _ => &ADMIT,
+    }
+}
 
 /// A script. The server names it by a digest, which every connection learns when it loads it.
 #[derive(Debug)]

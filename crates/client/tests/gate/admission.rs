@@ -51,6 +51,15 @@ pub async fn call_everything(client: &Client) {
     let taken_back = client.unrevoke(&UnrevokeInput { kind, hash }).await;
     assert!(taken_back.expect("taken back").ok);
 
+    let forged = VerifyWarrantInput {
+        warrant: Warrants::One("AQID".to_owned()),
+        tool: "read_file".to_owned(),
+        args: None,
+        pop: None,
+    };
+    let verified = client.verify_warrant(&forged).await.expect("a verdict");
+    assert_eq!(verified.decision, "reject");
+
     let check = CheckLimitsInput {
         policy: Some("client".to_owned()),
         key: Some("a/b ü".to_owned()),

@@ -12,25 +12,11 @@
 -- Answers the time, whether all passed, and the rows as they were found. What the caller is told is
 -- made of these by the rule itself; here is only decided what to write.
 --
--- Numbers here are doubles, exact below 2^53. What may be larger is cut in two, or only compared.
 -- Nothing is written before everything is decided, so an error leaves all as it was.
-
-local floor, fmod, max, min = math.floor, math.fmod, math.max, math.min
-local fmt = string.format
-local FOR_EVER = 2 ^ 52
 
 local nkeys = #KEYS
 local peek, each = ARGV[2] == '1', ARGV[3] == '1'
 local ncounters, nlimits = tonumber(ARGV[4]), tonumber(ARGV[5])
-
-local now
-local real = ARGV[1] == ''
-if real then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + floor(time[2] / 1000)
-else
-  now = tonumber(ARGV[1])
-end
 
 local answer = {0, 0}
 local stored = {}
@@ -101,76 +87,12 @@ local function window_row(start, secs, high, low)
   return fmt('w %d %s %d', start, narrow(high, low), till), till
 end
 
--- x / r rounded up, and by how much that is too many.
-local function ceil_div(x, r)
-  local rest = fmod(x, r)
-  if rest == 0 then return x / r, 0 end
-  return (x - rest) / r + 1, r - rest
-end
-
--- x * to / from rounded down, for numbers whose product is too large.
-local function rescale(x, to, from)
-  local rest, bits, whole = fmod(x, from), 1, 0
-  local result = (x - rest) / from * to
-  while bits * 2 <= to do bits = bits * 2 end
-  local left = 0
-  while bits >= 1 do
-    whole = whole * 2
-    if left >= from - left then left, whole = left - (from - left), whole + 1 else left = left * 2 end
-    if to >= bits then
-      to = to - bits
-      if left >= from - rest then left, whole = left - (from - rest), whole + 1 else left = left + rest end
-    end
-    bits = bits / 2
-  end
-  return result + whole
-end
-
 -- Each rule answers whether it lets the call pass, the row to write and its time if there is one, and
 -- where the next limit's arguments stand.
 
 local function bucket(key, at, cost)
-  local capacity, unit = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
-  local refill, overdraw = tonumber(ARGV[at + 2]), ARGV[at + 3] == '1'
-  local full = capacity * unit
-  local before = full
-  local row = get(key)
-  if row then
-    local level, of, since, till = string.match(row, '^(%-?%d+) (%d+) (%d+) (%d+)$')
-    assert(level, 'CORRUPT bucket')
-    if tonumber(till) > now then
-      level, of = tonumber(level), tonumber(of)
-      if of ~= unit then
-        level = level < 0 and -rescale(-level, unit, of) or rescale(level, unit, of)
-      end
-      level = max(-full, min(full, level))
-      local elapsed = max(0, now - tonumber(since))
-      -- In two parts, because what is owed and what it holds together may be too large a number.
-      if level < 0 then
-        local millis, over = ceil_div(-level, refill)
-        if elapsed < millis then
-          level, elapsed = level + elapsed * refill, 0
-        else
-          level, elapsed = over, elapsed - millis
-        end
-      end
-      before = min(full, level + elapsed * refill)
-    end
-  end
-  local pass, after = true, before
-  if cost < 0 then
-    after = min(full, before - cost * unit - tonumber(ARGV[at + 4]) * unit)
-  else
-    local wanted = cost * unit
-    pass = before >= wanted
-    if pass or (overdraw and wanted <= full) then after = max(-full, before - wanted) end
-  end
-  if after == before then return pass, nil, nil, at + 5 end
-  local millis, level = 0, after
-  if level < 0 then millis, level = ceil_div(-level, refill) end
-  if level < full then millis = millis + (ceil_div(full - level, refill)) end
-  local till = now + millis
-  return pass, fmt('%d %d %d %d', after, unit, now, till), till, at + 5
+  local pass, row, till = take(get(key), at, cost)
+  return pass, row, till, at + 5
 end
 
 local function window(key, at, cost)
@@ -277,22 +199,9 @@ if not passed and not each then
   end
 end
 
-local function write(all, tills)
-  for key, row in pairs(all) do
-    local till = tills[key]
-    if till <= now then
-      redis.call('DEL', key)
-    elseif till >= FOR_EVER or not real then
-      redis.call('SET', key, row)
-    else
-      -- A second later than its time, which the row says itself: none may go before.
-      redis.call('SET', key, row, 'PX', till - now + 1000)
-    end
-  end
-end
 if not peek then
-  write(counted, counted_untils)
-  write(rows, untils)
+  for key, row in pairs(counted) do write(key, row, counted_untils[key]) end
+  for key, row in pairs(rows) do write(key, row, untils[key]) end
 end
 
 answer[1] = now
