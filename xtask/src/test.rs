@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::process;
-use crate::services::Redis;
+use crate::services::redis;
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -17,7 +17,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    Redis::install()?;
+    redis::install()?;
     process::run(
         process::cargo()
             .args(["test", "--workspace"])

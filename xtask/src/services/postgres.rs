@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{apt, free_port};
+use super::apt;
+use super::running::free_port;
 use crate::process;
 
 /// The version that the figures are stated against; another one is used if only that is installed.

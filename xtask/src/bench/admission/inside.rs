@@ -77,13 +77,13 @@ pub fn keys(bench: &Bench) -> Result<Section> {
 }
 
 /// A program that prints figures.
-type Program = (&'static str, &'static str);
+pub type Program = (&'static str, &'static str);
 
 const DECIDE: Program = ("asyncgate-admission", "decide");
 const WARRANT: Program = ("asyncgate-warrants", "fast_path");
 
 /// The figures that a program prints.
-fn told<const N: usize>((package, name): Program, words: &[&str]) -> Result<[f64; N]> {
+pub fn told<const N: usize>((package, name): Program, words: &[&str]) -> Result<[f64; N]> {
     let build = ["--package", package, "--example", name];
     let binary = release(&build)?.join("examples").join(name);
     let told = process::output(Command::new(binary).args(words))?;

@@ -2,11 +2,11 @@
 
 mod http;
 mod inside;
+mod redis;
 
 use anyhow::Result;
 use clap::ValueEnum;
 
-use super::report::Section;
 use super::{Bench, Options, machine};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -34,19 +34,7 @@ pub fn run(options: &Options<Part>) -> Result<()> {
         sections.push(inside::keys(&bench)?);
     }
     if options.wants(Part::Redis) {
-        sections.push(redis());
+        sections.push(redis::run(&bench)?);
     }
     options.publish(&sections)
-}
-
-/// A gap, told as one: nothing here is measured.
-fn redis() -> Section {
-    let how = "**Not measured.** There is no Redis backend yet. Asked for: at least 70 % of what `redis-benchmark -t set` \
-               reaches with the same connections in the same run, and a batch of 100 nonces at least 10 times as fast \
-               as one by one.";
-    Section {
-        id: "admission-redis",
-        how: how.to_owned(),
-        figures: Vec::new(),
-    }
 }

@@ -13,7 +13,7 @@ use crate::bench::load::{Plan, drive};
 use crate::bench::peers::beanstalkd;
 use crate::bench::report::{Figure, Section, Unit, median};
 use crate::bench::{Bench, CONNECTIONS, ROUNDS};
-use crate::services::{Beanstalkd, Nats};
+use crate::services;
 
 const BATCH: usize = 100;
 
@@ -89,12 +89,12 @@ impl Rates {
     fn peers(&mut self, bench: &Bench) -> Result<()> {
         for (n, clients) in [8, CONNECTIONS].into_iter().enumerate() {
             let folder = bench.folder()?;
-            let server = Beanstalkd::start(folder.path())?;
+            let server = services::beanstalkd::start(folder.path())?;
             let rate = beanstalkd::rate(server.addr, clients, bench)?;
             eprintln!("  beanstalkd, {clients} connections: {rate:.0}/s");
             self.beanstalkd[n].push(rate);
             drop(server);
-            let server = Nats::start(folder.path())?;
+            let server = services::nats::start(folder.path())?;
             let rate = nats::rate(server.addr, clients, bench)?;
             eprintln!("  NATS JetStream publish, {clients} connections: {rate:.0}/s");
             self.nats[n].push(rate);

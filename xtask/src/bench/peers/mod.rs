@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::Bench;
 use super::report::{Figure, Section, Unit, median};
-use crate::services::{Beanstalkd, Postgres};
+use crate::services::{self, Postgres};
 
 /// Few connections favour a peer that syncs each request, many one that shares a commit.
 const CLIENTS: [usize; 2] = [8, 64];
@@ -26,7 +26,7 @@ impl Rounds {
         // One peer runs at a time and is stopped after its turn: a vacuum must not cost another's figures.
         {
             let folder = bench.folder()?;
-            let server = Beanstalkd::start(folder.path())?;
+            let server = services::beanstalkd::start(folder.path())?;
             for (clients, rates) in CLIENTS.into_iter().zip(&mut self.beanstalkd) {
                 let rate = beanstalkd::rate(server.addr, clients, bench)?;
                 eprintln!("  beanstalkd, {clients} connections: {rate:.0}/s");
