@@ -1,6 +1,9 @@
 //! The circuit breaker: who fails again and again is left alone for a while.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use asyncgate_core::Timestamp;
 
@@ -35,7 +38,11 @@ impl Circuit {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Breaker(Mutex<State>);
+pub(crate) struct Breaker {
+    /// False while the last call was answered: then there is nothing else to know.
+    troubled: AtomicBool,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -49,11 +56,14 @@ struct State {
 
 impl Breaker {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a call may be made; if not, for how many milliseconds it is not worth trying.
     pub(crate) fn admit(&self, now: Timestamp) -> Result<(), i64> {
+        if !self.troubled.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let mut state = self.state();
         let Some(opened) = state.opened else {
             return Ok(());
@@ -73,17 +83,20 @@ impl Breaker {
 
     /// A call was answered. True when that closed the circuit.
     pub(crate) fn succeeded(&self) -> bool {
+        if !self.troubled.load(Ordering::Acquire) {
+            return false;
+        }
         let mut state = self.state();
         let closes = state.opened.is_some();
-        if closes || state.failures > 0 {
-            *state = State::default();
-        }
+        *state = State::default();
+        self.troubled.store(false, Ordering::Release);
         closes
     }
 
     /// A call was not answered. True when that opened the circuit.
     pub(crate) fn failed(&self, now: Timestamp) -> bool {
         let mut state = self.state();
+        self.troubled.store(true, Ordering::Release);
         state.failures = state.failures.saturating_add(1);
         let tried = state.trial.take().is_some();
         if state.opened.is_none() && state.failures < FAILURES {

@@ -18,7 +18,7 @@ use crate::{
     breaker::Breaker,
     cache::{Cache, Kept},
     health::Record,
-    metrics::Metrics,
+    metrics::{Metrics, Operation, Outcome},
     minimal,
 };
 
@@ -156,13 +156,12 @@ impl Guard {
             }
             (false, _) => Component::Nonces,
         };
-        let watch = Stopwatch::start();
         let permissive = minimal::allowed(&asks, now);
-        let answered = self
-            .call(component, now, || self.host.admit(tenant, now, asks))
+        let (answered, took) = self
+            .timed(component, now, || self.host.admit(tenant, now, asks))
             .await;
         let answered = self.or_open(component, answered, || permissive);
-        self.count(&answered, watch);
+        self.count(&answered, took);
         answered
     }
 
@@ -173,20 +172,18 @@ impl Guard {
         now: Timestamp,
         check: &LimitCheck,
     ) -> Result<Answered<Limited>, Unavailable> {
-        let watch = Stopwatch::start();
         let part = Component::Counters;
-        let answered = self
-            .call(part, now, || self.host.check_limit(tenant, now, check))
+        let (answered, took) = self
+            .timed(part, now, || self.host.check_limit(tenant, now, check))
             .await;
         let answered = self.or_open(part, answered, || minimal::unlimited(check, now));
-        let result = match &answered {
-            Ok(answered) if answered.provenance.source == Source::FailureMode => "error",
-            Ok(answered) if answered.answer.allowed => "success",
-            Ok(_) => "exceeded",
-            Err(_) => "error",
+        let outcome = match &answered {
+            Ok(answered) if answered.provenance.source == Source::FailureMode => Outcome::Error,
+            Ok(answered) if answered.answer.allowed => Outcome::Success,
+            Ok(_) => Outcome::Exceeded,
+            Err(_) => Outcome::Error,
         };
-        let took = watch.elapsed();
-        self.metrics.ended("check_limit", result, 1, took);
+        self.metrics.ended(Operation::CheckLimit, outcome, 1, took);
         answered
     }
 
@@ -231,10 +228,12 @@ impl Guard {
         let revoked =
             |answered: &&Answered<Registered>| matches!(answered.answer, Registered::Revoked(_));
         let revoked = answers.iter().filter(revoked).count();
-        for (result, count) in [("revoked", revoked), ("success", answers.len() - revoked)] {
+        let valid = answers.len() - revoked;
+        for (outcome, count) in [(Outcome::Revoked, revoked), (Outcome::Success, valid)] {
             if count > 0 {
                 let took = watch.elapsed();
-                self.metrics.ended("is_revoked", result, count, took);
+                let operation = Operation::IsRevoked;
+                self.metrics.ended(operation, outcome, count, took);
             }
         }
         Ok(answers)
@@ -287,7 +286,8 @@ impl Guard {
                 (None, FailureMode::Open) => self.by_failure_mode(mode, Registered::Valid),
                 (None, FailureMode::Closed | FailureMode::StaleCache) => {
                     let took = Duration::ZERO;
-                    self.metrics.ended("is_revoked", "error", 1, took);
+                    self.metrics
+                        .ended(Operation::IsRevoked, Outcome::Error, 1, took);
                     return Err(failure);
                 }
             };
@@ -376,17 +376,28 @@ impl Guard {
         }
     }
 
-    /// Makes a call with a deadline, unless the part has failed too often lately.
+    /// As [`Guard::timed`], for whom it does not matter how long it took.
     async fn call<'a, T: Unpin>(
         &'a self,
         component: Component,
         now: Timestamp,
         ask: impl FnOnce() -> Reply<'a, T>,
     ) -> Result<T, Unavailable> {
+        self.timed(component, now, ask).await.0
+    }
+
+    /// Makes a call with a deadline, unless the part has failed too often lately. Says how long it took.
+    async fn timed<'a, T: Unpin>(
+        &'a self,
+        component: Component,
+        now: Timestamp,
+        ask: impl FnOnce() -> Reply<'a, T>,
+    ) -> (Result<T, Unavailable>, Duration) {
         let part = &self.parts[component as usize];
         if let Err(left_ms) = part.breaker.admit(now) {
             let secs = u64::try_from(left_ms).unwrap_or(0).div_ceil(1_000);
-            return Err(unavailable(secs, "the circuit is open".to_owned()));
+            let refused = unavailable(secs, "the circuit is open".to_owned());
+            return (Err(refused), Duration::ZERO);
         }
         let watch = Stopwatch::start();
         let answer = match ask() {
@@ -399,8 +410,9 @@ impl Guard {
                 answered.map_err(late).and_then(|answer| answer)
             }
         };
-        part.record.note(answer.is_ok().then(|| watch.elapsed()));
-        match answer {
+        let took = watch.elapsed();
+        part.record.note(answer.is_ok().then_some(took));
+        let answer = match answer {
             Ok(answer) => {
                 if part.breaker.succeeded() {
                     tracing::info!(component = component.as_str(), "the host answers again");
@@ -415,7 +427,8 @@ impl Guard {
                 self.metrics.circuit(component, part.breaker.circuit());
                 Err(unavailable(1, error.to_string()))
             }
-        }
+        };
+        (answer, took)
     }
 
     /// The host's answer, or the permissive one if the part fails open.
@@ -425,13 +438,16 @@ impl Guard {
         answer: Result<T, Unavailable>,
         permissive: impl FnOnce() -> T,
     ) -> Result<Answered<T>, Unavailable> {
-        match (answer, self.settings().mode(component)) {
-            (Ok(answer), _) => Ok(self.by_host(answer)),
-            (Err(failure), mode @ FailureMode::Open) => {
+        let failure = match answer {
+            Ok(answer) => return Ok(self.by_host(answer)),
+            Err(failure) => failure,
+        };
+        match self.settings().mode(component) {
+            mode @ FailureMode::Open => {
                 tracing::debug!(cause = failure.cause, "the host does not answer: allowed");
                 Ok(self.by_failure_mode(mode, permissive()))
             }
-            (Err(failure), FailureMode::Closed | FailureMode::StaleCache) => Err(failure),
+            FailureMode::Closed | FailureMode::StaleCache => Err(failure),
         }
     }
 
@@ -475,18 +491,18 @@ impl Guard {
     }
 
     /// Counts what was decided.
-    fn count(&self, answered: &Result<Answered<Verdicts>, Unavailable>, watch: Stopwatch) {
-        let took = watch.elapsed();
+    fn count(&self, answered: &Result<Answered<Verdicts>, Unavailable>, took: Duration) {
         let Ok(Answered { answer, provenance }) = answered else {
-            self.metrics.ended("admit", "error", 1, took);
+            self.metrics
+                .ended(Operation::Admit, Outcome::Error, 1, took);
             return;
         };
         let failed = provenance.source == Source::FailureMode;
-        let count = |operation, no: &'static str, total: usize, refused: usize| {
-            for (result, count) in [("success", total - refused), (no, refused)] {
-                let result = if failed { "error" } else { result };
+        let count = |operation, no: Outcome, total: usize, refused: usize| {
+            for (outcome, count) in [(Outcome::Success, total - refused), (no, refused)] {
+                let outcome = if failed { Outcome::Error } else { outcome };
                 if count > 0 {
-                    self.metrics.ended(operation, result, count, took);
+                    self.metrics.ended(operation, outcome, count, took);
                 }
             }
         };
@@ -495,16 +511,21 @@ impl Guard {
         let nonces = answer.nonces.iter();
         let replays = nonces.filter(|result| **result != NonceResult::Accepted);
         let total = answer.counters.len();
-        count("increment_counter", "exceeded", total, counters.count());
         count(
-            "check_limit",
-            "exceeded",
+            Operation::IncrementCounter,
+            Outcome::Exceeded,
+            total,
+            counters.count(),
+        );
+        count(
+            Operation::CheckLimit,
+            Outcome::Exceeded,
             answer.limits.len(),
             limits.count(),
         );
         count(
-            "check_nonce",
-            "replay",
+            Operation::CheckNonce,
+            Outcome::Replay,
             answer.nonces.len(),
             replays.count(),
         );

@@ -1,6 +1,6 @@
 //! What a guard counts. The names are those that users of such hosts know.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -43,9 +43,51 @@ impl MetricConstructor<Histogram> for Latencies {
     }
 }
 
+/// What a host is asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Operation {
+    /// Several things at once, of which nothing is known.
+    Admit,
+    CheckLimit,
+    CheckNonce,
+    IncrementCounter,
+    IsRevoked,
+}
+
+impl Operation {
+    const ALL: [&'static str; 5] = [
+        "admit",
+        "check_limit",
+        "check_nonce",
+        "increment_counter",
+        "is_revoked",
+    ];
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Outcome {
+    Success,
+    Exceeded,
+    Replay,
+    Revoked,
+    /// Nobody answered, whatever the failure mode made of it.
+    Error,
+}
+
+impl Outcome {
+    const ALL: [&'static str; 5] = ["success", "exceeded", "replay", "revoked", "error"];
+}
+
+/// How often an operation came to one outcome, and how long it took.
+type Tally = (Counter, Histogram);
+
 /// A guard's counters.
 #[derive(Debug)]
 pub(crate) struct Metrics {
+    /// Those of `seconds` and `total` that are in use, found without a search: it would cost as much as a
+    /// decision in memory.
+    tallies: [[OnceLock<Tally>; Outcome::ALL.len()]; Operation::ALL.len()],
     seconds: Family<Ended, Histogram, Latencies>,
     total: Family<Ended, Counter>,
     hits: Family<OfCache, Counter>,
@@ -55,6 +97,7 @@ pub(crate) struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         let metrics = Self {
+            tallies: Default::default(),
             seconds: Family::new_with_constructor(Latencies),
             total: Family::default(),
             hits: Family::default(),
@@ -71,14 +114,22 @@ impl Metrics {
     /// Counts an operation, or as many as were asked at once.
     pub(crate) fn ended(
         &self,
-        operation: &'static str,
-        result: &'static str,
+        operation: Operation,
+        outcome: Outcome,
         count: usize,
         took: Duration,
     ) {
-        let ended = Ended { operation, result };
-        self.total.get_or_create(&ended).inc_by(count as u64);
-        let seconds = self.seconds.get_or_create(&ended);
+        let (operation, outcome) = (operation as usize, outcome as usize);
+        let tally = &self.tallies[operation][outcome];
+        let (total, seconds) = tally.get_or_init(|| {
+            let ended = Ended {
+                operation: Operation::ALL[operation],
+                result: Outcome::ALL[outcome],
+            };
+            let seconds = self.seconds.get_or_create_owned(&ended);
+            (self.total.get_or_create_owned(&ended), seconds)
+        });
+        total.inc_by(count as u64);
         seconds.observe(took.as_secs_f64());
     }
 
