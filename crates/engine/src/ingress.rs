@@ -10,7 +10,7 @@ use asyncgate_api::Code;
 use asyncgate_core::{
     Json, Principal, TenantId, Timestamp,
     admission::{Asks, LimitCheck, NonceCheck, NonceResult, Tier, Verdicts, sha256},
-    task::{Created, NewTask, Requirements},
+    task::{Created, NewTask},
 };
 use asyncgate_store::{Error, ReadSet, transact_admitted};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -292,20 +292,11 @@ impl Sent {
 }
 
 fn new_task(ingress: &Ingress, payload: Json) -> NewTask {
-    NewTask {
-        owner: ingress.principal.clone(),
-        task_type: ingress.task_type.clone(),
+    NewTask::new(
+        ingress.principal.clone(),
+        ingress.task_type.clone(),
         payload,
-        payload_pointer: None,
-        requirements: Requirements::default(),
-        priority: None,
-        max_attempts: None,
-        retry_backoff_seconds: None,
-        idempotency_key: None,
-        delay_ms: 0,
-        expected_outcome_kind: None,
-        expected_artifact_mime: None,
-    }
+    )
 }
 
 /// The bytes of a signature, from `sha256=` and their digits in either case.

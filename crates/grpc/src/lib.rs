@@ -14,8 +14,7 @@ mod service;
 mod status;
 mod stream;
 
-/// What `cargo xtask codegen` makes of `proto/ron/mailbox/v1/mailbox.proto`.
-pub mod pb {
+mod generated {
     #![allow(
         clippy::all,
         clippy::restriction,
@@ -23,20 +22,19 @@ pub mod pb {
         missing_debug_implementations,
         reason = "nobody edits generated code"
     )]
-    include!("generated.rs");
+
+    /// What `cargo xtask codegen` makes of `proto/ron/mailbox/v1/mailbox.proto`.
+    pub mod pb {
+        include!("generated.rs");
+    }
+
+    /// What `cargo xtask codegen` makes of `proto/envoy/service/ratelimit/v3/rls.proto`.
+    pub mod envoy {
+        include!("generated_envoy.rs");
+    }
 }
 
-/// What `cargo xtask codegen` makes of `proto/envoy/service/ratelimit/v3/rls.proto`.
-pub mod envoy {
-    #![allow(
-        clippy::all,
-        clippy::restriction,
-        clippy::pedantic,
-        missing_debug_implementations,
-        reason = "nobody edits generated code"
-    )]
-    include!("generated_envoy.rs");
-}
+pub use generated::{envoy, pb};
 
 use std::{fmt, sync::Arc};
 

@@ -1,16 +1,13 @@
 //! The mailbox's side of storage: the same load, decide, save, over messages.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use asyncgate_core::{
     MessageId, TenantId, Timestamp,
     mailbox::{ChainHead, Changes, Decision, Kind, Message, Rejection, Shelf, shard_of},
 };
 
-use crate::{Answer, Error, fair::Weights};
+use crate::{Answer, Error, fair::Weights, transact::keeping_output};
 
 /// The rows that a decision needs. What is not declared is not loaded.
 #[derive(Debug, Clone, Default)]
@@ -329,24 +326,17 @@ pub async fn transact<T: Send + 'static>(
     reads: Reads,
     mut decide: impl FnMut(Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
 ) -> Result<Result<T, Rejection>, Error> {
-    let answer = Arc::new(Mutex::new(None));
-    let slot = Arc::clone(&answer);
-    let decide: Decide = Box::new(move |snapshot| {
-        let (changes, decided) = match decide(snapshot) {
-            Ok(Decision { changes, output }) => (Some(changes), Ok(output)),
-            Err(rejection) => (None, Err(rejection)),
-        };
-        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(decided);
-        changes
+    let (decide, output) = keeping_output(move |snapshot| {
+        let Decision { changes, output } = decide(snapshot)?;
+        Ok((changes, output))
     });
     let job = Job {
         tenant,
         reads,
         now,
         weight,
-        decide,
+        decide: Box::new(decide),
     };
     store.transact_mailbox(job).await?;
-    let decided = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
-    decided.ok_or_else(|| Error::Unavailable("the transaction was not decided".to_owned()))
+    output.decided()
 }

@@ -83,8 +83,43 @@ impl std::fmt::Debug for Job {
     }
 }
 
-/// Where a decision leaves its output.
-type Slot<T> = Arc<Mutex<Option<Result<T, Rejection>>>>;
+/// Where a decision leaves its output, or why there is none.
+pub(crate) struct Slot<T, R>(Arc<Mutex<Option<Result<T, R>>>>);
+
+impl<T, R> Slot<T, R> {
+    /// What was left here, if the decision was called.
+    pub(crate) fn take(&self) -> Option<Result<T, R>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// As [`Slot::take`], after a transaction that cannot have ended without a decision.
+    pub(crate) fn decided(&self) -> Result<Result<T, R>, Error> {
+        let undecided = || Error::Unavailable("the transaction was not decided".to_owned());
+        self.take().ok_or_else(undecided)
+    }
+}
+
+/// A decision as stores call it, from one that answers with changes and an output; and where its output
+/// will be. Of several calls the last one counts.
+pub(crate) fn keeping_output<S, C, T: Send + 'static, R: Send + 'static>(
+    mut decide: impl FnMut(S) -> Result<(C, T), R> + Send + 'static,
+) -> (impl FnMut(S) -> Option<C> + Send + 'static, Slot<T, R>)
+where
+    S: 'static,
+    C: 'static,
+{
+    let slot = Arc::new(Mutex::new(None));
+    let kept = Slot(Arc::clone(&slot));
+    let decide = move |snapshot: S| {
+        let (changes, decided) = match decide(snapshot) {
+            Ok((changes, output)) => (Some(changes), Ok(output)),
+            Err(rejection) => (None, Err(rejection)),
+        };
+        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(decided);
+        changes
+    };
+    (decide, kept)
+}
 
 impl Job {
     /// A transaction around a typed decision, and where its output will be.
@@ -94,25 +129,19 @@ impl Job {
         weight: usize,
         reads: ReadSet,
         mut decide: impl FnMut(Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
-    ) -> (Self, Slot<T>) {
-        let answer = Arc::new(Mutex::new(None));
-        let slot = Arc::clone(&answer);
-        let decide: Decide = Box::new(move |snapshot| {
-            let (changes, decided) = match decide(snapshot) {
-                Ok(Decision { changes, output }) => (Some(changes), Ok(output)),
-                Err(rejection) => (None, Err(rejection)),
-            };
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(decided);
-            changes
+    ) -> (Self, Slot<T, Rejection>) {
+        let (decide, output) = keeping_output(move |snapshot| {
+            let Decision { changes, output } = decide(snapshot)?;
+            Ok((changes, output))
         });
         let job = Self {
             tenant,
             reads,
             now,
             weight,
-            decide,
+            decide: Box::new(decide),
         };
-        (job, answer)
+        (job, output)
     }
 }
 
@@ -125,10 +154,9 @@ pub async fn transact<T: Send + 'static>(
     reads: ReadSet,
     decide: impl FnMut(Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
 ) -> Result<Result<T, Rejection>, Error> {
-    let (job, answer) = Job::new(tenant, now, weight, reads, decide);
+    let (job, output) = Job::new(tenant, now, weight, reads, decide);
     store.transact(job).await?;
-    let decided = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
-    decided.ok_or_else(|| Error::Unavailable("the transaction was not decided".to_owned()))
+    output.decided()
 }
 
 /// As [`transact`], if what is asked of admission passes, and in the same commit. What admission refused
@@ -141,8 +169,7 @@ pub async fn transact_admitted<T: Send + 'static>(
     asks: Asks,
     decide: impl FnMut(Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
 ) -> Result<(Verdicts, Option<Result<T, Rejection>>), Error> {
-    let (job, answer) = Job::new(tenant, now, weight, ReadSet::default(), decide);
+    let (job, output) = Job::new(tenant, now, weight, ReadSet::default(), decide);
     let verdicts = store.admission().transact_admitted(asks, job).await?;
-    let decided = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
-    Ok((verdicts, decided))
+    Ok((verdicts, output.take()))
 }

@@ -36,6 +36,26 @@ pub struct NewTask {
     pub expected_artifact_mime: Option<String>,
 }
 
+impl NewTask {
+    /// The least that a tasker must say.
+    pub fn new(owner: Principal, task_type: impl Into<String>, payload: Json) -> Self {
+        Self {
+            owner,
+            task_type: task_type.into(),
+            payload,
+            payload_pointer: None,
+            requirements: Requirements::default(),
+            priority: None,
+            max_attempts: None,
+            retry_backoff_seconds: None,
+            idempotency_key: None,
+            delay_ms: 0,
+            expected_outcome_kind: None,
+            expected_artifact_mime: None,
+        }
+    }
+}
+
 /// The task that a request to create one stands for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Created {

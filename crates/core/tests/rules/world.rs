@@ -8,8 +8,7 @@ use asyncgate_core::{
     ReceiptType, Rejection, Seq, Stamp, Task, TaskId, TaskWrite, Timestamp, obligation,
     receipt::{MAX_BODY_BYTES, MAX_PARENTS, is_terminal},
     task::{
-        self, Claim, Completion, Created, Failure, Finished, Hold, Lease, NewTask, Requirements,
-        Status, Swept,
+        self, Claim, Completion, Created, Failure, Finished, Hold, Lease, NewTask, Status, Swept,
     },
 };
 
@@ -43,20 +42,7 @@ pub fn json_of_size(bytes: usize) -> Json {
 
 /// The least that a tasker must say.
 pub fn echo() -> NewTask {
-    NewTask {
-        owner: agent("alice"),
-        task_type: "echo".to_owned(),
-        payload: json(r#"{"say":"hello"}"#),
-        payload_pointer: None,
-        requirements: Requirements::default(),
-        priority: None,
-        max_attempts: None,
-        retry_backoff_seconds: None,
-        idempotency_key: None,
-        delay_ms: 0,
-        expected_outcome_kind: None,
-        expected_artifact_mime: None,
-    }
+    NewTask::new(agent("alice"), "echo", json(r#"{"say":"hello"}"#))
 }
 
 /// A success with nothing to show for it.

@@ -7,7 +7,7 @@ use asyncgate_core::{
     Changes, Decision, Env, Head, Ids, Json, Link, Policy, Principal, PrincipalKind, Receipt,
     Rejection, Seq, Stamp, Task, TaskId, TenantId, Timestamp,
     receipt::{SignedHead, acknowledge, hex, record_signature},
-    task::{self, Claim, Completion, Failure, Hold, NewTask, Requirements},
+    task::{self, Claim, Completion, Failure, Hold, NewTask},
 };
 use asyncgate_ledger::{Export, record};
 use ed25519_dalek::{Signer, SigningKey};
@@ -40,20 +40,7 @@ pub fn key(seed: u8) -> SigningKey {
 }
 
 pub fn new_task(owner: &str) -> NewTask {
-    NewTask {
-        owner: agent(owner),
-        task_type: "echo".to_owned(),
-        payload: json(r#"{"say":"hello"}"#),
-        payload_pointer: None,
-        requirements: Requirements::default(),
-        priority: None,
-        max_attempts: None,
-        retry_backoff_seconds: None,
-        idempotency_key: None,
-        delay_ms: 0,
-        expected_outcome_kind: None,
-        expected_artifact_mime: None,
-    }
+    NewTask::new(agent(owner), "echo", json(r#"{"say":"hello"}"#))
 }
 
 /// A success with nothing to show for it.

@@ -10,8 +10,7 @@ use asyncgate_core::{
     ReceiptId, Rejection, Relationship, Stamp, Task, TaskId, TenantId, Timestamp,
     receipt::{SignedHead, acknowledge, record_signature},
     task::{
-        self, Claim, Completion, Created, Failure, Finished, Hold, Lease, NewTask, Requirements,
-        Status, Swept,
+        self, Claim, Completion, Created, Failure, Finished, Hold, Lease, NewTask, Status, Swept,
     },
 };
 
@@ -65,20 +64,7 @@ pub fn json(text: &str) -> Json {
 
 /// The least that a tasker must say.
 pub fn echo() -> NewTask {
-    NewTask {
-        owner: agent("alice"),
-        task_type: "echo".to_owned(),
-        payload: json(r#"{"say":"hello"}"#),
-        payload_pointer: None,
-        requirements: Requirements::default(),
-        priority: None,
-        max_attempts: None,
-        retry_backoff_seconds: None,
-        idempotency_key: None,
-        delay_ms: 0,
-        expected_outcome_kind: None,
-        expected_artifact_mime: None,
-    }
+    NewTask::new(agent("alice"), "echo", json(r#"{"say":"hello"}"#))
 }
 
 /// A success with nothing to show for it.
