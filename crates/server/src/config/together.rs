@@ -121,7 +121,7 @@ impl Effective {
         match self.limits() {
             Ok(_) => Ok(()),
             Err(wrong) => match self.get(wrong.key) {
-                Some(entry) => Err(refuse(wrong.key, entry, wrong.problem)),
+                Some(entry) => Err(refuse(wrong.key, entry, is_wrong(wrong.problem))),
                 None => Ok(()),
             },
         }
@@ -138,7 +138,7 @@ impl Effective {
         let limits = self.limits().unwrap_or_default();
         match ingresses(secret.reveal(), &limits) {
             Ok(_) => Ok(()),
-            Err(problem) => Err(refuse("ingress", entry, problem)),
+            Err(problem) => Err(refuse("ingress", entry, is_wrong(problem))),
         }
     }
 
@@ -150,7 +150,7 @@ impl Effective {
             if let Value::Secret(Some(secret)) = &entry.value {
                 text = secret.reveal();
             }
-            keys(text).map_err(|problem| refuse("domains.keys", entry, problem))?;
+            keys(text).map_err(|problem| refuse("domains.keys", entry, is_wrong(problem)))?;
         }
         if let Some(entry) = self.get("domains.client_policy")
             && let Value::Text(policy) = &entry.value
@@ -249,4 +249,9 @@ fn refuse(name: &str, entry: &Entry, problem: String) -> Error {
         source_of: entry.source.clone(),
         problem,
     }
+}
+
+/// What is wrong within a table.
+fn is_wrong(problem: impl std::fmt::Display) -> String {
+    format!("is wrong: {problem}")
 }

@@ -234,3 +234,21 @@ fn the_settings_can_be_checked_without_a_start() {
     assert_eq!(bad.status.code(), Some(2), "{bad:?}");
     assert!(bad.complaint().contains("store"), "{bad:?}");
 }
+
+/// Readers copy from the guide, so what it shows must be right.
+#[test]
+fn the_settings_of_the_guide_are_right() {
+    let guide = include_str!("../../../../docs/ADMISSION.md");
+    let blocks = guide
+        .split("\n\n")
+        .filter(|block| block.starts_with("    ["));
+    let shown: Vec<String> = blocks.map(|block| block.replace("\n    ", "\n")).collect();
+    assert!(shown.len() >= 8, "the guide shows settings");
+    let launch = Launch::new().env("GITHUB_SECRET", "s");
+    let path = launch.dir().join("guide.toml");
+    std::fs::write(&path, shown.join("\n")).unwrap();
+    let mut command = launch.bare_command();
+    command.args(["config", "check", "--config"]).arg(path);
+    let checked = run(command);
+    assert!(checked.status.success(), "{}", checked.stderr);
+}
