@@ -18,6 +18,7 @@ mod health;
 mod metrics;
 mod minimal;
 mod settings;
+mod tables;
 mod tiers;
 
 pub use asyncgate_store::admission::{Admission, Backend, Host, OfStore, Reply};
@@ -26,4 +27,5 @@ pub use guard::{Answered, Guard, Provenance, Registered, Source, Unavailable};
 pub use health::{ComponentHealth, Health, Status};
 pub use minimal::Minimal;
 pub use settings::{Component, FailureMode, Settings};
+pub use tables::{Tables, Wrong};
 pub use tiers::Tiers;

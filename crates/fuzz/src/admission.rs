@@ -1,5 +1,11 @@
-//! Warrants and requests about domains: what strangers sign, or claim to have signed.
+//! Warrants and requests about domains: what strangers sign, or claim to have signed. And the tables of
+//! limits, which an operator writes while nobody may be stopped by a mistake in them.
 
+use asyncgate_admission::Tables;
+use asyncgate_core::{
+    TenantId, Timestamp,
+    admission::{Asks, LimitCheck, Limits, Tier, decide},
+};
 use asyncgate_domains::{
     Compat, Kind, Limiter, Request, Rules, State,
     delay::{Verdict, check},
@@ -189,4 +195,76 @@ pub fn domain_seeds() -> Vec<Vec<u8>> {
         })
     });
     bodies.map(|body| body.to_string().into_bytes()).to_vec()
+}
+
+/// Between the tables in one input.
+const NEXT_TABLE: char = '\u{1f}';
+
+/// Any texts as tables of limits: what is taken can be asked, again and again, at any time and cost.
+pub fn limit_tables(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let mut texts = text.split(NEXT_TABLE);
+    let mut next = || texts.next().unwrap_or_default();
+    let tables = Tables {
+        policies: next(),
+        tiers: next(),
+        gate: next(),
+        envoy: next(),
+    };
+    match tables.limits() {
+        Ok(limits) => ask_all(&limits),
+        Err(wrong) => assert!(!wrong.problem.is_empty(), "it says what is wrong"),
+    }
+}
+
+fn ask_all(limits: &Limits) {
+    let tenant = TenantId::from_bytes([1; 16]);
+    for (name, _) in limits.policies() {
+        for tier in Tier::ALL {
+            let Ok(resolved) = limits.resolve(name, tier) else {
+                panic!("a policy is listed that cannot be resolved");
+            };
+            let mut rows = std::collections::HashMap::new();
+            for (millis, cost) in [
+                (0, 1),
+                (1, -1),
+                (0, i64::MAX),
+                (NOW * 1_000, 1),
+                (i64::MAX, i64::MIN),
+            ] {
+                let check = LimitCheck {
+                    policy: resolved.policy.clone(),
+                    key: "k".to_owned(),
+                    rule: resolved.rule.clone(),
+                    cost,
+                    shadow: resolved.shadow,
+                };
+                let asks = Asks {
+                    limits: vec![check],
+                    ..Asks::default()
+                };
+                let now = Timestamp::from_millis(millis);
+                let load = |name| Ok::<_, std::convert::Infallible>(rows.get(&name).copied());
+                let Ok(decision) = decide(tenant, now, &asks, load);
+                assert_eq!(decision.verdicts.limits.len(), 1);
+                rows.extend(decision.rows);
+            }
+        }
+    }
+}
+
+/// Tables with a policy of each kind, and what names them.
+pub fn table_seeds() -> Vec<Vec<u8>> {
+    let policies = json!({
+        "api": {"kind": "token_bucket", "capacity": 5, "refill_per_minute": 0.5, "overdraw": true},
+        "hour": {"kind": "fixed_window", "limit": 3, "window_secs": 3600, "shadow": true},
+        "pin": {"kind": "sequential_delay", "stages": [{"delay": 0}, {"delay": 60, "resetTimer": false, "batchSize": 2, "repetitions": 3}]},
+        "mine": {"kind": "tiered", "trusted": "api"},
+    });
+    let tiers = json!({"trusted": ["a"], "throttled": ["b"]});
+    let gate = json!({"global": "hour", "tenant": "api"});
+    let envoy = json!({"edge": {"generic_key=slow,remote_address": "api"}});
+    let all = [&policies, &tiers, &gate, &envoy].map(Value::to_string);
+    let alone = policies.to_string().into_bytes();
+    vec![alone, all.join(&NEXT_TABLE.to_string()).into_bytes()]
 }

@@ -70,6 +70,11 @@ pub const fn targets() -> &'static [Target] {
             run: admission::domain_bodies,
             seeds: admission::domain_seeds,
         },
+        Target {
+            name: "limit_tables",
+            run: admission::limit_tables,
+            seeds: admission::table_seeds,
+        },
     ]
 }
 

@@ -7,7 +7,6 @@
 mod domains;
 mod ingress;
 mod key;
-mod limits;
 mod quantity;
 mod reload;
 mod resolve;

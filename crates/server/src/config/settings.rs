@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use asyncgate_admission::FailureMode;
+use asyncgate_admission::{FailureMode, Tables};
 use asyncgate_core::admission::{Limits, Protected, RevocationCache};
 use asyncgate_core::mailbox;
 use asyncgate_domains::Compat;
@@ -17,7 +17,6 @@ use crate::tls;
 use super::domains::{Domains, keys};
 use super::ingress::ingresses;
 use super::key::{Backend, Secret, Value};
-use super::limits::{Tables, limits};
 use super::resolve::Effective;
 
 /// Where state lives.
@@ -128,7 +127,7 @@ impl Settings {
     pub fn new(effective: &Effective) -> Result<Self, Mismatch> {
         let from = Reader(effective);
         let tables = Tables::read(|name| from.table(name))?;
-        let limits = limits(tables).map_err(|wrong| Mismatch(wrong.key))?;
+        let limits = tables.limits().map_err(|wrong| Mismatch(wrong.key))?;
         Ok(Self {
             ingress: ingress(&from, &limits)?,
             bind: from.address("bind")?,

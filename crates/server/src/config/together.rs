@@ -1,12 +1,12 @@
 //! Whether the values in force fit together.
 
+use asyncgate_admission::{Tables, Wrong};
 use asyncgate_core::admission::{Limits, Tier};
 
 use super::Error;
 use super::domains::keys;
 use super::ingress::ingresses;
 use super::key::Value;
-use super::limits::{Tables, Wrong, limits};
 use super::resolve::{Effective, Entry};
 use super::source::Source;
 use super::table::{KEPT_FOR_LATER, ORDERED, find};
@@ -113,7 +113,7 @@ impl Effective {
             Some(Value::Text(text)) => Ok(text.as_str()),
             _ => Ok(""),
         };
-        Tables::read(text).and_then(limits)
+        Tables::read(text)?.limits()
     }
 
     /// Policies, tiers and what names policies must make sense, each and together.

@@ -72,13 +72,22 @@ struct WrittenGate {
 /// The texts of the tables. An empty text stands for an empty table.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tables<'a> {
+    /// Policies by name.
     pub policies: &'a str,
+    /// Clients by tier.
     pub tiers: &'a str,
+    /// The policies that the server's own operations are limited by.
     pub gate: &'a str,
+    /// Policies by Envoy's domains and descriptors.
     pub envoy: &'a str,
 }
 
 impl<'a> Tables<'a> {
+    /// Reads what the operator wrote, and checks that it fits together.
+    pub fn limits(self) -> Result<Limits, Wrong> {
+        limits(self)
+    }
+
     /// All of them, by the names of the settings.
     pub fn read<E>(text: impl Fn(&'static str) -> Result<&'a str, E>) -> Result<Self, E> {
         Ok(Self {
@@ -93,7 +102,9 @@ impl<'a> Tables<'a> {
 /// What is wrong, and which setting it is about.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wrong {
+    /// The setting.
     pub key: &'static str,
+    /// What is wrong.
     pub problem: String,
 }
 
@@ -102,8 +113,7 @@ const TIERS: &str = "limits.tiers";
 const GATE: &str = "limits.gate";
 const ENVOY: &str = "limits.envoy";
 
-/// Reads the tables and checks that they fit together.
-pub fn limits(tables: Tables<'_>) -> Result<Limits, Wrong> {
+fn limits(tables: Tables<'_>) -> Result<Limits, Wrong> {
     let limits = policies(tables.policies, tables.tiers)?;
     let gate: WrittenGate = parse(tables.gate).map_err(|problem| wrong(GATE, problem))?;
     let gate = [gate.global, gate.tenant, gate.principal, gate.tasks];
