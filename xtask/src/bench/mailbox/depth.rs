@@ -1,6 +1,6 @@
 //! Whether depth matters: receiving from a topic with 1,000 messages beside one with ten million.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::ROOMY;
 use super::workload::{Batches, Cycle};
@@ -88,5 +88,11 @@ fn receive_p50(bench: &Bench, server: &Server, connections: usize) -> Result<f64
     let mut workload = Cycle::new(&server.head(), connections).without_ack();
     let plan = Plan::closed(connections, bench.seconds(1, 0), bench.seconds(3, 1));
     let tally = drive(server.addr, plan, &mut workload)?;
+    if workload.empty > 0 {
+        bail!(
+            "{} receives found nothing: the depth did not stay",
+            workload.empty
+        );
+    }
     Ok(tally.latencies[RECEIVE].quantile(0.5).as_secs_f64() * 1e3)
 }

@@ -1,6 +1,7 @@
 //! What the mailbox is asked to do.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Result, bail};
 
@@ -11,20 +12,27 @@ pub const TOPIC: &str = "bench:inbox";
 /// A hundred bytes.
 const PAYLOAD: &str = "eyJzdWJqZWN0IjoiaGVsbG8sIGdhdGUiLCJib2R5IjoiYSBtZXNzYWdlIGxpa2UgbWFueSBvdGhlcnMsIG5laXRoZXIgc2hvcnQgbm9yIGxvbmcuLi4uIn0uLg==";
 
-/// Names for messages that no earlier run has used.
-#[derive(Debug, Default)]
+/// Names for messages that nobody else uses: a server takes a second send of one name for a repetition.
+#[derive(Debug)]
 pub struct Names {
     run: u32,
     next: u64,
 }
 
+impl Default for Names {
+    fn default() -> Self {
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        Self {
+            run: RUNS.fetch_add(1, Ordering::Relaxed),
+            next: 0,
+        }
+    }
+}
+
 impl Names {
     fn next(&mut self) -> String {
-        if self.run == 0 {
-            self.run = std::process::id();
-        }
         self.next += 1;
-        format!("{:x}-{:x}", self.run, self.next)
+        format!("{:x}-{:x}-{:x}", std::process::id(), self.run, self.next)
     }
 }
 
