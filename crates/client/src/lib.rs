@@ -27,10 +27,12 @@
 
 mod address;
 mod admission;
+mod answer;
 mod client;
 mod connect;
 mod consumer;
 mod error;
+mod exchange;
 pub mod handlers;
 mod live;
 mod mailbox;
