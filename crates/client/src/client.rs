@@ -3,7 +3,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use asyncgate_api::{ErrorBody, Operation};
-use bytes::Bytes;
 use http::{StatusCode, Uri, uri::Scheme};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::Instant;
@@ -166,19 +165,29 @@ impl Client {
     }
 
     /// The bytes of a request.
-    fn request(&self, prepared: &Prepared) -> Bytes {
+    fn request(&self, prepared: &Prepared) -> Vec<u8> {
         let Shared {
             prefix, headers, ..
         } = &*self.shared;
-        let Prepared { spec, target, .. } = prepared;
+        let Prepared {
+            spec, target, body, ..
+        } = prepared;
         let method = spec.method.as_str();
-        let head = format!("{method} {prefix}{target} HTTP/1.1\r\n{headers}");
-        let Some(body) = &prepared.body else {
-            return (head + "\r\n").into();
-        };
-        let length = body.len();
-        let about = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n");
-        [head.as_bytes(), about.as_bytes(), body].concat().into()
+        let length = body.as_ref().map_or(0, Vec::len);
+        let room = 128 + prefix.len() + target.len() + headers.len() + length;
+        let mut request = Vec::with_capacity(room);
+        for part in [method, " ", prefix, target, " HTTP/1.1\r\n", headers] {
+            request.extend_from_slice(part.as_bytes());
+        }
+        if let Some(body) = body {
+            request.extend_from_slice(b"content-type: application/json\r\ncontent-length: ");
+            request.extend_from_slice(length.to_string().as_bytes());
+            request.extend_from_slice(b"\r\n\r\n");
+            request.extend_from_slice(body);
+        } else {
+            request.extend_from_slice(b"\r\n");
+        }
+        request
     }
 
     /// Sorts what can go wrong before there is an answer.

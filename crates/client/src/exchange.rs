@@ -6,12 +6,12 @@
 use std::{
     fmt,
     future::poll_fn,
-    io,
+    io::{self, Cursor},
     pin::{Pin, pin},
     task::{Context, Poll, ready},
 };
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use crate::answer::{Body, Garbled, Head};
@@ -73,8 +73,8 @@ pub(crate) struct Answer {
 
 struct Wire {
     connection: Connection,
-    /// What is not sent yet.
-    request: Bytes,
+    /// It stands at what is not sent yet.
+    request: Cursor<Vec<u8>>,
     /// Why it cannot be sent.
     unsent: Option<io::Error>,
     /// What was read and not taken yet.
@@ -83,10 +83,10 @@ struct Wire {
 
 impl Exchange {
     /// Sends a request and waits for the answer's head.
-    pub async fn begin(connection: Connection, request: Bytes) -> Result<Self, Lost> {
+    pub async fn begin(connection: Connection, request: Vec<u8>) -> Result<Self, Lost> {
         let mut wire = Wire {
             connection,
-            request,
+            request: Cursor::new(request),
             unsent: None,
             read: BytesMut::with_capacity(MIN_READ_BYTES),
         };
@@ -130,7 +130,7 @@ impl Exchange {
             body.unsplit(piece);
         }
         let Self { head, wire } = self;
-        let sent = wire.request.is_empty() && wire.unsent.is_none();
+        let sent = !wire.request.has_remaining() && wire.unsent.is_none();
         let again = sent && wire.read.is_empty() && !head.last;
         let connection = again.then_some(wire.connection);
         Ok((Answer { head, body }, connection))
@@ -159,8 +159,8 @@ impl Wire {
     }
 
     fn send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.request.is_empty() {
-            let sent = Pin::new(&mut self.connection).poll_write(cx, &self.request);
+        while self.request.has_remaining() {
+            let sent = Pin::new(&mut self.connection).poll_write(cx, self.request.chunk());
             match ready!(sent)? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 sent => self.request.advance(sent),
@@ -188,11 +188,10 @@ mod tests {
     /// What becomes of a request, and whether its connection can be used again.
     async fn exchange(
         connection: impl Stream + 'static,
-        request: &'static [u8],
+        request: &[u8],
         limit: usize,
     ) -> Result<(BytesMut, bool), Lost> {
-        let request = Bytes::from_static(request);
-        let exchange = Exchange::begin(Box::new(connection), request).await?;
+        let exchange = Exchange::begin(Box::new(connection), request.to_vec()).await?;
         let (answer, connection) = exchange.whole(limit).await?;
         Ok((answer.body, connection.is_some()))
     }

@@ -33,6 +33,7 @@ mod connect;
 mod consumer;
 mod error;
 mod exchange;
+mod fields;
 pub mod handlers;
 mod live;
 mod mailbox;

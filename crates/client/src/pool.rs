@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use futures_util::FutureExt;
 use http::Uri;
 use hyper_util::rt::TokioIo;
@@ -49,7 +48,7 @@ impl Pool {
     }
 
     /// Sends a request and reads the whole answer. Dropped before that, it closes its connection.
-    pub async fn exchange(&self, request: Bytes) -> Result<Answer, Lost> {
+    pub async fn exchange(&self, request: Vec<u8>) -> Result<Answer, Lost> {
         let connection = match self.take() {
             Some(connection) => connection,
             None => self.connect().await.map_err(Lost::Unconnected)?,
@@ -64,7 +63,7 @@ impl Pool {
 
     /// Sends a request on a connection of its own, which ends with the answer, and does not wait for
     /// the answer's end.
-    pub async fn open(&self, request: Bytes) -> Result<Exchange, Lost> {
+    pub async fn open(&self, request: Vec<u8>) -> Result<Exchange, Lost> {
         let connection = self.connect().await.map_err(Lost::Unconnected)?;
         Exchange::begin(connection, request).await
     }
@@ -252,7 +251,7 @@ mod tests {
     async fn say(pool: &Pool, body: impl AsRef<[u8]>) -> Result<BytesMut, Lost> {
         let body = body.as_ref();
         let head = format!("POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n", body.len());
-        let request = [head.as_bytes(), body].concat().into();
+        let request = [head.as_bytes(), body].concat();
         let limit = Duration::from_secs(10);
         let answer = timeout(limit, pool.exchange(request)).await;
         answer.expect("no hanging").map(|answer| answer.body)
