@@ -368,13 +368,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_that_should_yield_still_gets_its_answer() {
-        let (pool, _) = server(&[Act::Answer]).await;
-        for _ in 0..9 {
-            while coop::has_budget_remaining() {
-                coop::consume_budget().await;
-            }
-            assert_eq!(say(&pool, "word").await.unwrap(), "word");
+    async fn a_task_that_should_yield_sees_that_a_connection_was_closed() {
+        let (pool, seen) = server(&[Act::AnswerAndClose, Act::Answer]).await;
+        say(&pool, "one").await.unwrap();
+        sleep(4 * SHORT).await;
+        while coop::has_budget_remaining() {
+            coop::consume_budget().await;
         }
+        assert_eq!(say(&pool, "two").await.unwrap(), "two");
+        assert_eq!(counted(&pool, &seen), (2, 2, 1));
     }
 }
