@@ -2,18 +2,16 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use asyncgate_api::{ErrorBody, Method, Operation};
-use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, Uri, header, uri::Scheme};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use asyncgate_api::{ErrorBody, Operation};
+use http::{StatusCode, Uri, uri::Scheme};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::Instant;
 
 use crate::{
     Error, Kind, Retry,
     connect::{self, Reach},
-    pool::{Lost, Pool},
+    exchange::{Answer, Exchange, Lost},
+    pool::Pool,
     request::Prepared,
 };
 
@@ -21,9 +19,7 @@ use crate::{
 const MAX_REFUSAL_BYTES: usize = 1 << 20;
 /// How much of an answer that makes no sense is shown.
 const SHOWN_CHARS: usize = 200;
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const USER_AGENT: HeaderValue =
-    HeaderValue::from_static(concat!("asyncgate-client/", env!("CARGO_PKG_VERSION")));
+const USER_AGENT: &str = concat!("asyncgate-client/", env!("CARGO_PKG_VERSION"));
 
 /// Calls a server's operations. Clones are cheap and share connections and settings.
 ///
@@ -47,8 +43,8 @@ struct Shared {
     base: String,
     /// What stands before the path of every operation.
     prefix: String,
-    host: HeaderValue,
-    authorization: Option<HeaderValue>,
+    /// The lines that stand in the head of every request.
+    headers: String,
     timeout: Duration,
     generate_keys: bool,
 }
@@ -125,7 +121,8 @@ impl Client {
             };
             failures += 1;
             let wait = self.retry.wait(failures, failure.error.retry_after());
-            let in_time = started.elapsed() + wait <= self.retry.total + prepared.wait;
+            let in_time =
+                started.elapsed().saturating_add(wait) <= self.retry.total + prepared.wait;
             if failures >= self.retry.attempts || !in_time || !failure.again.holds_for(prepared) {
                 return Err(failure.error.during(prepared.spec.name, failures));
             }
@@ -135,12 +132,10 @@ impl Client {
 
     /// Sends once.
     async fn attempt(&self, prepared: &Prepared) -> Result<Answer, Failure> {
-        let request = self.request(prepared)?;
         let limit = self.shared.timeout + prepared.wait;
-        // On the heap: whatever holds a call in itself would be moved around with it.
-        let exchange = Box::pin(self.shared.pool.exchange(request));
+        let exchange = self.shared.pool.exchange(self.request(prepared));
         match tokio::time::timeout(limit, exchange).await {
-            Ok(Ok(answer)) => self.judge(Answer(answer)),
+            Ok(Ok(answer)) => self.judge(answer),
             Ok(Err(lost)) => Err(self.lost(lost)),
             Err(_) => Err(self.late(limit)),
         }
@@ -151,75 +146,70 @@ impl Client {
     }
 
     /// Sends once and gives the body of a success as it comes.
-    pub(crate) async fn open(&self, prepared: &Prepared) -> Result<Incoming, Error> {
-        let request = self.request(prepared).map_err(|failure| failure.error)?;
+    pub(crate) async fn open(&self, prepared: &Prepared) -> Result<Exchange, Error> {
         let opening = async {
-            let answer = self.shared.pool.open(request).await;
-            let (head, body) = answer.map_err(|lost| self.lost(lost).error)?.into_parts();
-            if head.status.is_success() {
-                return Ok(body);
+            let exchange = self.shared.pool.open(self.request(prepared)).await?;
+            if exchange.head.status.is_success() {
+                return Ok(Ok(exchange));
             }
-            let body = Limited::new(body, MAX_REFUSAL_BYTES).collect().await;
-            let body = body.map_err(|error| self.lost(Lost::Unfinished(error)).error)?;
-            let refusal = Response::from_parts(head, body.to_bytes());
-            Err(self.refusal(&Answer(refusal)).error)
+            let (answer, _) = exchange.whole(MAX_REFUSAL_BYTES).await?;
+            Ok(Err(self.refusal(&answer)))
         };
         let limit = self.shared.timeout;
-        match tokio::time::timeout(limit, opening).await {
-            Ok(opened) => opened,
-            Err(_) => Err(self.late(limit).error),
-        }
+        let opened = match tokio::time::timeout(limit, opening).await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(lost)) => Err(self.lost(lost)),
+            Err(_) => Err(self.late(limit)),
+        };
+        opened.map_err(|failure| failure.error)
     }
 
-    fn request(&self, prepared: &Prepared) -> Result<Request<Full<Bytes>>, Failure> {
-        let mut builder = Request::builder()
-            .method(match prepared.spec.method {
-                Method::Get => http::Method::GET,
-                Method::Post => http::Method::POST,
-                Method::Put => http::Method::PUT,
-                Method::Delete => http::Method::DELETE,
-            })
-            .uri(format!("{}{}", self.shared.prefix, prepared.target))
-            .header(header::HOST, &self.shared.host)
-            .header(header::USER_AGENT, USER_AGENT);
-        if let Some(authorization) = &self.shared.authorization {
-            builder = builder.header(header::AUTHORIZATION, authorization);
+    /// The bytes of a request.
+    fn request(&self, prepared: &Prepared) -> Vec<u8> {
+        let Shared {
+            prefix, headers, ..
+        } = &*self.shared;
+        let Prepared {
+            spec, target, body, ..
+        } = prepared;
+        let method = spec.method.as_str();
+        let length = body.as_ref().map_or(0, Vec::len);
+        let room = 128 + prefix.len() + target.len() + headers.len() + length;
+        let mut request = Vec::with_capacity(room);
+        for part in [method, " ", prefix, target, " HTTP/1.1\r\n", headers] {
+            request.extend_from_slice(part.as_bytes());
         }
-        if prepared.body.is_some() {
-            builder = builder.header(header::CONTENT_TYPE, JSON);
+        if let Some(body) = body {
+            request.extend_from_slice(b"content-type: application/json\r\ncontent-length: ");
+            request.extend_from_slice(length.to_string().as_bytes());
+            request.extend_from_slice(b"\r\n\r\n");
+            request.extend_from_slice(body);
+        } else {
+            request.extend_from_slice(b"\r\n");
         }
-        let body = prepared.body.clone().unwrap_or_default();
-        builder.body(Full::new(body)).map_err(|error| {
-            let message = format!("the request cannot be written: {error}");
-            Failure::new(Kind::Invalid, message, Again::Never)
-        })
+        request
     }
 
     /// Sorts what can go wrong before there is an answer.
     fn lost(&self, lost: Lost) -> Failure {
         let base = &self.shared.base;
-        match lost {
+        let (kind, message, again) = match lost {
             Lost::Unconnected(error) => {
                 let message = connect::explain(base, &*error);
-                Failure::new(Kind::Unreachable, message, Again::Always)
+                (Kind::Unreachable, message, Again::Always)
             }
-            Lost::Unanswered(error) if error.error().is_parse() => {
+            Lost::Broken(_) => {
+                let message = format!("the connection to {base} was lost: {lost}");
+                (Kind::Unreachable, message, Again::IfRepeatable)
+            }
+            Lost::Garbled(_) => {
                 let message =
-                    format!("what answers at {base} is not an HTTP server; check the port");
-                Failure::new(Kind::Protocol, message, Again::Never)
+                    format!("what answers at {base} is not an HTTP server: {lost}; check the port");
+                (Kind::Protocol, message, Again::Never)
             }
-            Lost::Unanswered(error) => {
-                let message = format!("the connection to {base} was lost: {}", error.error());
-                Failure::new(Kind::Unreachable, message, Again::IfRepeatable)
-            }
-            Lost::Unfinished(error) if error.is::<LengthLimitError>() => {
-                Failure::new(Kind::Protocol, "the answer is too long", Again::Never)
-            }
-            Lost::Unfinished(error) => {
-                let message = format!("the answer of {base} broke off: {error}");
-                Failure::new(Kind::Unreachable, message, Again::IfRepeatable)
-            }
-        }
+            Lost::TooLong => (Kind::Protocol, lost.to_string(), Again::Never),
+        };
+        Failure::new(kind, message, again)
     }
 
     fn late(&self, limit: Duration) -> Failure {
@@ -230,20 +220,20 @@ impl Client {
 
     /// Tells a success from a refusal.
     fn judge(&self, answer: Answer) -> Result<Answer, Failure> {
-        if answer.0.status().is_success() {
+        if answer.head.status.is_success() {
             return Ok(answer);
         }
         Err(self.refusal(&answer))
     }
 
     fn refusal(&self, answer: &Answer) -> Failure {
-        let status = answer.0.status();
-        let retry_after = answer.retry_after();
+        let status = answer.head.status;
+        let retry_after = answer.head.retry_after;
         let busy = matches!(
             status,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
         );
-        if let Ok(body) = serde_json::from_slice::<ErrorBody>(answer.0.body()) {
+        if let Ok(body) = serde_json::from_slice::<ErrorBody>(&answer.body) {
             let again = if busy { Again::Always } else { Again::Never };
             return Failure {
                 error: Error::refused(body).after(retry_after),
@@ -280,30 +270,20 @@ impl fmt::Debug for Client {
     }
 }
 
-struct Answer(Response<Bytes>);
-
 impl Answer {
     fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(self.0.body()).map_err(|error| {
+        serde_json::from_slice(&self.body).map_err(|error| {
             let message = format!("the answer cannot be read ({error}): {}", self.shown());
             Error::new(Kind::Protocol, message)
         })
     }
 
-    /// How many seconds the server wants to be left alone. Dates are not understood: no server of
-    /// ours sends one.
-    fn retry_after(&self) -> Option<Duration> {
-        let value = self.0.headers().get(header::RETRY_AFTER)?;
-        let seconds = value.to_str().ok()?.trim().parse().ok()?;
-        Some(Duration::from_secs(seconds))
-    }
-
     fn shown(&self) -> String {
         // A success may hold a payload, which is nobody's business here.
-        if self.0.status().is_success() {
-            return format!("{} bytes", self.0.body().len());
+        if self.head.status.is_success() {
+            return format!("{} bytes", self.body.len());
         }
-        let text = String::from_utf8_lossy(self.0.body());
+        let text = String::from_utf8_lossy(&self.body);
         text.chars()
             .filter(|char| !char.is_control())
             .take(SHOWN_CHARS)
@@ -398,15 +378,17 @@ impl Builder {
     pub fn build(mut self) -> Result<Client, Error> {
         let server = server(&self.address)?;
         self.connect.secure = server.scheme() == Some(&Scheme::HTTPS);
-        let authorization = self.key.as_deref().map(authorization).transpose()?;
+        let mut headers = format!("host: {}\r\nuser-agent: {USER_AGENT}\r\n", host(&server));
+        if let Some(key) = &self.key {
+            headers += &format!("authorization: Bearer {}\r\n", checked(key)?);
+        }
         let connector = connect::connector(&self.connect)?;
         Ok(Client {
             shared: Arc::new(Shared {
                 base: self.address.trim_end_matches('/').to_owned(),
                 prefix: server.path().trim_end_matches('/').to_owned(),
-                host: host(&server)?,
+                headers,
                 pool: Pool::new(connector, server),
-                authorization,
                 timeout: self.timeout,
                 generate_keys: self.generate_keys,
             }),
@@ -445,7 +427,7 @@ fn server(address: &str) -> Result<Uri, Error> {
 }
 
 /// The `host` header: a port that goes without saying is left out, as everybody does.
-fn host(server: &Uri) -> Result<HeaderValue, Error> {
+fn host(server: &Uri) -> String {
     let usual = if server.scheme() == Some(&Scheme::HTTPS) {
         443
     } else {
@@ -453,19 +435,20 @@ fn host(server: &Uri) -> Result<HeaderValue, Error> {
     };
     let host = server.host().unwrap_or_default();
     let port = server.port_u16().filter(|port| *port != usual);
-    let value = port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-    HeaderValue::try_from(value).map_err(|error| Error::invalid(format!("the host: {error}")))
+    port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-fn authorization(key: &str) -> Result<HeaderValue, Error> {
-    let wrong = "the key has characters that no key has; was it copied whole?";
-    if key.trim().is_empty() {
+/// A key that can stand in a header.
+fn checked(key: &str) -> Result<&str, Error> {
+    let key = key.trim();
+    if key.is_empty() {
         return Err(Error::invalid("the key is empty"));
     }
-    let mut value = HeaderValue::from_str(&format!("Bearer {}", key.trim()))
-        .map_err(|_| Error::invalid(wrong))?;
-    value.set_sensitive(true);
-    Ok(value)
+    if key.contains(|char: char| char != ' ' && !char.is_ascii_graphic()) {
+        let wrong = "the key has characters that no key has; was it copied whole?";
+        return Err(Error::invalid(wrong));
+    }
+    Ok(key)
 }
 
 #[cfg(test)]

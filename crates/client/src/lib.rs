@@ -27,10 +27,13 @@
 
 mod address;
 mod admission;
+mod answer;
 mod client;
 mod connect;
 mod consumer;
 mod error;
+mod exchange;
+mod fields;
 pub mod handlers;
 mod live;
 mod mailbox;

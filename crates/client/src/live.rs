@@ -9,11 +9,9 @@ use std::{mem, time::Duration};
 use asyncgate_api::{Envelope, Operation, ReceiveMessages, RecvInput};
 use bytes::{Buf, BytesMut};
 use futures_util::stream::{self, StreamExt};
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use tokio::time::{sleep, timeout};
 
-use crate::{Client, Error, Items, Kind, request::Prepared};
+use crate::{Client, Error, Items, Kind, exchange::Exchange, request::Prepared};
 
 const PATH: &str = "/v1/recv/stream";
 /// Three times as long as the server is silent.
@@ -106,16 +104,16 @@ fn message(line: &[u8]) -> Result<Option<Envelope>, Error> {
 }
 
 struct Lines {
-    body: Incoming,
+    exchange: Exchange,
     read: BytesMut,
     /// How much of `read` has no end of a line in it.
     searched: usize,
 }
 
 impl Lines {
-    fn new(body: Incoming) -> Self {
+    fn new(exchange: Exchange) -> Self {
         Self {
-            body,
+            exchange,
             read: BytesMut::new(),
             searched: 0,
         }
@@ -133,15 +131,13 @@ impl Lines {
             if self.searched > MAX_LINE_BYTES {
                 return Err(Error::new(Kind::Protocol, "a line is too long"));
             }
-            let frame = match timeout(SILENCE, self.body.frame()).await {
-                Ok(Some(frame)) => frame,
-                Ok(None) => return Err(broken("the server ended it")),
+            let piece = match timeout(SILENCE, self.exchange.piece()).await {
+                Ok(Ok(Some(piece))) => piece,
+                Ok(Ok(None)) => return Err(broken("the server ended it")),
+                Ok(Err(lost)) => return Err(broken(&lost.to_string())),
                 Err(_) => return Err(broken("the server is silent")),
             };
-            let frame = frame.map_err(|error| broken(&error.to_string()))?;
-            if let Some(data) = frame.data_ref() {
-                self.read.extend_from_slice(data);
-            }
+            self.read.unsplit(piece);
         }
     }
 }

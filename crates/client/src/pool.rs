@@ -1,30 +1,23 @@
 //! Connections to one server, kept for the next request.
 //!
-//! A request drives its connection itself, in the task that waits for the answer. A task for each
-//! connection would have to be woken for every request and every answer, which costs more than all
-//! else that a client does. So nobody watches an idle connection: the next request finds out that it
-//! was closed, before anything is sent on it, and its age is looked at whenever the pool is used.
+//! Nobody watches an idle connection: the next request finds out that it was closed, before anything
+//! is sent on it, and its age is looked at whenever the pool is used.
 
 use std::{
-    future::poll_fn,
-    pin::{Pin, pin},
     sync::{Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
     time::Duration,
 };
 
-use bytes::Bytes;
-use futures_util::future::OptionFuture;
-use http::{Request, Response, Uri};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::{
-    body::Incoming,
-    client::conn::{TrySendError, http1},
-};
-use tokio::{task::coop::unconstrained, time::Instant};
-use tower::{Service, ServiceExt};
+use futures_util::FutureExt;
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use tokio::{io::AsyncReadExt, task::coop::unconstrained, time::Instant};
+use tower::ServiceExt;
 
-use crate::connect::Connector;
+use crate::{
+    connect::Connector,
+    exchange::{Answer, BoxError, Connection, Exchange, Lost},
+};
 
 /// The most connections that are kept. More may be in use.
 const MAX_IDLE: usize = 128;
@@ -32,21 +25,6 @@ const MAX_IDLE: usize = 128;
 const MAX_IDLE_TIME: Duration = Duration::from_secs(30);
 /// The most of an answer that is read. A full page of the largest tasks fits.
 const MAX_ANSWER_BYTES: usize = 512 << 20;
-
-type Body = Full<Bytes>;
-type Stream = <Connector as Service<Uri>>::Response;
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Why there is no answer.
-#[derive(Debug)]
-pub(crate) enum Lost {
-    /// No connection could be made.
-    Unconnected(BoxError),
-    /// The connection broke before an answer.
-    Unanswered(Box<TrySendError<Request<Body>>>),
-    /// The answer has no end, or none within the limit.
-    Unfinished(BoxError),
-}
 
 pub(crate) struct Pool {
     connector: Connector,
@@ -56,14 +34,8 @@ pub(crate) struct Pool {
 }
 
 struct Idle {
-    connection: Box<Connection>,
+    connection: Connection,
     since: Instant,
-}
-
-struct Connection {
-    requests: http1::SendRequest<Body>,
-    /// `None` once it has ended.
-    driver: Option<http1::Connection<Stream, Body>>,
 }
 
 impl Pool {
@@ -76,57 +48,47 @@ impl Pool {
     }
 
     /// Sends a request and reads the whole answer. Dropped before that, it closes its connection.
-    pub async fn exchange(&self, mut request: Request<Body>) -> Result<Response<Bytes>, Lost> {
-        loop {
-            let idle = self.take();
-            let was_idle = idle.is_some();
-            let mut connection = match idle {
-                Some(connection) => connection,
-                // On the heap: it is large, and most requests do without.
-                None => Box::pin(self.connect()).await.map_err(Lost::Unconnected)?,
-            };
-            match connection.exchange(request).await {
-                // It came back unsent, because the server had closed the connection.
-                Err(Lost::Unanswered(mut error)) if was_idle => match error.take_message() {
-                    Some(unsent) => request = unsent,
-                    None => return Err(Lost::Unanswered(error)),
-                },
-                Err(lost) => return Err(lost),
-                Ok(answer) => {
-                    if connection.can_be_used_again() {
-                        self.put(connection);
-                    }
-                    return Ok(answer);
-                }
-            }
+    pub async fn exchange(&self, request: Vec<u8>) -> Result<Answer, Lost> {
+        let connection = match self.take() {
+            Some(connection) => connection,
+            None => self.connect().await.map_err(Lost::Unconnected)?,
+        };
+        let exchange = Exchange::begin(connection, request).await?;
+        let (answer, connection) = exchange.whole(MAX_ANSWER_BYTES).await?;
+        if let Some(connection) = connection {
+            self.put(connection);
         }
+        Ok(answer)
     }
 
     /// Sends a request on a connection of its own, which ends with the answer, and does not wait for
     /// the answer's end.
-    pub async fn open(&self, request: Request<Body>) -> Result<Response<Incoming>, Lost> {
+    pub async fn open(&self, request: Vec<u8>) -> Result<Exchange, Lost> {
         let connection = self.connect().await.map_err(Lost::Unconnected)?;
-        let Connection {
-            mut requests,
-            driver,
-        } = *connection;
-        // Whoever reads the answer is told how it ended.
-        tokio::spawn(async { drop(OptionFuture::from(driver).await) });
-        let answer = requests.try_send_request(request).await;
-        answer.map_err(|error| Lost::Unanswered(Box::new(error)))
+        Exchange::begin(connection, request).await
     }
 
-    async fn connect(&self) -> Result<Box<Connection>, BoxError> {
-        let connector = self.connector.clone();
-        let stream = connector.oneshot(self.server.clone()).await?;
-        let (requests, driver) = http1::handshake(stream).await?;
-        Ok(Box::new(Connection {
-            requests,
-            driver: Some(driver),
-        }))
+    async fn connect(&self) -> Result<Connection, BoxError> {
+        let connecting = self.connector.clone().oneshot(self.server.clone());
+        // On the heap: it is large, and most requests do without.
+        let stream = Box::pin(connecting).await?;
+        Ok(Box::new(TokioIo::new(stream)))
     }
 
-    fn take(&self) -> Option<Box<Connection>> {
+    /// A connection that is still open, as far as can be told.
+    fn take(&self) -> Option<Connection> {
+        loop {
+            let mut connection = self.last()?;
+            // One that has something to say, though nothing was asked, is of no use either. Looking
+            // must not be put off by the runtime, which would seem as if it were open.
+            let said = unconstrained(connection.read_u8()).now_or_never();
+            if said.is_none() {
+                return Some(connection);
+            }
+        }
+    }
+
+    fn last(&self) -> Option<Connection> {
         let mut idle = self.idle();
         let last = idle.pop()?;
         if last.since.elapsed() <= MAX_IDLE_TIME {
@@ -137,7 +99,7 @@ impl Pool {
         None
     }
 
-    fn put(&self, connection: Box<Connection>) {
+    fn put(&self, connection: Connection) {
         let since = Instant::now();
         let mut idle = self.idle();
         let old = idle.partition_point(|idle| since - idle.since > MAX_IDLE_TIME);
@@ -152,67 +114,16 @@ impl Pool {
     }
 }
 
-impl Connection {
-    fn exchange(
-        &mut self,
-        request: Request<Body>,
-    ) -> impl Future<Output = Result<Response<Bytes>, Lost>> {
-        let head = self.requests.try_send_request(request);
-        let answer = async {
-            let head = head.await.map_err(|e| Lost::Unanswered(Box::new(e)))?;
-            let (head, body) = head.into_parts();
-            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
-            let body = body.map_err(Lost::Unfinished)?.to_bytes();
-            Ok(Response::from_parts(head, body))
-        };
-        let driver = &mut self.driver;
-        async move {
-            // The answer gets on only when the driver does, and is looked at after it each time. So
-            // it needs no waker; and the runtime must not make it yield, which would rely on one.
-            let mut answer = pin!(unconstrained(answer));
-            poll_fn(|cx| {
-                // The driver and the answer wake each other. When that is this task, it is woken for
-                // nothing, perhaps on another thread; and when a connection is idle, it still knows
-                // the task that used it last. So the task is only named if there is no answer yet.
-                for waker in [Waker::noop(), cx.waker()] {
-                    drive(driver, waker);
-                    let answer = answer.as_mut();
-                    let answer = answer.poll(&mut Context::from_waker(Waker::noop()));
-                    if answer.is_ready() {
-                        return answer;
-                    }
-                }
-                Poll::Pending
-            })
-            .await
-        }
-    }
-
-    fn can_be_used_again(&self) -> bool {
-        self.driver.is_some() && self.requests.is_ready()
-    }
-}
-
-/// Lets bytes flow. A driver that has ended is dropped, which gives back a request that was not sent.
-fn drive(driver: &mut Option<http1::Connection<Stream, Body>>, waker: &Waker) {
-    if let Some(running) = driver
-        && Pin::new(running)
-            .poll(&mut Context::from_waker(waker))
-            .is_ready()
-    {
-        *driver = None;
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
     use std::sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     };
 
     use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
+        io::AsyncWriteExt,
         net::{TcpListener, TcpStream},
         sync::Barrier,
         task::{JoinSet, coop},
@@ -337,12 +248,13 @@ mod tests {
         stream.write_all(body).await.ok()
     }
 
-    async fn say(pool: &Pool, body: impl Into<Bytes>) -> Result<Bytes, Lost> {
-        let mut request = Request::new(Full::new(body.into()));
-        *request.method_mut() = http::Method::POST;
+    async fn say(pool: &Pool, body: impl AsRef<[u8]>) -> Result<BytesMut, Lost> {
+        let body = body.as_ref();
+        let head = format!("POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n", body.len());
+        let request = [head.as_bytes(), body].concat();
         let limit = Duration::from_secs(10);
         let answer = timeout(limit, pool.exchange(request)).await;
-        answer.expect("no hanging").map(Response::into_body)
+        answer.expect("no hanging").map(|answer| answer.body)
     }
 
     fn counted(pool: &Pool, seen: &Seen) -> (usize, usize, usize) {
@@ -390,7 +302,7 @@ mod tests {
         let (pool, seen) = server(&[Act::Answer, Act::Close, Act::Answer]).await;
         say(&pool, "one").await.unwrap();
         let lost = say(&pool, "two").await.unwrap_err();
-        assert!(matches!(lost, Lost::Unanswered(_)), "{lost:?}");
+        assert!(matches!(lost, Lost::Broken(_)), "{lost:?}");
         assert_eq!(counted(&pool, &seen), (2, 1, 0));
         assert_eq!(say(&pool, "three").await.unwrap(), "three");
     }
@@ -448,21 +360,22 @@ mod tests {
     #[tokio::test]
     async fn large_bodies_pass_both_ways() {
         let (pool, seen) = server(&[Act::Answer, Act::Large, Act::Answer]).await;
-        let large = Bytes::from(vec![b'y'; 4 << 20]);
-        assert_eq!(say(&pool, large.clone()).await.unwrap(), large);
-        assert_eq!(say(&pool, large).await.unwrap().len(), 64 << 16);
+        let large = vec![b'y'; 4 << 20];
+        assert_eq!(say(&pool, &large).await.unwrap(), large);
+        assert_eq!(say(&pool, &large).await.unwrap().len(), 64 << 16);
         assert_eq!(say(&pool, "small").await.unwrap(), "small");
         assert_eq!(counted(&pool, &seen), (3, 1, 1));
     }
 
     #[tokio::test]
-    async fn a_task_that_should_yield_still_gets_its_answer() {
-        let (pool, _) = server(&[Act::Answer]).await;
-        for _ in 0..9 {
-            while coop::has_budget_remaining() {
-                coop::consume_budget().await;
-            }
-            assert_eq!(say(&pool, "word").await.unwrap(), "word");
+    async fn a_task_that_should_yield_sees_that_a_connection_was_closed() {
+        let (pool, seen) = server(&[Act::AnswerAndClose, Act::Answer]).await;
+        say(&pool, "one").await.unwrap();
+        sleep(4 * SHORT).await;
+        while coop::has_budget_remaining() {
+            coop::consume_budget().await;
         }
+        assert_eq!(say(&pool, "two").await.unwrap(), "two");
+        assert_eq!(counted(&pool, &seen), (2, 2, 1));
     }
 }

@@ -1,21 +1,18 @@
 //! Building a request from an operation's spec and input.
 //!
-//! The input is serialized once. Fields that travel in the path are taken out of it; what is left
-//! becomes the query or the body. Values are never interpreted: a payload reaches the wire byte for
-//! byte as it was given.
+//! Each field of the input is written once and goes where it travels: into the path, the query or the
+//! body. Values are never interpreted: a payload reaches the wire byte for byte as it was given.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use asyncgate_api::{Effect, Method, Operation, Spec};
-use bytes::Bytes;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{MapAccess, Visitor},
-};
-use serde_json::value::RawValue;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use serde::Serialize;
 
-use crate::Error;
+use crate::{
+    Error,
+    fields::{Fields, hand_over},
+};
 
 /// What is written as it is in a path or query.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
@@ -34,8 +31,8 @@ pub(crate) struct Prepared {
     pub spec: &'static Spec,
     /// Path and query.
     pub target: String,
-    /// The JSON body of a POST.
-    pub body: Option<Bytes>,
+    /// The JSON body, where the method has one.
+    pub body: Option<Vec<u8>>,
     /// How long the server was asked to wait before it answers.
     pub wait: Duration,
     /// Whether it may be sent again when it is not known if it was done.
@@ -44,139 +41,119 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// `extra` is a text field that is added to the input.
-    pub fn new<O: Operation>(input: &O::Input, extra: Option<(&str, &str)>) -> Result<Self, Error>
+    pub fn new<O: Operation>(
+        input: &O::Input,
+        extra: Option<(&'static str, &str)>,
+    ) -> Result<Self, Error>
     where
         O::Input: Serialize,
     {
         let spec = const { &O::SPEC };
-        let unreadable = |error: serde_json::Error| {
+        let mut parts = Parts {
+            target: spec.path.to_owned(),
+            body: Vec::with_capacity(256),
+            has_body: match spec.method {
+                Method::Post | Method::Put => true,
+                Method::Get | Method::Delete => false,
+            },
+            wait: Duration::ZERO,
+        };
+        let written = hand_over(input, &mut parts).and_then(|()| match extra {
+            Some((name, value)) => parts.field(name, value),
+            None => Ok(()),
+        });
+        written.map_err(|error| {
             Error::invalid(format!("the input cannot be written as JSON: {error}"))
-        };
-        let json = serde_json::to_string(input).map_err(unreadable)?;
-        let Members(mut members) = serde_json::from_str(&json).map_err(unreadable)?;
-        members.retain(|(name, value)| value.get() != "null" || MAY_BE_NULL.contains(name));
-        let wait = members
-            .iter()
-            .find(|(name, _)| *name == "wait_seconds")
-            .and_then(|(_, value)| value.get().parse().ok())
-            .map_or(Duration::ZERO, Duration::from_secs);
-        let mut target = path(spec, &mut members)?;
-        let body = match spec.method {
-            Method::Post | Method::Put => Some(object(&members, extra)),
-            Method::Get | Method::Delete => {
-                write_query(&mut target, &members)?;
-                None
-            }
-        };
+        })?;
+        if let Some((_, unfilled)) = parts.target.split_once('{') {
+            let field = unfilled.split('}').next().unwrap_or_default();
+            return Err(Error::invalid(format!("{field} is empty")));
+        }
+        if parts.body.is_empty() {
+            parts.body.push(b'{');
+        }
+        parts.body.push(b'}');
         Ok(Self {
             spec,
-            target,
-            body,
-            wait,
+            target: parts.target,
+            body: parts.has_body.then_some(parts.body),
+            wait: parts.wait,
             repeatable: spec.effect != Effect::Add,
         })
     }
 }
 
-/// The path with its fields filled in; they leave `members`.
-fn path(spec: &Spec, members: &mut Vec<(&str, &RawValue)>) -> Result<String, Error> {
-    let mut path = String::with_capacity(spec.path.len() + 64);
-    for part in spec.path.split('/').skip(1) {
-        path.push('/');
-        let Some(field) = part.strip_prefix('{').and_then(|p| p.strip_suffix('}')) else {
-            path.push_str(part);
-            continue;
-        };
-        let place = members.iter().position(|(name, _)| *name == field);
-        let value = match place {
-            Some(place) => text(members.remove(place).1)?,
-            None => String::new(),
-        };
-        if value.is_empty() {
-            return Err(Error::invalid(format!("{field} is empty")));
+/// A request while its fields come in.
+struct Parts {
+    /// The path, in which fields have their places, and what there is of the query.
+    target: String,
+    /// An object that lacks its end; empty until there is a field for it.
+    body: Vec<u8>,
+    has_body: bool,
+    wait: Duration,
+}
+
+impl Fields for Parts {
+    fn field<T: Serialize + ?Sized>(
+        &mut self,
+        name: &'static str,
+        value: &T,
+    ) -> Result<(), serde_json::Error> {
+        let Self { target, body, .. } = self;
+        let before = body.len();
+        // Names need no escapes.
+        body.extend_from_slice(if before == 0 { b"{\"" } else { b",\"" });
+        body.extend_from_slice(name.as_bytes());
+        body.extend_from_slice(b"\":");
+        let start = body.len();
+        serde_json::to_writer(&mut *body, value)?;
+        let json = &body[start..];
+        if json == b"null" && !MAY_BE_NULL.contains(&name) {
+            body.truncate(before);
+            return Ok(());
         }
-        path.extend(utf8_percent_encode(&value, ENCODED));
+        if name == "wait_seconds" {
+            self.wait = serde_json::from_slice(json).map_or(Duration::ZERO, Duration::from_secs);
+        }
+        if let Some(place) = place(target, name) {
+            let value = encoded(json)?;
+            if !value.is_empty() {
+                target.replace_range(place, &value);
+            }
+            body.truncate(before);
+        } else if !self.has_body {
+            target.push(if target.contains('?') { '&' } else { '?' });
+            target.push_str(name);
+            target.push('=');
+            target.push_str(&encoded(json)?);
+            body.truncate(before);
+        }
+        Ok(())
     }
-    Ok(path)
 }
 
-fn write_query(target: &mut String, members: &[(&str, &RawValue)]) -> Result<(), Error> {
-    for (n, (name, value)) in members.iter().enumerate() {
-        target.push(if n == 0 { '?' } else { '&' });
-        target.push_str(name);
-        target.push('=');
-        target.extend(utf8_percent_encode(&text(value)?, ENCODED));
-    }
-    Ok(())
-}
-
-fn object(members: &[(&str, &RawValue)], extra: Option<(&str, &str)>) -> Bytes {
-    let length: usize = members
-        .iter()
-        .map(|(name, value)| name.len() + value.get().len() + 4)
-        .sum();
-    let mut body = String::with_capacity(length + 80);
-    body.push('{');
-    for (name, value) in members {
-        write_name(&mut body, name);
-        body.push_str(value.get());
-    }
-    if let Some((name, value)) = extra {
-        write_name(&mut body, name);
-        body.push_str(&serde_json::Value::from(value).to_string());
-    }
-    body.push('}');
-    body.into()
-}
-
-/// Names are those of fields and need no escapes.
-fn write_name(body: &mut String, name: &str) {
-    if body.len() > 1 {
-        body.push(',');
-    }
-    body.push('"');
-    body.push_str(name);
-    body.push_str("\":");
+/// Where a field stands in a path: `{name}`. What was filled in has no braces.
+fn place(target: &str, name: &str) -> Option<Range<usize>> {
+    target.match_indices('{').find_map(|(start, _)| {
+        let rest = target[start..].strip_prefix('{')?.strip_prefix(name)?;
+        let end = target.len() - rest.strip_prefix('}')?.len();
+        Some(start..end)
+    })
 }
 
 /// A scalar as it stands in a path or query: a text without its quotes, anything else as it is.
-fn text(value: &RawValue) -> Result<String, Error> {
-    let json = value.get();
-    if json.starts_with('"') {
-        return serde_json::from_str(json)
-            .map_err(|error| Error::invalid(format!("a text that is none: {error}")));
+fn encoded(json: &[u8]) -> Result<String, serde_json::Error> {
+    if !json.starts_with(b"\"") {
+        return Ok(percent_encode(json, ENCODED).to_string());
     }
-    Ok(json.to_owned())
-}
-
-/// The members of an object, in order, uninterpreted.
-struct Members<'a>(Vec<(&'a str, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Vec<(&'de str, &'de RawValue)>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-                let mut members = Vec::with_capacity(16);
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(members)
-            }
-        }
-        deserializer.deserialize_map(Collect).map(Members)
-    }
+    let text: String = serde_json::from_slice(json)?;
+    Ok(percent_encode(text.as_bytes(), ENCODED).to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use asyncgate_api::*;
+    use serde_json::value::RawValue;
 
     use super::*;
 
@@ -233,6 +210,18 @@ mod tests {
             body(&fail),
             r#"{"lease_id":"8","error":null,"retryable":false}"#
         );
+    }
+
+    #[test]
+    fn an_input_without_fields_is_an_empty_object() {
+        let mut claim = prepared::<LeaseNext>(&LeaseNextInput::default());
+        assert_eq!(body(&claim), "{}");
+        claim = prepared::<LeaseNext>(&LeaseNextInput {
+            wait_seconds: Some(3),
+            ..Default::default()
+        });
+        assert_eq!(body(&claim), r#"{"wait_seconds":3}"#);
+        assert_eq!(claim.wait, Duration::from_secs(3));
     }
 
     #[test]
