@@ -13,6 +13,7 @@ mod keys;
 mod ledger_key;
 mod listen;
 mod live;
+mod loopback;
 mod node;
 mod ops;
 mod output;

@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use crate::config::Settings;
 use crate::keys::{Keys, Token};
 use crate::listen::{Limits, Listener, Metrics, Socket};
+use crate::loopback;
 use crate::node::{Node, for_mcp};
 use crate::ops::{self, Vitals as _};
 use crate::output;
@@ -187,11 +188,16 @@ fn routes(
     let domains =
         asyncgate_rest::domain_router(engine.clone(), node.clock.clone(), node.domains(settings));
     let ingress = asyncgate_rest::ingress_router(engine.clone());
-    rest.merge(mcp)
+    let all = rest
+        .merge(mcp)
         .merge(grpc)
         .merge(events)
         .merge(domains)
-        .merge(ingress)
+        .merge(ingress);
+    match settings.allow_insecure_dev {
+        true => loopback::only(all, engine.clone()),
+        false => all,
+    }
 }
 
 fn for_grpc(monitor: Arc<Monitor>) -> asyncgate_grpc::Options {

@@ -83,6 +83,9 @@ fn the_insecure_mode_asks_nobody_and_warns_loudly() {
     assert_eq!(server.status(&id), "queued");
     let any = Request::get("/v1/config").bearer("whatever");
     server.send_bare(&any).expect(200);
+    // A page that gave its own name the address of this machine.
+    let rebound = Request::get("/v1/config").header("Host", "evil.example");
+    server.send_bare(&rebound).refused(403, "FORBIDDEN");
     let log = server.stop().stderr;
     assert!(
         log.contains("WARN") && log.contains("ALLOW_INSECURE_DEV"),
