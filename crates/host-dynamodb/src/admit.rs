@@ -60,28 +60,35 @@ pub(crate) async fn admit(
     ) {
         return count_up(table, tenant, now, &asks, increment.by).await;
     }
-    let mut names: Vec<Name> = asks.names(tenant, now).collect();
-    names.sort_unstable();
-    names.dedup();
-    if names.len() > MAX_ROWS {
-        return Err(Error::Unavailable(format!(
-            "DynamoDB decides about at most {MAX_ROWS} rows in one step, not {}",
-            names.len()
-        )));
+    let mut now = now;
+    for _ in 0..ATTEMPTS {
+        let mut names: Vec<Name> = asks.names(tenant, now).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.len() > MAX_ROWS {
+            return Err(Error::Unavailable(format!(
+                "DynamoDB decides about at most {MAX_ROWS} rows in one step, not {}",
+                names.len()
+            )));
+        }
+        // Of two who use one nonce, the second need not wait to be told.
+        let mut turn = match apart && names.len() <= 1 {
+            true => Turn::default(),
+            false => turns.take(&names).await,
+        };
+        let question = Question {
+            table,
+            tenant,
+            now,
+            asks: &asks,
+            names: &names,
+        };
+        match question.answer(&mut turn).await? {
+            Answer::Told(verdicts) => return Ok(verdicts),
+            Answer::OtherRows(later) => now = later,
+        }
     }
-    // Of two who use one nonce, the second need not wait to be told.
-    let mut turn = match apart && names.len() <= 1 {
-        true => Turn::default(),
-        false => turns.take(&names).await,
-    };
-    let question = Question {
-        table,
-        tenant,
-        now,
-        asks: &asks,
-        names: &names,
-    };
-    question.answer(&mut turn).await
+    Err(Error::Conflict)
 }
 
 /// Nonces that do not depend on each other, a hundred at a time. Each hundred is one step.
@@ -152,6 +159,13 @@ async fn count_up(
     Ok(decide(tenant, now, asks, load)?.verdicts)
 }
 
+/// What came of a question.
+enum Answer {
+    Told(Verdicts),
+    /// It is later than the caller thinks, and then the question is about other rows.
+    OtherRows(Timestamp),
+}
+
 /// A question about some rows.
 struct Question<'a> {
     table: &'a Table,
@@ -162,16 +176,26 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    async fn answer(&self, turn: &mut Turn<'_>) -> Result<Verdicts, Error> {
+    async fn answer(mut self, turn: &mut Turn<'_>) -> Result<Answer, Error> {
         let recall = |name: &Name| Some((*name, turn.recall(*name)?.clone()));
         let mut belief: Belief = self.names.iter().filter_map(recall).collect();
         // Whether the belief is how the rows stood at one moment.
         let mut sure = self.names.is_empty();
         for attempt in 0..ATTEMPTS {
+            // Time does not go back behind what a bucket has seen: it would fill again and again while
+            // instances take turns whose clocks are not the same.
+            let seen = belief.values().filter_map(Stored::seen).max();
+            if let Some(later) = seen.filter(|seen| *seen > self.now) {
+                self.now = later;
+                let moved = |name: Name| !self.names.contains(&name);
+                if self.asks.names(self.tenant, later).any(moved) {
+                    return Ok(Answer::OtherRows(later));
+                }
+            }
             let load = |name: Name| Ok::<_, Error>(belief.get(&name).map(|stored| stored.row));
             let decision = decide(self.tenant, self.now, self.asks, load)?;
             if decision.rows.is_empty() && sure {
-                return Ok(decision.verdicts);
+                return Ok(Answer::Told(decision.verdicts));
             }
             let told = match decision.rows.is_empty() {
                 true => None,
@@ -182,7 +206,7 @@ impl Question<'_> {
                     match self.write(&belief, &rows).await? {
                         Wrote::All => {
                             keep(turn, rows);
-                            return Ok(decision.verdicts);
+                            return Ok(Answer::Told(decision.verdicts));
                         }
                         Wrote::Nothing(told) => told,
                     }

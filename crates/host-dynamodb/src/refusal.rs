@@ -128,10 +128,10 @@ mod tests {
     }
 
     fn text(refusal: Refusal) -> String {
-        match refusal {
-            Refusal::Failed(error) => error.to_string(),
-            other => panic!("{other:?}"),
-        }
+        let Refusal::Failed(error) = refusal else {
+            panic!("{refusal:?}");
+        };
+        error.to_string()
     }
 
     #[test]

@@ -10,6 +10,7 @@
 )]
 
 mod at_once;
+mod clocks;
 mod conformance;
 mod credentials;
 mod differential;
