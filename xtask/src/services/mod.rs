@@ -3,11 +3,13 @@
 
 mod apt;
 mod beanstalkd;
+mod dynamodb;
 mod nats;
 mod postgres;
 mod redis;
 
 pub use beanstalkd::Beanstalkd;
+pub use dynamodb::DynamoDb;
 pub use nats::Nats;
 pub use postgres::Postgres;
 pub use redis::Redis;
