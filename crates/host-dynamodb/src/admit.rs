@@ -106,7 +106,8 @@ async fn admit_in_parts(
     for nonces in asks.nonces.chunks(MAX_ROWS) {
         let part = Asks {
             nonces: nonces.to_vec(),
-            ..asks.clone()
+            peek: asks.peek,
+            ..Asks::default()
         };
         let part = Box::pin(admit(table, turns, tenant, now, part)).await?;
         all.nonces.extend(part.nonces);

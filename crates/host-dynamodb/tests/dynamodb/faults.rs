@@ -272,6 +272,30 @@ async fn conflicts_are_tried_again_and_end() {
     assert_eq!(never, Err(Error::Conflict));
 }
 
+/// A row that is not written must be as it was told all the same.
+#[tokio::test]
+async fn what_was_only_looked_at_is_part_of_the_condition() {
+    let Some((_emulator, tap, host)) = tapped(Kind::Moto).await else {
+        return;
+    };
+    // One of the nonces is said to be used, which is not true any more when the other is written.
+    let until = NOW.plus_millis(60_000).as_millis().to_string();
+    let item = json!({ "first_seen": { "N": "1" }, "until": { "N": until } });
+    let mut cancelled = refusal("TransactionCanceledException");
+    cancelled["CancellationReasons"] = json!([
+        { "Code": "ConditionalCheckFailed", "Item": item },
+        { "Code": "None" },
+    ]);
+    tap.answer(400, &cancelled);
+    let asks = Asks {
+        nonces: vec![nonce("a", 60), nonce("b", 60)],
+        ..Asks::default()
+    };
+    assert!(host.admit(TENANT, NOW, asks).await.unwrap().passed());
+    let (write, read) = ("TransactWriteItems", "TransactGetItems");
+    assert_eq!(tap.noted(), [write, write, read, write]);
+}
+
 #[tokio::test]
 async fn what_is_left_out_of_a_batch_is_asked_for_again_but_not_for_ever() {
     let Some((_emulator, tap, host)) = tapped(Kind::Dynalite).await else {
