@@ -1,13 +1,13 @@
 //! `cargo xtask test`: prepares what the tests need, then runs all of them with plain `cargo test`.
 //!
-//! The tests of admission on Redis start their own servers, whose program is installed here. Without it
-//! they say so and pass, so that plain `cargo test` works everywhere.
+//! The tests of admission on Redis and on DynamoDB start their own servers and emulators, whose programs
+//! are installed here. Without them they say so and pass, so that plain `cargo test` works everywhere.
 
 use anyhow::Result;
 use clap::Args;
 
 use crate::process;
-use crate::services::redis;
+use crate::services::{dynamodb, redis};
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -18,8 +18,10 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<()> {
     redis::install()?;
+    let emulators = dynamodb::install()?;
     process::run(
         process::cargo()
+            .envs(emulators)
             .args(["test", "--workspace"])
             .args(&options.args),
     )

@@ -70,6 +70,13 @@ impl Node {
                 engine.with_host(Arc::new(Minimal))
             }
             Backend::Redis(address) => engine.with_host(Arc::new(RedisHost::new(address.clone()))),
+            #[cfg(feature = "dynamodb")]
+            Backend::Dynamo(address) => {
+                let env = |name: &str| std::env::var(name).ok();
+                let host =
+                    asyncgate_host_dynamodb::DynamoHost::new(address, env, crate::clock::wall);
+                engine.with_host(Arc::new(host.context("admission.backend = dynamodb")?))
+            }
         };
         Ok(Self {
             engine: Arc::new(engine),

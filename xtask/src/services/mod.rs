@@ -3,6 +3,7 @@
 
 mod apt;
 pub mod beanstalkd;
+pub mod dynamodb;
 pub mod nats;
 mod postgres;
 pub mod redis;

@@ -25,6 +25,10 @@ const RULES: &[(&str, Sees)] = &[
         Sees::Only(&["asyncgate-core", "asyncgate-store"]),
     ),
     (
+        "asyncgate-host-dynamodb",
+        Sees::Only(&["asyncgate-core", "asyncgate-store"]),
+    ),
+    (
         "asyncgate-host-redis",
         Sees::Only(&["asyncgate-core", "asyncgate-store"]),
     ),

@@ -41,7 +41,7 @@ use operation;
 pub struct Provenance {
     /// `store`: the backend decided. `cache`: it said so before. `failure_mode`: it did not answer.
     pub source: String,
-    /// Who decides: `sqlite`, `memory`, `redis`, ...
+    /// Who decides: `sqlite`, `memory`, `redis`, `dynamodb`, ...
     pub backend: String,
     /// What was done because the backend did not answer: `open`, `closed` or `stale_cache`.
     pub failure_mode: Option<String>,

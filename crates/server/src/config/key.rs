@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use asyncgate_host_redis::Address;
 use tracing_subscriber::EnvFilter;
 
 use super::Error;
+use super::backend::{self, Backend};
 use super::quantity::{duration, show_duration, show_size, size};
 use super::source::Given;
 
@@ -238,14 +238,7 @@ impl Rule {
                 let table: serde_json::Value = serde_json::from_str(text).ok()?;
                 table.is_object().then(|| Value::Text(table.to_string()))
             }
-            Self::Backend => match text {
-                "store" => Some(Value::Backend(Backend::Store)),
-                "minimal" => Some(Value::Backend(Backend::Minimal)),
-                address => {
-                    let address = address.parse().ok()?;
-                    Some(Value::Backend(Backend::Redis(address)))
-                }
-            },
+            Self::Backend => Backend::parse(text).map(Value::Backend),
             Self::SecretTable if text.is_empty() => Some(Value::Secret(None)),
             Self::SecretTable => {
                 let table: serde_json::Value = serde_json::from_str(text).ok()?;
@@ -376,10 +369,7 @@ impl fmt::Display for Rule {
             ),
             Self::Keys => f.write_str("keys of 64 lower-case hexadecimal digits, separated by commas"),
             Self::Table => f.write_str("a table, or a JSON object"),
-            Self::Backend => f.write_str(
-                "store, minimal, redis://[[user]:password@]host[:port][/database], \
-                 redis+sentinel://host[:port],.../master or redis+cluster://host[:port],...",
-            ),
+            Self::Backend => f.write_str(&backend::forms()),
             Self::SecretTable => f.write_str("a table, a list of tables, or such in JSON; it is never shown"),
             Self::Optional(rule) => write!(f, "{rule}, or empty"),
             Self::Secret => write!(f, "at most {SECRET_MAX} visible ASCII characters without spaces"),
@@ -431,17 +421,6 @@ impl Value {
     }
 }
 
-/// Who decides about admission.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Backend {
-    /// The store.
-    Store,
-    /// Nobody: everything is allowed.
-    Minimal,
-    /// Redis. Its address does not show its password.
-    Redis(Address),
-}
-
 /// A credential that neither `Debug` nor `Display` gives away.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -481,9 +460,7 @@ impl fmt::Display for Value {
                 let texts: Vec<String> = pairs.iter().map(|(k, v)| format!("{k}={v}")).collect();
                 f.write_str(&texts.join(","))
             }
-            Self::Backend(Backend::Store) => f.write_str("store"),
-            Self::Backend(Backend::Minimal) => f.write_str("minimal"),
-            Self::Backend(Backend::Redis(address)) => write!(f, "{address}"),
+            Self::Backend(backend) => write!(f, "{backend}"),
             Self::Unset => f.write_str("(not set)"),
             Self::Secret(Some(secret)) => write!(f, "{secret:?}"),
             Self::Secret(None) => f.write_str("(not set)"),
@@ -631,6 +608,8 @@ mod tests {
                 "redis://u:p@h:1/2",
                 "redis+sentinel://a,b:1/main",
                 "redis+cluster://a",
+                #[cfg(feature = "dynamodb")]
+                "dynamodb://gate?region=eu-west-1&endpoint=http://127.0.0.1:8000",
             ],
             &[
                 "",
@@ -639,6 +618,9 @@ mod tests {
                 "redis://",
                 "rediss://h",
                 "redis://h/x",
+                "dynamodb://",
+                "dynamodb:gate",
+                "dynamodb://gate?prefix=a",
             ],
         ),
         (

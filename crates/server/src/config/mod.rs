@@ -4,6 +4,7 @@
 //! A value that its key's rule refuses, or a name that the table does not have, stops the start
 //! with one line that names the key and where it came from.
 
+mod backend;
 mod domains;
 mod ingress;
 mod key;
@@ -18,8 +19,8 @@ mod together;
 
 use std::path::PathBuf;
 
+pub use backend::Backend;
 pub use domains::Domains;
-pub use key::Backend;
 pub use reload::changes;
 pub use resolve::{Effective, Inputs};
 pub use settings::{LogFormat, Profile, Settings, StoreKind};

@@ -14,9 +14,10 @@ use asyncgate_warrants::RevocationPolicy;
 
 use crate::tls;
 
+use super::backend::Backend;
 use super::domains::{Domains, keys};
 use super::ingress::ingresses;
-use super::key::{Backend, Secret, Value};
+use super::key::{Secret, Value};
 use super::resolve::Effective;
 
 /// Where state lives.

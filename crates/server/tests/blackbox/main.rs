@@ -13,6 +13,8 @@
 )]
 
 mod admission;
+#[cfg(feature = "dynamodb")]
+mod admission_dynamodb;
 mod admission_redis;
 mod bytes;
 mod calls;

@@ -31,7 +31,8 @@ use futures_util::future::BoxFuture;
 use crate::Store;
 
 pub use admission::{
-    HostDriver, bucket, delay, exercise_host, increment, limit, nonce, subject, window,
+    Breadth, HostDriver, bucket, delay, exercise_host, follow_history, increment, limit, nonce,
+    subject, window,
 };
 pub use driver::{Driver, agent, bare, echo, failure, json, proven, worker};
 pub use mailbox::{ALL, MailDriver, ONE, dead, mail, of_topic};

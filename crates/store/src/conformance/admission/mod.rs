@@ -5,6 +5,7 @@ mod admitted;
 mod decisions;
 mod domains;
 mod driver;
+mod histories;
 mod registry;
 mod rows;
 
@@ -16,6 +17,7 @@ use super::{Case, Driver, PATIENCE};
 use crate::admission::{Host, OfStore};
 
 pub use driver::{HostDriver, bucket, delay, increment, limit, nonce, subject, window};
+pub use histories::{Breadth, follow_history};
 
 /// One thing that a host must do.
 struct HostCase {

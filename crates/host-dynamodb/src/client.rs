@@ -1,0 +1,172 @@
+//! Requests to DynamoDB: signed JSON over HTTP/1.1, on a bounded number of connections.
+//!
+//! A request is sent once. After that a lost connection is an error, because nobody knows whether it was
+//! done. What a server says about credentials is never repeated: it may quote what it was told.
+
+use std::time::Duration;
+
+use asyncgate_core::Timestamp;
+use asyncgate_store::Error;
+use bytes::Bytes;
+use http::{Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use serde_json::Value;
+use tokio::{sync::Semaphore, time::timeout};
+
+use crate::{BadSetup, address, credentials::Credentials, refusal::Refusal, sign};
+
+/// How long a request may take, and as long the wait for a connection. Who asks has a deadline of its own;
+/// this is so that nothing stays for ever.
+const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+/// How many requests are under way at once, each on a connection of its own.
+const MAX_CONNECTIONS: usize = 128;
+/// For how long a connection is kept that nobody uses: less than AWS keeps it, so that it is not closed
+/// under a request.
+const IDLE: Duration = Duration::from_secs(20);
+/// The most that an answer may hold. DynamoDB gives 4 MiB of rows, and JSON takes more.
+const MAX_ANSWER_BYTES: usize = 32 << 20;
+
+const SERVICE: &str = "dynamodb";
+const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
+
+/// Where and as whom requests are made.
+#[derive(Debug)]
+pub(crate) struct Client {
+    http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    endpoint: Uri,
+    region: String,
+    credentials: Credentials,
+    /// The wall clock, which AWS compares with its own.
+    wall: fn() -> Timestamp,
+    room: Semaphore,
+}
+
+impl Client {
+    pub(crate) fn new(
+        endpoint: Uri,
+        region: String,
+        credentials: Credentials,
+        wall: fn() -> Timestamp,
+    ) -> Result<Self, BadSetup> {
+        let mut http = HttpConnector::new();
+        http.set_nodelay(true);
+        http.enforce_http(false);
+        http.set_connect_timeout(Some(CONNECT_PATIENCE));
+        let secure = endpoint.scheme_str() == Some("https");
+        let connector = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(tls(secure)?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(http);
+        Ok(Self {
+            http: legacy::Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(IDLE)
+                .pool_max_idle_per_host(MAX_CONNECTIONS)
+                .build(connector),
+            endpoint,
+            region,
+            credentials,
+            wall,
+            room: Semaphore::new(MAX_CONNECTIONS),
+        })
+    }
+
+    /// Asks for an operation, such as `PutItem`.
+    pub(crate) async fn call(&self, operation: &str, input: &Value) -> Result<Value, Refusal> {
+        let room = timeout(PATIENCE, self.room.acquire()).await;
+        let Ok(Ok(_room)) = room else {
+            return Err(Refusal::Failed(Error::Busy));
+        };
+        match timeout(PATIENCE, self.exchange(operation, input)).await {
+            Ok(Ok((StatusCode::OK, answer))) => serde_json::from_slice(&answer)
+                .map_err(|_| Refusal::corrupt("the answer is no JSON")),
+            Ok(Ok((status, answer))) => Err(Refusal::read(status, &answer)),
+            Ok(Err(cause)) => Err(Refusal::unavailable(&cause)),
+            Err(_) => Err(Refusal::unavailable(&format!(
+                "no answer from {} within {PATIENCE:?}",
+                address::shown(&self.endpoint)
+            ))),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        operation: &str,
+        input: &Value,
+    ) -> Result<(StatusCode, Bytes), String> {
+        let request = self.request(operation, input);
+        let request = request.map_err(|error| format!("no request can be made: {error}"))?;
+        let endpoint = || address::shown(&self.endpoint);
+        let answer = self.http.request(request).await;
+        let answer =
+            answer.map_err(|error| format!("cannot reach {}: {}", endpoint(), root(&error)))?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect();
+        let body = body
+            .await
+            .map_err(|error| format!("lost {}: {}", endpoint(), root(&*error)))?;
+        Ok((status, body.to_bytes()))
+    }
+
+    fn request(&self, operation: &str, input: &Value) -> http::Result<Request<Full<Bytes>>> {
+        let body = input.to_string();
+        let stamp = sign::stamp((self.wall)());
+        let target = format!("DynamoDB_20120810.{operation}");
+        let host = self.endpoint.authority().map_or("", |it| it.as_str());
+        let mut headers = vec![
+            ("content-type", CONTENT_TYPE),
+            ("host", host),
+            ("x-amz-date", &stamp),
+        ];
+        if let Some(token) = &self.credentials.token {
+            headers.push(("x-amz-security-token", token));
+        }
+        headers.push(("x-amz-target", &target));
+        let signed = sign::Request {
+            region: &self.region,
+            service: SERVICE,
+            headers: &headers,
+            body: body.as_bytes(),
+        };
+        let authorization = sign::authorization(&self.credentials, &stamp, &signed);
+        let mut request = Request::post(self.endpoint.clone());
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        request
+            .header(header::AUTHORIZATION, authorization)
+            .body(Full::new(Bytes::from(body)))
+    }
+}
+
+/// Trusts whom the platform trusts. Reading that takes a while, so only if it is wanted.
+fn tls(secure: bool) -> Result<rustls::ClientConfig, BadSetup> {
+    let unusable = |error: String| BadSetup::Tls(error);
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(error.to_string()))?;
+    let config = match secure {
+        true => config
+            .with_native_roots()
+            .map_err(|error| unusable(error.to_string()))?,
+        false => config.with_root_certificates(rustls::RootCertStore::empty()),
+    };
+    Ok(config.with_no_client_auth())
+}
+
+/// What lies at the bottom of an error.
+fn root(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(next) = last.source() {
+        last = next;
+    }
+    last.to_string()
+}

@@ -1,0 +1,258 @@
+//! Emulators of a test: on ports of their own, gone when dropped.
+
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use asyncgate_core::Timestamp;
+use asyncgate_host_dynamodb::DynamoHost;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// How long anything may take that must happen sooner or later.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A program that answers as DynamoDB does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Of dynalite: no transactions, and it does not tell the row that a condition failed for.
+    Dynalite,
+    /// Of moto.
+    Moto,
+}
+
+impl Kind {
+    /// Where it is, if it is here. Says so if it is not.
+    fn place(self) -> Option<PathBuf> {
+        let variable = match self {
+            Self::Dynalite => "ASYNCGATE_TEST_DYNALITE",
+            Self::Moto => "ASYNCGATE_TEST_MOTO",
+        };
+        let found = std::env::var_os(variable).map(PathBuf::from);
+        if found.is_none() {
+            eprintln!("SKIPPED: {variable} is not set; `cargo xtask test` installs {self:?}");
+        }
+        found
+    }
+}
+
+/// One emulator.
+pub struct Emulator {
+    pub port: u16,
+    kind: Kind,
+    place: PathBuf,
+    env: Vec<(String, String)>,
+    process: Option<Child>,
+}
+
+impl Emulator {
+    /// Starts one, unless there is none.
+    pub async fn start(kind: Kind) -> Option<Self> {
+        Self::start_with(kind, &[]).await
+    }
+
+    /// Starts one with variables in its environment.
+    pub async fn start_with(kind: Kind, env: &[(&str, &str)]) -> Option<Self> {
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut emulator = Self {
+            port: listener.local_addr().unwrap().port(),
+            kind,
+            place: kind.place()?,
+            env: env.iter().map(own).collect(),
+            process: None,
+        };
+        drop(listener);
+        emulator.restart().await;
+        Some(emulator)
+    }
+
+    /// Starts it again where it was. It has forgotten all.
+    pub async fn restart(&mut self) {
+        self.kill();
+        let port = self.port.to_string();
+        let mut command = match self.kind {
+            Kind::Dynalite => {
+                let mut command = Command::new("node");
+                command
+                    .arg(&self.place)
+                    .args(["--host", "127.0.0.1", "--port", &port])
+                    .args(["--createTableMs", "0"]);
+                command
+            }
+            Kind::Moto => {
+                let mut command = Command::new("python3");
+                let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dynamodb/moto.py");
+                command.arg(script).arg(&self.place).arg(&port);
+                command
+            }
+        };
+        command
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        self.process = Some(command.spawn().unwrap());
+        eventually("the emulator listens", async || {
+            let place = (Ipv4Addr::LOCALHOST, self.port);
+            TcpStream::connect(place).await.is_ok()
+        })
+        .await;
+    }
+
+    /// Ends it as a crash does.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    /// Stops it in its tracks, without closing anything.
+    pub fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.process.as_ref().unwrap().id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Makes a table that no other has.
+    pub async fn table(&self) -> String {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("gate-{number}");
+        self.make(&name).await;
+        name
+    }
+
+    /// Makes a table as the operator is told to.
+    pub async fn make(&self, name: &str) {
+        let column = |name: &str| json!({ "AttributeName": name, "AttributeType": "S" });
+        let input = json!({
+            "TableName": name,
+            "AttributeDefinitions": [column("pk"), column("sk")],
+            "KeySchema": [
+                { "AttributeName": "pk", "KeyType": "HASH" },
+                { "AttributeName": "sk", "KeyType": "RANGE" },
+            ],
+            "BillingMode": "PAY_PER_REQUEST",
+        });
+        let (status, answer) = self.ask("CreateTable", &input).await;
+        assert_eq!(status, 200, "{answer}");
+        eventually("the table is there", async || {
+            let input = json!({ "TableName": name });
+            let (_, answer) = self.ask("DescribeTable", &input).await;
+            answer["Table"]["TableStatus"] == "ACTIVE"
+        })
+        .await;
+    }
+
+    /// A host on a table of its own.
+    pub async fn host(&self) -> DynamoHost {
+        host(self.port, &self.table().await)
+    }
+
+    /// What it answers to somebody else.
+    pub async fn ask(&self, operation: &str, input: &Value) -> (u16, Value) {
+        let answer = post(self.port, operation, &input.to_string()).await;
+        let (status, body) = answer.unwrap();
+        (status, serde_json::from_str(&body).unwrap())
+    }
+
+    /// All items of a table.
+    pub async fn items(&self, table: &str) -> Vec<Value> {
+        let (_, answer) = self.ask("Scan", &json!({ "TableName": table })).await;
+        answer["Items"].as_array().unwrap().clone()
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A host on a table at a port of this machine.
+pub fn host(port: u16, table: &str) -> DynamoHost {
+    host_as(port, table, &[("AWS_ACCESS_KEY_ID", "k"), SECRET])
+}
+
+const SECRET: (&str, &str) = ("AWS_SECRET_ACCESS_KEY", "s");
+
+/// A host with an environment of its own.
+pub fn host_as(port: u16, table: &str, env: &[(&str, &str)]) -> DynamoHost {
+    let address = format!("dynamodb://{table}?region=eu-west-1&endpoint=http://127.0.0.1:{port}");
+    let env = |name: &str| {
+        let found = env.iter().find(|(of, _)| *of == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    DynamoHost::new(&address.parse().unwrap(), env, wall).unwrap()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a signature is compared with the machine's clock"
+)]
+fn wall() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    Timestamp::from_millis(since.as_millis() as i64)
+}
+
+/// Sends a request of DynamoDB that nobody has signed, on a connection of its own.
+pub async fn post(port: u16, operation: &str, body: &str) -> Option<(u16, String)> {
+    let head = format!(
+        "x-amz-target: DynamoDB_20120810.{operation}\r\n\
+         content-type: application/x-amz-json-1.0\r\n\
+         authorization: {}\r\n",
+        unsigned("dynamodb")
+    );
+    send(port, &head, body).await
+}
+
+/// What stands in the place of a signature: emulators want to see whose service is meant.
+pub fn unsigned(service: &str) -> String {
+    let scope = format!("20260101/eu-west-1/{service}/aws4_request");
+    format!("AWS4-HMAC-SHA256 Credential=k/{scope}, SignedHeaders=host, Signature=s")
+}
+
+/// Sends a request, and answers its status and body.
+pub async fn send(port: u16, head: &str, body: &str) -> Option<(u16, String)> {
+    let place = (Ipv4Addr::LOCALHOST, port);
+    let mut stream = TcpStream::connect(place).await.ok()?;
+    let request = format!(
+        "POST / HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n\
+         x-amz-date: 20260101T000000Z\r\n\
+         content-length: {}\r\n{head}\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, body.to_owned()))
+}
+
+/// Waits until something holds.
+pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let hold = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, hold).await.is_ok(), "{what}");
+}

@@ -1,0 +1,370 @@
+//! A DynamoDB that is gone, stuck, slow on purpose, contended, or none at all.
+
+use std::{net::Ipv4Addr, sync::Arc};
+
+use asyncgate_admission::{FailureMode, Guard, Settings, Source};
+use asyncgate_core::{
+    TenantId, Timestamp,
+    admission::{Asks, NonceCheck},
+};
+use asyncgate_host_dynamodb::DynamoHost;
+use asyncgate_store::{
+    Error,
+    admission::Host,
+    conformance::{bucket, limit, nonce, subject, window},
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    task::JoinHandle,
+    time::Instant,
+};
+
+use crate::{
+    emulators::{Emulator, Kind, PATIENCE, eventually, host},
+    tap::Tap,
+};
+
+const TENANT: TenantId = TenantId::from_bytes([7; 16]);
+const NOW: Timestamp = Timestamp::from_millis(1_731_690_000_000);
+const TABLE: &str = "gate";
+
+fn one(nonce: NonceCheck) -> Asks {
+    Asks {
+        nonces: vec![nonce],
+        ..Asks::default()
+    }
+}
+
+async fn is_new(host: &DynamoHost, text: &str) -> Result<bool, Error> {
+    let verdicts = host.admit(TENANT, NOW, one(nonce(text, 600))).await?;
+    Ok(verdicts.passed())
+}
+
+/// Some callers who never stop asking. Each call ends in time, as its failure mode says.
+struct Load {
+    guard: Arc<Guard>,
+    start: Instant,
+    callers: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(host: DynamoHost) -> Self {
+        let guard = Arc::new(Guard::new(Arc::new(host), Settings::default()));
+        let start = Instant::now();
+        let call = |caller: usize| {
+            let guard = Arc::clone(&guard);
+            tokio::spawn(async move {
+                for turn in 0.. {
+                    let text = format!("{caller} {turn}");
+                    let both = async {
+                        ask_nonce(&guard, start, &text).await;
+                        ask_limit(&guard, start, &caller.to_string()).await;
+                    };
+                    let ended = tokio::time::timeout(PATIENCE, both).await;
+                    assert!(ended.is_ok(), "a call hangs");
+                    tokio::task::yield_now().await;
+                }
+            })
+        };
+        Self {
+            callers: (0..8).map(call).collect(),
+            guard,
+            start,
+        }
+    }
+
+    /// Waits until nonces and limits are answered by the backend, or until both are not.
+    async fn until(&self, answered: bool) {
+        let what = format!("answered: {answered}");
+        let mut turn = 0;
+        eventually(&what, async || {
+            turn += 1;
+            let text = format!("{answered} {turn} {:?}", self.start.elapsed());
+            ask_nonce(&self.guard, self.start, &text).await == answered
+                && ask_limit(&self.guard, self.start, "k").await == answered
+        })
+        .await;
+    }
+
+    /// Every caller is still at it: none has panicked.
+    fn end(self) {
+        for caller in self.callers {
+            assert!(!caller.is_finished());
+            caller.abort();
+        }
+    }
+}
+
+fn now(start: Instant) -> Timestamp {
+    NOW.plus_millis(start.elapsed().as_millis() as i64)
+}
+
+/// Whether the backend answered. A nonce is new, or nobody knows: then it must not pass.
+async fn ask_nonce(guard: &Guard, start: Instant, text: &str) -> bool {
+    let answered = guard.admit(TENANT, now(start), one(nonce(text, 600))).await;
+    match answered {
+        Ok(answered) => {
+            assert_eq!(answered.provenance.source, Source::Store);
+            assert!(answered.answer.passed(), "{text} was never used");
+            true
+        }
+        Err(unavailable) => {
+            assert!(unavailable.retry_after_secs > 0);
+            false
+        }
+    }
+}
+
+/// Whether the backend answered. Without it the call is allowed, and says why.
+async fn ask_limit(guard: &Guard, start: Instant, key: &str) -> bool {
+    let check = limit(&bucket(1 << 30, 1 << 30, false), key, 1);
+    let answered = guard.check_limit(TENANT, now(start), &check).await.unwrap();
+    assert!(answered.answer.allowed);
+    let by_host = answered.provenance.source == Source::Store;
+    let mode = (!by_host).then_some(FailureMode::Open);
+    assert_eq!(answered.provenance.failure_mode, mode);
+    assert_eq!(answered.provenance.backend, "dynamodb");
+    by_host
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_and_started_again_under_load() {
+    let Some(mut emulator) = Emulator::start(Kind::Dynalite).await else {
+        return;
+    };
+    emulator.make(TABLE).await;
+    let load = Load::start(host(emulator.port, TABLE));
+    for _ in 0..2 {
+        load.until(true).await;
+        emulator.kill();
+        load.until(false).await;
+        emulator.restart().await;
+        emulator.make(TABLE).await;
+    }
+    load.until(true).await;
+    load.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paused_and_resumed_under_load() {
+    let Some(emulator) = Emulator::start(Kind::Dynalite).await else {
+        return;
+    };
+    emulator.make(TABLE).await;
+    let load = Load::start(host(emulator.port, TABLE));
+    for _ in 0..2 {
+        load.until(true).await;
+        emulator.pause();
+        load.until(false).await;
+        emulator.resume();
+    }
+    load.until(true).await;
+    load.end();
+}
+
+#[tokio::test]
+async fn a_call_ends_also_without_a_guard() {
+    let Some(mut emulator) = Emulator::start(Kind::Dynalite).await else {
+        return;
+    };
+    emulator.make(TABLE).await;
+    let host = host(emulator.port, TABLE);
+    emulator.pause();
+    let stuck = tokio::time::timeout(PATIENCE, is_new(&host, "a")).await;
+    assert!(
+        matches!(&stuck, Ok(Err(Error::Unavailable(text))) if text.contains("no answer")),
+        "{stuck:?}"
+    );
+    emulator.resume();
+    assert_eq!(is_new(&host, "b").await, Ok(true));
+    emulator.kill();
+    let gone = is_new(&host, "c").await;
+    assert!(
+        matches!(&gone, Err(Error::Unavailable(text)) if text.contains("127.0.0.1")),
+        "{gone:?}"
+    );
+}
+
+/// A host whose next requests are answered as a test likes.
+async fn tapped(kind: Kind) -> Option<(Emulator, Tap, DynamoHost)> {
+    let emulator = Emulator::start(kind).await?;
+    emulator.make(TABLE).await;
+    let tap = Tap::start(emulator.port).await;
+    let host = host(tap.port, TABLE);
+    Some((emulator, tap, host))
+}
+
+fn refusal(kind: &str) -> Value {
+    let kind = format!("com.amazonaws.dynamodb.v20120810#{kind}");
+    json!({ "__type": kind, "message": "Words of the server" })
+}
+
+#[tokio::test]
+async fn what_is_throttled_is_an_error_and_not_asked_again() {
+    let Some((_emulator, tap, host)) = tapped(Kind::Dynalite).await else {
+        return;
+    };
+    for (status, kind) in [
+        (400, "ProvisionedThroughputExceededException"),
+        (400, "ThrottlingException"),
+        (400, "RequestLimitExceeded"),
+        (500, "InternalServerError"),
+    ] {
+        tap.answer(status, &refusal(kind));
+        let throttled = is_new(&host, kind).await;
+        assert!(
+            matches!(&throttled, Err(Error::Unavailable(text)) if text.contains(kind)),
+            "{throttled:?}"
+        );
+        assert_eq!(tap.noted(), ["PutItem"]);
+        assert_eq!(is_new(&host, kind).await, Ok(true));
+        tap.noted();
+    }
+    let reasons = json!([{ "Code": "None" }, { "Code": "ThrottlingError", "Message": "m" }]);
+    let mut cancelled = refusal("TransactionCanceledException");
+    cancelled["CancellationReasons"] = reasons;
+    tap.answer(400, &cancelled);
+    let asks = Asks {
+        nonces: vec![nonce("x", 60), nonce("y", 60)],
+        ..Asks::default()
+    };
+    let throttled = host.admit(TENANT, NOW, asks).await;
+    assert!(
+        matches!(&throttled, Err(Error::Unavailable(text)) if text.contains("ThrottlingError")),
+        "{throttled:?}"
+    );
+    for answer in [json!("no object"), json!({})] {
+        tap.answer(502, &answer);
+        assert!(matches!(host.ping().await, Err(Error::Unavailable(_))));
+    }
+}
+
+/// What others do to the rows meanwhile is waited for, but not for ever.
+#[tokio::test]
+async fn conflicts_are_tried_again_and_end() {
+    let Some((_emulator, tap, host)) = tapped(Kind::Moto).await else {
+        return;
+    };
+    let both = Asks {
+        limits: vec![limit(&window(9), "k", 1)],
+        ..one(nonce("a", 60))
+    };
+    let conflict = json!({ "Code": "TransactionConflict" });
+    let mut cancelled = refusal("TransactionCanceledException");
+    cancelled["CancellationReasons"] = json!([conflict, conflict]);
+    // The write, the read, the write again.
+    for _ in 0..3 {
+        tap.answer(400, &cancelled);
+    }
+    let verdicts = host.admit(TENANT, NOW, both.clone()).await.unwrap();
+    assert!(verdicts.passed());
+    assert_eq!(verdicts.limits[0].remaining, 8);
+    let (write, read) = ("TransactWriteItems", "TransactGetItems");
+    assert_eq!(tap.noted(), [write, read, write, read, write]);
+    tap.answer(400, &refusal("TransactionConflictException"));
+    assert_eq!(is_new(&host, "b").await, Ok(true));
+    for _ in 0..200 {
+        tap.answer(400, &cancelled);
+    }
+    let never = host.admit(TENANT, NOW, both).await;
+    assert_eq!(never, Err(Error::Conflict));
+}
+
+/// A row that is not written must be as it was told all the same.
+#[tokio::test]
+async fn what_was_only_looked_at_is_part_of_the_condition() {
+    let Some((_emulator, tap, host)) = tapped(Kind::Moto).await else {
+        return;
+    };
+    // One of the nonces is said to be used, which is not true any more when the other is written.
+    let until = NOW.plus_millis(60_000).as_millis().to_string();
+    let item = json!({ "first_seen": { "N": "1" }, "until": { "N": until } });
+    let mut cancelled = refusal("TransactionCanceledException");
+    cancelled["CancellationReasons"] = json!([
+        { "Code": "ConditionalCheckFailed", "Item": item },
+        { "Code": "None" },
+    ]);
+    tap.answer(400, &cancelled);
+    let asks = Asks {
+        nonces: vec![nonce("a", 60), nonce("b", 60)],
+        ..Asks::default()
+    };
+    assert!(host.admit(TENANT, NOW, asks).await.unwrap().passed());
+    let (write, read) = ("TransactWriteItems", "TransactGetItems");
+    assert_eq!(tap.noted(), [write, write, read, write]);
+}
+
+#[tokio::test]
+async fn what_is_left_out_of_a_batch_is_asked_for_again_but_not_for_ever() {
+    let Some((_emulator, tap, host)) = tapped(Kind::Dynalite).await else {
+        return;
+    };
+    let key = json!({ "pk": { "S": "p" }, "sk": { "S": "s" } });
+    let left = json!({ "Responses": { TABLE: [] }, "UnprocessedKeys": {
+        TABLE: { "Keys": [key], "ConsistentRead": true },
+    } });
+    let subjects = || vec![subject(1), subject(2)];
+    tap.answer(200, &left);
+    assert_eq!(host.revoked(TENANT, subjects()).await, Ok(vec![None, None]));
+    assert_eq!(tap.noted().len(), 2);
+    for _ in 0..50 {
+        tap.answer(200, &left);
+    }
+    assert_eq!(host.revoked(TENANT, subjects()).await, Err(Error::Busy));
+}
+
+#[tokio::test]
+async fn rows_that_somebody_wrote_over_are_an_error_and_stay() {
+    for kind in [Kind::Dynalite, Kind::Moto] {
+        let Some((emulator, _tap, host)) = tapped(kind).await else {
+            continue;
+        };
+        assert_eq!(is_new(&host, "n").await, Ok(true));
+        let mut item = emulator.items(TABLE).await.remove(0);
+        item.as_object_mut().unwrap().remove("until");
+        let input = json!({ "TableName": TABLE, "Item": item });
+        emulator.ask("PutItem", &input).await;
+        let told = is_new(&host, "n").await;
+        assert!(matches!(told, Err(Error::Corrupt(_))), "{told:?}");
+        assert_eq!(emulator.items(TABLE).await, [item]);
+    }
+}
+
+#[tokio::test]
+async fn a_table_that_is_not_there_is_named() {
+    let Some(emulator) = Emulator::start(Kind::Dynalite).await else {
+        return;
+    };
+    let error = host(emulator.port, "absent").ping().await.unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("ResourceNotFoundException"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_no_dynamodb_is_an_error() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let answers: [&[u8]; 4] = [
+            b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>",
+            b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+            b"-ERR what is this?\r\n",
+            b"",
+        ];
+        for answer in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            // The request is there before it is answered, and it is small.
+            assert!(stream.read(&mut [0; 4_096]).await.unwrap() > 0);
+            stream.write_all(answer).await.unwrap();
+        }
+    });
+    let host = host(port, TABLE);
+    let corrupt = host.ping().await;
+    assert!(matches!(corrupt, Err(Error::Corrupt(_))), "{corrupt:?}");
+    for _ in 0..3 {
+        let told = host.ping().await;
+        assert!(matches!(told, Err(Error::Unavailable(_))), "{told:?}");
+    }
+}

@@ -1,0 +1,69 @@
+//! Who decides about admission.
+
+use std::fmt;
+
+use asyncgate_host_redis::Address;
+
+/// How DynamoDB is named, or how to get it.
+#[cfg(feature = "dynamodb")]
+const DYNAMO: &str = "dynamodb://table[?region=name][&endpoint=url]";
+#[cfg(not(feature = "dynamodb"))]
+const DYNAMO: &str = "dynamodb://table, which this binary cannot do: build it with `cargo build --features dynamodb`";
+
+/// Who decides about admission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Backend {
+    /// The store.
+    Store,
+    /// Nobody: everything is allowed.
+    Minimal,
+    /// Redis. Its address does not show its password.
+    Redis(Address),
+    /// DynamoDB.
+    #[cfg(feature = "dynamodb")]
+    Dynamo(asyncgate_host_dynamodb::Address),
+}
+
+/// What can be written in settings.
+pub fn forms() -> String {
+    format!(
+        "store, minimal, redis://[[user]:password@]host[:port][/database], \
+         redis+sentinel://host[:port],.../master, redis+cluster://host[:port],... or {DYNAMO}"
+    )
+}
+
+impl Backend {
+    /// Reads one of the [`forms`].
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "store" => Some(Self::Store),
+            "minimal" => Some(Self::Minimal),
+            #[cfg(feature = "dynamodb")]
+            text if text.starts_with("dynamodb:") => text.parse().ok().map(Self::Dynamo),
+            text => text.parse().ok().map(Self::Redis),
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store => f.write_str("store"),
+            Self::Minimal => f.write_str("minimal"),
+            Self::Redis(address) => write!(f, "{address}"),
+            #[cfg(feature = "dynamodb")]
+            Self::Dynamo(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "dynamodb")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_to_get_dynamodb_is_said() {
+        assert_eq!(Backend::parse("dynamodb://gate"), None);
+        assert!(forms().contains("--features dynamodb"));
+    }
+}
