@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use asyncgate_core::{
     TenantId, Timestamp,
-    admission::{Asks, Cell, LimitCheck, Name, Row, Rule, Together, Verdicts, decide},
+    admission::{Asks, Cell, LimitCheck, Name, NonceCheck, Row, Rule, Together, Verdicts, decide},
 };
 use asyncgate_store::Error;
 
@@ -35,19 +35,8 @@ pub(crate) fn args(keys: &Keys, tenant: TenantId, now: Option<Timestamp>, asks: 
     let mut args = Args::default();
     let count = asks.counters.len() + asks.limits.len() + asks.nonces.len();
     args.put_number(count);
-    // A row holds the number of its window, so that all windows share one key and a name that does
-    // not depend on the time: that of the first.
-    for (name, sort) in asks.names(tenant, Timestamp::default()).zip(sorts(asks)) {
-        let word = match sort {
-            Sort::Nonce => "nonce",
-            Sort::Window { .. } | Sort::Bucket | Sort::Delay => "rl",
-        };
-        args.put(keys.row(tenant, word, name));
-    }
-    match now {
-        Some(now) => args.put_number(now.as_millis()),
-        None => args.put(""),
-    }
+    put_keys(&mut args, keys, tenant, asks);
+    put_time(&mut args, now);
     let each =
         asks.together == Together::Each && asks.counters.is_empty() && asks.limits.is_empty();
     args.put_number(u8::from(asks.peek));
@@ -63,12 +52,37 @@ pub(crate) fn args(keys: &Keys, tenant: TenantId, now: Option<Timestamp>, asks: 
         put_limit(&mut args, check);
     }
     for nonce in &asks.nonces {
-        args.put_number(nonce.ttl_secs.min(LONGEST_SECS) * 1_000);
+        put_nonce(&mut args, nonce);
     }
     args
 }
 
-fn put_limit(args: &mut Args, check: &LimitCheck) {
+/// The keys of all rows that are asked about.
+pub(crate) fn put_keys(args: &mut Args, keys: &Keys, tenant: TenantId, asks: &Asks) {
+    // A row holds the number of its window, so that all windows share one key and a name that does
+    // not depend on the time: that of the first.
+    for (name, sort) in asks.names(tenant, Timestamp::default()).zip(sorts(asks)) {
+        let word = match sort {
+            Sort::Nonce => "nonce",
+            Sort::Window { .. } | Sort::Bucket | Sort::Delay => "rl",
+        };
+        args.put(keys.row(tenant, word, name));
+    }
+}
+
+/// The time to go by; none is the server's.
+pub(crate) fn put_time(args: &mut Args, now: Option<Timestamp>) {
+    match now {
+        Some(now) => args.put_number(now.as_millis()),
+        None => args.put(""),
+    }
+}
+
+pub(crate) fn put_nonce(args: &mut Args, nonce: &NonceCheck) {
+    args.put_number(nonce.ttl_secs.min(LONGEST_SECS) * 1_000);
+}
+
+pub(crate) fn put_limit(args: &mut Args, check: &LimitCheck) {
     let mut head = |kind: &str, cost: i64| {
         args.put(kind);
         args.put_number(u8::from(check.shadow));

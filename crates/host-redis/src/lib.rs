@@ -1,6 +1,7 @@
 //! Admission on Redis: a [`Host`] whose rows many instances share.
 //!
-//! A question becomes one script, which Redis runs as a whole, by the server's clock. The script decides
+//! A question becomes one script, which Redis runs as a whole, by the server's clock; small questions of many
+//! callers share one. The script decides
 //! what to write; the answer is made by the rule of `core` from the rows that the script went by, so the
 //! two cannot disagree unnoticed. Keys carry the tenant as their hash tag: what is asked together is in
 //! one place, also in a cluster.
@@ -18,6 +19,7 @@ mod registry;
 mod resp;
 mod script;
 mod server;
+mod singles;
 
 pub use address::{Address, BadAddress};
 
@@ -27,13 +29,16 @@ use asyncgate_core::{
 };
 use asyncgate_store::admission::{Backend, Host, Reply};
 
-use crate::{keys::Keys, server::Server};
+use std::sync::Arc;
+
+use crate::{keys::Keys, server::Server, singles::Singles};
 
 /// Redis as a host.
 #[derive(Debug)]
 pub struct RedisHost {
-    server: Server,
+    server: Arc<Server>,
     keys: Keys,
+    singles: Singles,
     /// Whether the callers' clocks count. In the product it is the server's.
     simulated: bool,
 }
@@ -42,9 +47,12 @@ impl RedisHost {
     /// Begins to connect, within a runtime of tokio. It goes on until there is a connection, and does
     /// so again when one is lost; meanwhile every call fails at once.
     pub fn new(address: Address) -> Self {
+        let keys = Keys::new(address.prefix.clone());
+        let server = Arc::new(Server::new(address));
         Self {
-            keys: Keys::new(address.prefix.clone()),
-            server: Server::new(address),
+            singles: Singles::new(Arc::clone(&server), keys.clone()),
+            server,
+            keys,
             simulated: false,
         }
     }
@@ -71,6 +79,9 @@ impl Host for RedisHost {
     }
 
     fn admit(&self, tenant: TenantId, now: Timestamp, asks: Asks) -> Reply<'_, Verdicts> {
+        if singles::is_single(&asks) && !self.server.is_cluster() {
+            return Reply::later(self.singles.ask(tenant, self.time(now), asks));
+        }
         Reply::later(async move {
             let args = asks::args(&self.keys, tenant, self.time(now), &asks);
             let answer = self.server.run(script::of(&asks), tenant, &args);

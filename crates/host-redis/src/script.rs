@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use asyncgate_core::admission::{Asks, Rule, Together};
+use asyncgate_core::admission::{Asks, Together};
 
 use crate::resp::Args;
 
@@ -18,22 +18,22 @@ macro_rules! decision {
 
 /// Decides whatever is asked.
 pub(crate) static ADMIT: Script = decision!("scripts/admit.lua");
-/// Decides about one bucket.
-pub(crate) static BUCKET: Script = decision!("scripts/bucket.lua");
+/// Decides about buckets and nonces of many callers.
+pub(crate) static SINGLES: Script = decision!("scripts/singles.lua");
 /// Decides about nonces, each for itself.
 pub(crate) static NONCES: Script = decision!("scripts/nonces.lua");
 pub(crate) static REVOKE: Script = Script::new(include_str!("scripts/revoke.lua"));
 pub(crate) static UNREVOKE: Script = Script::new(include_str!("scripts/unrevoke.lua"));
 pub(crate) static REVOCATIONS: Script = Script::new(include_str!("scripts/revocations.lua"));
 
-pub(crate) static ALL: [&Script; 6] = [&ADMIT, &BUCKET, &NONCES, &REVOKE, &UNREVOKE, &REVOCATIONS];
+pub(crate) static ALL: [&Script; 6] = [&ADMIT, &SINGLES, &NONCES, &REVOKE, &UNREVOKE, &REVOCATIONS];
 
-/// The script for a question: the shortest that answers it. All take the same arguments.
+/// The script for a question: the shorter one if it will do. Both take the same arguments.
 pub(crate) fn of(asks: &Asks) -> &'static Script {
-    match (asks.counters.as_slice(), asks.limits.as_slice()) {
-        ([], []) if asks.together == Together::Each => &NONCES,
-        ([], [one]) if asks.nonces.is_empty() && matches!(one.rule, Rule::Bucket(_)) => &BUCKET,
-        _ => &ADMIT,
+    let only_nonces = asks.counters.is_empty() && asks.limits.is_empty();
+    match only_nonces && asks.together == Together::Each {
+        true => &NONCES,
+        false => &ADMIT,
     }
 }
 

@@ -38,6 +38,11 @@ impl Server {
         }))
     }
 
+    /// Whether tenants are in different places, each of which may be gone while the others are not.
+    pub(crate) const fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     /// Runs a script where the tenant's keys are.
     pub(crate) async fn run(
         &self,

@@ -13,4 +13,5 @@ mod conformance;
 mod differential;
 mod faults;
 mod servers;
+mod singles;
 mod topologies;
