@@ -52,7 +52,7 @@ pub fn run(bench: &Bench) -> Result<Section> {
     let how = format!(
         "One Redis that writes nothing to disk, on loopback. `redis-benchmark -t set` with {CONNECTIONS} connections, values of 40 \
          bytes and 10,000 keys, then {CONNECTIONS} callers of the backend (`crates/host-redis/examples/rates.rs`), who share one \
-         connection as they do in the server, each asking when it has its answer: a bucket check over 10,000 keys, a new \
+         connection and its scripts as they do in the server, each asking when it has its answer: a bucket check over 10,000 keys, a new \
          nonce. Then one caller alone. In turns; rates are medians of the rounds, ratios medians of the ratios within a round."
     );
     Ok(Section {
