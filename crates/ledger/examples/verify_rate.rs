@@ -1,6 +1,6 @@
 //! Writes a ledger that core's rules decided and measures how fast it is verified.
 //!
-//!     cargo run --release -p asyncgate-ledger --example throughput -- [RECEIPTS] [FILE]
+//!     cargo run --release -p asyncgate-ledger --example verify_rate -- [RECEIPTS] [FILE]
 //!
 //! Without FILE the ledger is written to a temporary one; a FILE that exists is measured as it is.
 
