@@ -218,13 +218,13 @@ impl Engine {
     }
 
     /// Runs a decision in a transaction of `tenant`. `weight` is how much memory its input holds.
-    pub(crate) async fn transact<T: Send + 'static>(
+    pub(crate) fn transact<T: Send + 'static>(
         &self,
         tenant: TenantId,
         weight: usize,
         reads: ReadSet,
         mut decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
-    ) -> Result<T, Fault> {
+    ) -> impl Future<Output = Result<T, Fault>> + Send {
         let decide = move |env, snapshot| {
             let Decision { changes, output } = decide(env, snapshot)?;
             let grows = !changes.receipts.is_empty();
@@ -233,21 +233,24 @@ impl Engine {
                 output: (output, grows),
             })
         };
-        let (output, grew) = self.run(tenant, weight, reads, decide).await?;
-        if grew {
-            self.mark_grown(tenant);
+        let decided = self.run(tenant, weight, reads, decide);
+        async move {
+            let (output, grew) = decided.await?;
+            if grew {
+                self.mark_grown(tenant);
+            }
+            Ok(output)
         }
-        Ok(output)
     }
 
     /// As [`Engine::transact`], for what the engine does of its own accord.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         tenant: TenantId,
         weight: usize,
         reads: ReadSet,
         mut decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
-    ) -> Result<T, Fault> {
+    ) -> impl Future<Output = Result<T, Fault>> + Send {
         let env = self.env();
         let now = env.now;
         let decide = move |snapshot: Snapshot| {
@@ -256,8 +259,8 @@ impl Engine {
             decide(env, snapshot)
         };
         let store = self.store.as_ref();
-        let decided = asyncgate_store::transact(store, tenant, now, weight, reads, decide).await?;
-        Ok(decided?)
+        let decided = asyncgate_store::transact(store, tenant, now, weight, reads, decide);
+        async move { Ok(decided.await??) }
     }
 
     /// A decision that creates a task.
@@ -274,7 +277,7 @@ impl Engine {
     }
 
     /// Runs a decision over messages in a transaction of `tenant`.
-    pub(crate) async fn transact_mailbox<T: Send + 'static>(
+    pub(crate) fn transact_mailbox<T: Send + 'static>(
         &self,
         tenant: TenantId,
         weight: usize,
@@ -282,7 +285,7 @@ impl Engine {
         mut decide: impl FnMut(Env, mailbox::Snapshot) -> Result<rules::Decision<T>, rules::Rejection>
         + Send
         + 'static,
-    ) -> Result<T, Fault> {
+    ) -> impl Future<Output = Result<T, Fault>> + Send {
         let env = self.env();
         let now = env.now;
         let decide = move |snapshot: mailbox::Snapshot| {
@@ -291,8 +294,11 @@ impl Engine {
             decide(env, snapshot)
         };
         let store = self.store.mailbox();
-        let decided = mailbox::transact(store, tenant, now, weight, reads, decide).await?;
-        decided.map_err(|rejection| self.mailbox_fault(rejection))
+        let decided = mailbox::transact(store, tenant, now, weight, reads, decide);
+        async move {
+            let decided = decided.await?;
+            decided.map_err(|rejection| self.mailbox_fault(rejection))
+        }
     }
 
     /// What a rule may know of the world.

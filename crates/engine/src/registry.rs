@@ -1,5 +1,7 @@
 //! The one list of operations. Facades mount what stands here and nothing else.
 
+use std::pin::{Pin, pin};
+
 use asyncgate_api::{self as api, Spec};
 use asyncgate_store::Stopwatch;
 use futures_util::future::BoxFuture;
@@ -127,7 +129,7 @@ async fn call<O: Execute>(
     caller: &Caller,
     source: Source<'_>,
 ) -> Result<Answer, Fault> {
-    observed::<O, _>(engine, async {
+    let answering = pin!(async {
         authorise::<O>(engine, caller)?;
         let mut headers = engine.charge(caller, &O::SPEC).await?;
         // Later ones win: what an operation tells of a limit that was asked for counts.
@@ -141,8 +143,8 @@ async fn call<O: Execute>(
                 Err(Fault { headers, ..fault })
             }
         }
-    })
-    .await
+    });
+    observed::<O, _>(engine, answering).await
 }
 
 async fn answer<O: Execute>(
@@ -170,12 +172,12 @@ pub async fn execute<O: Execute>(
     caller: &Caller,
     input: O::Input,
 ) -> Result<O::Output, Fault> {
-    observed::<O, _>(engine, async {
+    let running = pin!(async {
         authorise::<O>(engine, caller)?;
         engine.charge(caller, &O::SPEC).await?;
         O::execute(engine, caller, input).await
-    })
-    .await
+    });
+    observed::<O, _>(engine, running).await
 }
 
 /// Operations that bring new work. They are the first to be turned away when the server is not well,
@@ -197,10 +199,11 @@ pub fn authorise<O: Execute>(engine: &Engine, caller: &Caller) -> Result<(), Fau
     Ok(())
 }
 
-/// Counts how an operation ends, and calls its error what its plane calls it.
+/// Counts how an operation ends, and calls its error what its plane calls it. It is given where the operation
+/// is, not the operation: to move thousands of bytes about would cost as much as many an operation does.
 async fn observed<O: Execute, T>(
     engine: &Engine,
-    running: impl Future<Output = Result<T, Fault>>,
+    running: Pin<&mut impl Future<Output = Result<T, Fault>>>,
 ) -> Result<T, Fault> {
     let watch = Stopwatch::start();
     let answer = running

@@ -318,14 +318,16 @@ impl Load {
 }
 
 /// Runs a typed decision: the outer error is the store's, the inner the rule's.
-pub async fn transact<T: Send + 'static>(
+///
+/// No `async fn`: that would keep every argument twice, for whoever waits to carry along.
+pub fn transact<T: Send + 'static>(
     store: &(impl Mailbox + ?Sized),
     tenant: TenantId,
     now: Timestamp,
     weight: usize,
     reads: Reads,
     mut decide: impl FnMut(Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
-) -> Result<Result<T, Rejection>, Error> {
+) -> impl Future<Output = Result<Result<T, Rejection>, Error>> + Send {
     let (decide, output) = keeping_output(move |snapshot| {
         let Decision { changes, output } = decide(snapshot)?;
         Ok((changes, output))
@@ -337,6 +339,9 @@ pub async fn transact<T: Send + 'static>(
         weight,
         decide: Box::new(decide),
     };
-    store.transact_mailbox(job).await?;
-    output.decided()
+    let written = store.transact_mailbox(job);
+    async move {
+        written.await?;
+        output.decided()
+    }
 }

@@ -146,17 +146,22 @@ impl Job {
 }
 
 /// Runs a typed decision: the outer error is the store's, the inner the rule's.
-pub async fn transact<T: Send + 'static>(
+///
+/// No `async fn`: that would keep every argument twice, for whoever waits to carry along.
+pub fn transact<T: Send + 'static>(
     store: &dyn Store,
     tenant: TenantId,
     now: Timestamp,
     weight: usize,
     reads: ReadSet,
     decide: impl FnMut(Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
-) -> Result<Result<T, Rejection>, Error> {
+) -> impl Future<Output = Result<Result<T, Rejection>, Error>> + Send {
     let (job, output) = Job::new(tenant, now, weight, reads, decide);
-    store.transact(job).await?;
-    output.decided()
+    let written = store.transact(job);
+    async move {
+        written.await?;
+        output.decided()
+    }
 }
 
 /// As [`transact`], if what is asked of admission passes, and in the same commit. What admission refused

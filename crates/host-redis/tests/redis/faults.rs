@@ -27,20 +27,20 @@ fn one(nonce: NonceCheck) -> Asks {
     }
 }
 
-async fn is_new(host: &RedisHost, text: &str) -> Result<bool, Error> {
+pub async fn is_new(host: &RedisHost, text: &str) -> Result<bool, Error> {
     let verdicts = host.admit(TENANT, NOW, one(nonce(text, 600))).await?;
     Ok(verdicts.passed())
 }
 
 /// Many callers who never stop asking. Each call ends in time, as its failure mode says.
-struct Load {
+pub struct Load {
     guard: Arc<Guard>,
     start: Instant,
     callers: Vec<JoinHandle<()>>,
 }
 
 impl Load {
-    fn start(host: RedisHost) -> Self {
+    pub fn start(host: RedisHost) -> Self {
         let guard = Arc::new(Guard::new(Arc::new(host), Settings::default()));
         let start = Instant::now();
         let call = |caller: usize| {
@@ -66,7 +66,7 @@ impl Load {
     }
 
     /// Waits until nonces and limits are answered by the backend, or until both are not.
-    async fn until(&self, answered: bool) {
+    pub async fn until(&self, answered: bool) {
         let what = format!("answered: {answered}");
         let mut turn = 0;
         eventually(&what, async || {
@@ -79,7 +79,7 @@ impl Load {
     }
 
     /// Every caller is still at it: none has panicked.
-    fn end(self) {
+    pub fn end(self) {
         for caller in self.callers {
             assert!(!caller.is_finished());
             caller.abort();

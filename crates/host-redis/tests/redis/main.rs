@@ -12,6 +12,7 @@ mod clock;
 mod conformance;
 mod differential;
 mod faults;
+mod partition;
 mod servers;
 mod singles;
 mod topologies;
