@@ -15,6 +15,8 @@ mod breaker;
 mod cache;
 mod guard;
 mod health;
+#[cfg(feature = "conformance")]
+mod load;
 mod metrics;
 mod minimal;
 mod settings;
@@ -25,6 +27,8 @@ pub use asyncgate_store::admission::{Admission, Backend, Host, OfStore, Reply};
 pub use breaker::Circuit;
 pub use guard::{Answered, Guard, Provenance, Registered, Source, Unavailable};
 pub use health::{ComponentHealth, Health, Status};
+#[cfg(feature = "conformance")]
+pub use load::Load;
 pub use minimal::Minimal;
 pub use settings::{Component, FailureMode, Settings};
 pub use tables::{Tables, Wrong};

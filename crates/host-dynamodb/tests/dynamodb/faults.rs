@@ -2,7 +2,7 @@
 
 use std::{net::Ipv4Addr, sync::Arc};
 
-use asyncgate_admission::{FailureMode, Guard, Settings, Source};
+use asyncgate_admission::Load;
 use asyncgate_core::{
     TenantId, Timestamp,
     admission::{Asks, NonceCheck},
@@ -11,18 +11,16 @@ use asyncgate_host_dynamodb::DynamoHost;
 use asyncgate_store::{
     Error,
     admission::Host,
-    conformance::{bucket, limit, nonce, subject, window},
+    conformance::{limit, nonce, subject, window},
 };
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
-    task::JoinHandle,
-    time::Instant,
 };
 
 use crate::{
-    emulators::{Emulator, Kind, PATIENCE, eventually, host},
+    emulators::{Emulator, Kind, PATIENCE, host},
     tap::Tap,
 };
 
@@ -42,100 +40,13 @@ async fn is_new(host: &DynamoHost, text: &str) -> Result<bool, Error> {
     Ok(verdicts.passed())
 }
 
-/// Some callers who never stop asking. Each call ends in time, as its failure mode says.
-struct Load {
-    guard: Arc<Guard>,
-    start: Instant,
-    callers: Vec<JoinHandle<()>>,
-}
-
-impl Load {
-    fn start(host: DynamoHost) -> Self {
-        let guard = Arc::new(Guard::new(Arc::new(host), Settings::default()));
-        let start = Instant::now();
-        let call = |caller: usize| {
-            let guard = Arc::clone(&guard);
-            tokio::spawn(async move {
-                for turn in 0.. {
-                    let text = format!("{caller} {turn}");
-                    let both = async {
-                        ask_nonce(&guard, start, &text).await;
-                        ask_limit(&guard, start, &caller.to_string()).await;
-                    };
-                    let ended = tokio::time::timeout(PATIENCE, both).await;
-                    assert!(ended.is_ok(), "a call hangs");
-                    tokio::task::yield_now().await;
-                }
-            })
-        };
-        Self {
-            callers: (0..8).map(call).collect(),
-            guard,
-            start,
-        }
-    }
-
-    /// Waits until nonces and limits are answered by the backend, or until both are not.
-    async fn until(&self, answered: bool) {
-        let what = format!("answered: {answered}");
-        let mut turn = 0;
-        eventually(&what, async || {
-            turn += 1;
-            let text = format!("{answered} {turn} {:?}", self.start.elapsed());
-            ask_nonce(&self.guard, self.start, &text).await == answered
-                && ask_limit(&self.guard, self.start, "k").await == answered
-        })
-        .await;
-    }
-
-    /// Every caller is still at it: none has panicked.
-    fn end(self) {
-        for caller in self.callers {
-            assert!(!caller.is_finished());
-            caller.abort();
-        }
-    }
-}
-
-fn now(start: Instant) -> Timestamp {
-    NOW.plus_millis(start.elapsed().as_millis() as i64)
-}
-
-/// Whether the backend answered. A nonce is new, or nobody knows: then it must not pass.
-async fn ask_nonce(guard: &Guard, start: Instant, text: &str) -> bool {
-    let answered = guard.admit(TENANT, now(start), one(nonce(text, 600))).await;
-    match answered {
-        Ok(answered) => {
-            assert_eq!(answered.provenance.source, Source::Store);
-            assert!(answered.answer.passed(), "{text} was never used");
-            true
-        }
-        Err(unavailable) => {
-            assert!(unavailable.retry_after_secs > 0);
-            false
-        }
-    }
-}
-
-/// Whether the backend answered. Without it the call is allowed, and says why.
-async fn ask_limit(guard: &Guard, start: Instant, key: &str) -> bool {
-    let check = limit(&bucket(1 << 30, 1 << 30, false), key, 1);
-    let answered = guard.check_limit(TENANT, now(start), &check).await.unwrap();
-    assert!(answered.answer.allowed);
-    let by_host = answered.provenance.source == Source::Store;
-    let mode = (!by_host).then_some(FailureMode::Open);
-    assert_eq!(answered.provenance.failure_mode, mode);
-    assert_eq!(answered.provenance.backend, "dynamodb");
-    by_host
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_and_started_again_under_load() {
     let Some(mut emulator) = Emulator::start(Kind::Dynalite).await else {
         return;
     };
     emulator.make(TABLE).await;
-    let load = Load::start(host(emulator.port, TABLE));
+    let load = Load::start(Arc::new(host(emulator.port, TABLE)), 8);
     for _ in 0..2 {
         load.until(true).await;
         emulator.kill();
@@ -153,7 +64,7 @@ async fn paused_and_resumed_under_load() {
         return;
     };
     emulator.make(TABLE).await;
-    let load = Load::start(host(emulator.port, TABLE));
+    let load = Load::start(Arc::new(host(emulator.port, TABLE)), 8);
     for _ in 0..2 {
         load.until(true).await;
         emulator.pause();

@@ -2,18 +2,14 @@
 
 use std::{net::Ipv4Addr, sync::Arc};
 
-use asyncgate_admission::{FailureMode, Guard, Settings, Source};
+use asyncgate_admission::Load;
 use asyncgate_core::{
     TenantId, Timestamp,
     admission::{Asks, NonceCheck, NonceResult},
 };
 use asyncgate_host_redis::RedisHost;
-use asyncgate_store::{
-    Error,
-    admission::Host,
-    conformance::{bucket, limit, nonce},
-};
-use tokio::{io::AsyncWriteExt, net::TcpListener, task::JoinHandle, time::Instant};
+use asyncgate_store::{Error, admission::Host, conformance::nonce};
+use tokio::{io::AsyncWriteExt, net::TcpListener};
 
 use crate::servers::{PATIENCE, Server, address, available, connected, eventually};
 
@@ -32,91 +28,9 @@ pub async fn is_new(host: &RedisHost, text: &str) -> Result<bool, Error> {
     Ok(verdicts.passed())
 }
 
-/// Many callers who never stop asking. Each call ends in time, as its failure mode says.
-pub struct Load {
-    guard: Arc<Guard>,
-    start: Instant,
-    callers: Vec<JoinHandle<()>>,
-}
-
-impl Load {
-    pub fn start(host: RedisHost) -> Self {
-        let guard = Arc::new(Guard::new(Arc::new(host), Settings::default()));
-        let start = Instant::now();
-        let call = |caller: usize| {
-            let guard = Arc::clone(&guard);
-            tokio::spawn(async move {
-                for turn in 0.. {
-                    let text = format!("{caller} {turn}");
-                    let both = async {
-                        ask_nonce(&guard, start, &text).await;
-                        ask_limit(&guard, start).await;
-                    };
-                    let ended = tokio::time::timeout(PATIENCE, both).await;
-                    assert!(ended.is_ok(), "a call hangs");
-                    tokio::task::yield_now().await;
-                }
-            })
-        };
-        Self {
-            callers: (0..32).map(call).collect(),
-            guard,
-            start,
-        }
-    }
-
-    /// Waits until nonces and limits are answered by the backend, or until both are not.
-    pub async fn until(&self, answered: bool) {
-        let what = format!("answered: {answered}");
-        let mut turn = 0;
-        eventually(&what, async || {
-            turn += 1;
-            let text = format!("{answered} {turn} {:?}", self.start.elapsed());
-            ask_nonce(&self.guard, self.start, &text).await == answered
-                && ask_limit(&self.guard, self.start).await == answered
-        })
-        .await;
-    }
-
-    /// Every caller is still at it: none has panicked.
-    pub fn end(self) {
-        for caller in self.callers {
-            assert!(!caller.is_finished());
-            caller.abort();
-        }
-    }
-}
-
-fn now(start: Instant) -> Timestamp {
-    NOW.plus_millis(start.elapsed().as_millis() as i64)
-}
-
-/// Whether the backend answered. A nonce is new, or nobody knows: then it must not pass.
-async fn ask_nonce(guard: &Guard, start: Instant, text: &str) -> bool {
-    let answered = guard.admit(TENANT, now(start), one(nonce(text, 600))).await;
-    match answered {
-        Ok(answered) => {
-            assert_eq!(answered.provenance.source, Source::Store);
-            assert!(answered.answer.passed(), "{text} was never used");
-            true
-        }
-        Err(unavailable) => {
-            assert!(unavailable.retry_after_secs > 0);
-            false
-        }
-    }
-}
-
-/// Whether the backend answered. Without it the call is allowed, and says why.
-async fn ask_limit(guard: &Guard, start: Instant) -> bool {
-    let check = limit(&bucket(1 << 30, 1 << 30, false), "k", 1);
-    let answered = guard.check_limit(TENANT, now(start), &check).await.unwrap();
-    assert!(answered.answer.allowed);
-    let by_host = answered.provenance.source == Source::Store;
-    let mode = (!by_host).then_some(FailureMode::Open);
-    assert_eq!(answered.provenance.failure_mode, mode);
-    assert_eq!(answered.provenance.backend, "redis");
-    by_host
+/// Many callers.
+pub fn load(host: RedisHost) -> Load {
+    Load::start(Arc::new(host), 32)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,7 +39,7 @@ async fn killed_and_started_again_under_load() {
         return;
     }
     let mut server = Server::start(&[]).await;
-    let load = Load::start(connected(RedisHost::new(server.address())).await);
+    let load = load(connected(RedisHost::new(server.address())).await);
     for _ in 0..2 {
         load.until(true).await;
         server.kill();
@@ -142,7 +56,7 @@ async fn paused_and_resumed_under_load() {
         return;
     }
     let server = Server::start(&[]).await;
-    let load = Load::start(connected(RedisHost::new(server.address())).await);
+    let load = load(connected(RedisHost::new(server.address())).await);
     for _ in 0..2 {
         load.until(true).await;
         server.pause();

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use crate::{
-    faults::{Load, is_new},
+    faults::{is_new, load},
     servers::{Server, address, available, connected, eventually},
 };
 
@@ -80,7 +80,7 @@ async fn partitioned_and_healed_under_load() {
     }
     let server = Server::start(&[]).await;
     let network = Network::to(&server).await;
-    let load = Load::start(connected(network.host()).await);
+    let load = load(connected(network.host()).await);
     for (requests, answers) in [(false, false), (true, false), (false, true)] {
         load.until(true).await;
         network.carry(requests, answers);
