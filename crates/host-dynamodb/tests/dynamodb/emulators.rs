@@ -1,7 +1,7 @@
 //! Emulators of a test: on ports of their own, gone when dropped.
 
 use std::{
-    net::{Ipv4Addr, TcpListener},
+    net::Ipv4Addr,
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
@@ -10,6 +10,7 @@ use std::{
 
 use asyncgate_core::Timestamp;
 use asyncgate_host_dynamodb::DynamoHost;
+use asyncgate_store::conformance::free_port;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -61,15 +62,13 @@ impl Emulator {
     /// Starts one with variables in its environment.
     pub async fn start_with(kind: Kind, env: &[(&str, &str)]) -> Option<Self> {
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut emulator = Self {
-            port: listener.local_addr().unwrap().port(),
+            port: free_port(),
             kind,
             place: kind.place()?,
             env: env.iter().map(own).collect(),
             process: None,
         };
-        drop(listener);
         emulator.restart().await;
         Some(emulator)
     }

@@ -1,13 +1,14 @@
 //! Redis servers of a test: on ports and in directories of their own, gone when dropped.
 
 use std::{
-    net::{Ipv4Addr, TcpListener},
+    net::Ipv4Addr,
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
 use asyncgate_host_redis::{Address, RedisHost};
+use asyncgate_store::conformance::free_port;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -146,17 +147,6 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
-    }
-}
-
-/// A port that was free a moment ago, and whose bus, ten thousand further, is a port too.
-fn free_port() -> u16 {
-    loop {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        if port < 55_000 && TcpListener::bind((Ipv4Addr::LOCALHOST, port + 10_000)).is_ok() {
-            return port;
-        }
     }
 }
 

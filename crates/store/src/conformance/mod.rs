@@ -20,6 +20,7 @@ mod ledger;
 mod lists;
 mod mailbox;
 mod obligations;
+mod port;
 mod sights;
 mod transactions;
 mod waiting;
@@ -36,6 +37,7 @@ pub use admission::{
 };
 pub use driver::{Driver, agent, bare, echo, failure, json, proven, worker};
 pub use mailbox::{ALL, MailDriver, ONE, dead, mail, of_topic};
+pub use port::free_port;
 
 /// Longer than any case can take, so that one that waits for ever fails.
 const PATIENCE: Duration = Duration::from_secs(60);
