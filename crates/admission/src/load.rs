@@ -6,22 +6,20 @@
     reason = "a test fails by panicking"
 )]
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use asyncgate_core::{TenantId, Timestamp, admission::Asks};
 use asyncgate_store::{
     admission::Host,
-    conformance::{bucket, limit, nonce},
+    conformance::{PATIENCE, bucket, eventually, limit, nonce},
 };
 use tokio::{
     task::JoinHandle,
-    time::{Instant, sleep, timeout},
+    time::{Instant, timeout},
 };
 
 use crate::{FailureMode, Guard, Settings, Source};
 
-/// How long anything may take that must happen sooner or later.
-const PATIENCE: Duration = Duration::from_secs(30);
 const TENANT: TenantId = TenantId::from_bytes([7; 16]);
 const NOW: Timestamp = Timestamp::from_millis(1_731_690_000_000);
 
@@ -67,19 +65,11 @@ impl Load {
     /// Waits until nonces and limits are answered by the backend, or until both are not.
     pub async fn until(&self, answered: bool) {
         let asker = &self.asker;
-        let seen = async {
-            loop {
-                let text = format!("{answered} {:?}", asker.start.elapsed());
-                if asker.nonce(&text).await == answered && asker.limit("k").await == answered {
-                    return;
-                }
-                sleep(Duration::from_millis(10)).await;
-            }
-        };
-        assert!(
-            timeout(PATIENCE, seen).await.is_ok(),
-            "answered: {answered}"
-        );
+        eventually(&format!("answered: {answered}"), async || {
+            let text = format!("{answered} {:?}", asker.start.elapsed());
+            asker.nonce(&text).await == answered && asker.limit("k").await == answered
+        })
+        .await;
     }
 
     /// Every caller is still at it: none has panicked.

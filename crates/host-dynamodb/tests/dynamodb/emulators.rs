@@ -3,22 +3,19 @@
 use std::{
     net::Ipv4Addr,
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use asyncgate_core::Timestamp;
 use asyncgate_host_dynamodb::DynamoHost;
-use asyncgate_store::conformance::free_port;
+use asyncgate_store::conformance::{Program, eventually, free_port};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-
-/// How long anything may take that must happen sooner or later.
-pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program that answers as DynamoDB does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +47,7 @@ pub struct Emulator {
     kind: Kind,
     place: PathBuf,
     env: Vec<(String, String)>,
-    process: Option<Child>,
+    program: Option<Program>,
 }
 
 impl Emulator {
@@ -67,7 +64,7 @@ impl Emulator {
             kind,
             place: kind.place()?,
             env: env.iter().map(own).collect(),
-            process: None,
+            program: None,
         };
         emulator.restart().await;
         Some(emulator)
@@ -97,7 +94,7 @@ impl Emulator {
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        self.process = Some(command.spawn().unwrap());
+        self.program = Some(Program::start(&mut command));
         eventually("the emulator listens", async || {
             let place = (Ipv4Addr::LOCALHOST, self.port);
             TcpStream::connect(place).await.is_ok()
@@ -107,26 +104,12 @@ impl Emulator {
 
     /// Ends it as a crash does.
     pub fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill().unwrap();
-            process.wait().unwrap();
-        }
+        self.program = None;
     }
 
-    /// Stops it in its tracks, without closing anything.
-    pub fn pause(&self) {
-        self.signal("-STOP");
-    }
-
-    /// Lets it go on.
-    pub fn resume(&self) {
-        self.signal("-CONT");
-    }
-
-    fn signal(&self, signal: &str) {
-        let pid = self.process.as_ref().unwrap().id().to_string();
-        let sent = Command::new("kill").args([signal, &pid]).status();
-        assert!(sent.unwrap().success());
+    /// The program that runs.
+    pub fn program(&self) -> &Program {
+        self.program.as_ref().unwrap()
     }
 
     /// Makes a table that no other has.
@@ -176,12 +159,6 @@ impl Emulator {
     pub async fn items(&self, table: &str) -> Vec<Value> {
         let (_, answer) = self.ask("Scan", &json!({ "TableName": table })).await;
         answer["Items"].as_array().unwrap().clone()
-    }
-}
-
-impl Drop for Emulator {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 
@@ -244,14 +221,4 @@ pub async fn send(port: u16, head: &str, body: &str) -> Option<(u16, String)> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
     Some((status, body.to_owned()))
-}
-
-/// Waits until something holds.
-pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let hold = async {
-        while !holds().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    assert!(tokio::time::timeout(PATIENCE, hold).await.is_ok(), "{what}");
 }

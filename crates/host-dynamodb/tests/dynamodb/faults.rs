@@ -19,8 +19,10 @@ use tokio::{
     net::TcpListener,
 };
 
+use asyncgate_store::conformance::PATIENCE;
+
 use crate::{
-    emulators::{Emulator, Kind, PATIENCE, host},
+    emulators::{Emulator, Kind, host},
     tap::Tap,
 };
 
@@ -67,9 +69,9 @@ async fn paused_and_resumed_under_load() {
     let load = Load::start(Arc::new(host(emulator.port, TABLE)), 8);
     for _ in 0..2 {
         load.until(true).await;
-        emulator.pause();
+        emulator.program().pause();
         load.until(false).await;
-        emulator.resume();
+        emulator.program().resume();
     }
     load.until(true).await;
     load.end();
@@ -82,13 +84,13 @@ async fn a_call_ends_also_without_a_guard() {
     };
     emulator.make(TABLE).await;
     let host = host(emulator.port, TABLE);
-    emulator.pause();
+    emulator.program().pause();
     let stuck = tokio::time::timeout(PATIENCE, is_new(&host, "a")).await;
     assert!(
         matches!(&stuck, Ok(Err(Error::Unavailable(text))) if text.contains("no answer")),
         "{stuck:?}"
     );
-    emulator.resume();
+    emulator.program().resume();
     assert_eq!(is_new(&host, "b").await, Ok(true));
     emulator.kill();
     let gone = is_new(&host, "c").await;

@@ -10,7 +10,9 @@ use asyncgate_store::{
     conformance::{bucket, delay, increment, limit, nonce, window},
 };
 
-use crate::servers::{Server, available, connected, eventually};
+use asyncgate_store::conformance::eventually;
+
+use crate::servers::{Server, available, connected};
 
 const TENANT: TenantId = TenantId::from_bytes([7; 16]);
 

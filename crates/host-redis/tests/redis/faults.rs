@@ -11,7 +11,9 @@ use asyncgate_host_redis::RedisHost;
 use asyncgate_store::{Error, admission::Host, conformance::nonce};
 use tokio::{io::AsyncWriteExt, net::TcpListener};
 
-use crate::servers::{PATIENCE, Server, address, available, connected, eventually};
+use asyncgate_store::conformance::{PATIENCE, eventually};
+
+use crate::servers::{Server, address, available, connected};
 
 const TENANT: TenantId = TenantId::from_bytes([7; 16]);
 const NOW: Timestamp = Timestamp::from_millis(1_731_690_000_000);
@@ -59,9 +61,9 @@ async fn paused_and_resumed_under_load() {
     let load = load(connected(RedisHost::new(server.address())).await);
     for _ in 0..2 {
         load.until(true).await;
-        server.pause();
+        server.program().pause();
         load.until(false).await;
-        server.resume();
+        server.program().resume();
     }
     load.until(true).await;
     load.end();
@@ -74,13 +76,13 @@ async fn a_call_ends_also_without_a_guard() {
     }
     let server = Server::start(&[]).await;
     let host = connected(RedisHost::new(server.address())).await;
-    server.pause();
+    server.program().pause();
     let calls = ["a", "b"].map(|text| is_new(&host, text));
     for call in calls {
         let ended = tokio::time::timeout(PATIENCE, call).await;
         assert!(matches!(ended, Ok(Err(Error::Unavailable(_)))));
     }
-    server.resume();
+    server.program().resume();
     eventually("it answers again", async || {
         is_new(&host, "c").await.is_ok()
     })

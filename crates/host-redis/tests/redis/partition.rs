@@ -9,9 +9,11 @@ use tokio::{
     sync::watch,
 };
 
+use asyncgate_store::conformance::eventually;
+
 use crate::{
     faults::{is_new, load},
-    servers::{Server, address, available, connected, eventually},
+    servers::{Server, address, available, connected},
 };
 
 /// What the network carries.

@@ -2,21 +2,17 @@
 
 use std::{
     net::Ipv4Addr,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
 };
 
 use asyncgate_host_redis::{Address, RedisHost};
-use asyncgate_store::conformance::free_port;
+use asyncgate_store::conformance::{Program, eventually, free_port};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-
-/// How long anything may take that must happen sooner or later.
-pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whether there is a Redis to test with. Says so if there is not.
 pub fn available() -> bool {
@@ -36,7 +32,7 @@ pub struct Server {
     pub port: u16,
     dir: TempDir,
     args: Vec<String>,
-    process: Option<Child>,
+    program: Option<Program>,
 }
 
 impl Server {
@@ -64,7 +60,7 @@ impl Server {
             port: free_port(),
             dir,
             args: args.iter().map(ToString::to_string).collect(),
-            process: None,
+            program: None,
         };
         server.restart().await;
         server
@@ -84,7 +80,7 @@ impl Server {
             .arg(self.dir.path());
         let log = std::fs::File::create(self.dir.path().join("log")).unwrap();
         command.stdout(log);
-        self.process = Some(command.spawn().unwrap());
+        self.program = Some(Program::start(&mut command));
         eventually("the server answers", async || {
             self.command(&["PING"])
                 .await
@@ -95,26 +91,12 @@ impl Server {
 
     /// Ends it as a crash does.
     pub fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill().unwrap();
-            process.wait().unwrap();
-        }
+        self.program = None;
     }
 
-    /// Stops it in its tracks, without closing anything.
-    pub fn pause(&self) {
-        self.signal("-STOP");
-    }
-
-    /// Lets it go on.
-    pub fn resume(&self) {
-        self.signal("-CONT");
-    }
-
-    fn signal(&self, signal: &str) {
-        let pid = self.process.as_ref().unwrap().id().to_string();
-        let sent = Command::new("kill").args([signal, &pid]).status();
-        assert!(sent.unwrap().success());
+    /// The program that runs.
+    pub fn program(&self) -> &Program {
+        self.program.as_ref().unwrap()
     }
 
     /// The address of the server, with a prefix that no other host has.
@@ -141,12 +123,6 @@ impl Server {
             answer.push_str(&String::from_utf8_lossy(&part[..read]));
         }
         Some(answer)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 
@@ -187,16 +163,6 @@ pub async fn cluster() -> Vec<Server> {
         .await;
     }
     servers
-}
-
-/// Waits until something holds.
-pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let hold = async {
-        while !holds().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    assert!(tokio::time::timeout(PATIENCE, hold).await.is_ok(), "{what}");
 }
 
 /// A host whose server answers.

@@ -4,7 +4,9 @@ use asyncgate_core::{TenantId, Timestamp, admission::Asks};
 use asyncgate_host_redis::RedisHost;
 use asyncgate_store::{Error, admission::Host, conformance::nonce};
 
-use crate::servers::{Server, address, available, cluster, connected, eventually};
+use asyncgate_store::conformance::eventually;
+
+use crate::servers::{Server, address, available, cluster, connected};
 
 const NOW: Timestamp = Timestamp::from_millis(1_731_690_000_000);
 

@@ -1,9 +1,10 @@
 //! Admission on an emulator of DynamoDB: two servers share it, it goes away.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::{Command, Stdio};
 
+use asyncgate_store::conformance::{Program, free_port};
 use serde_json::{Value, json};
 
 use crate::harness::{Launch, Server, eventually, run};
@@ -13,7 +14,7 @@ const SPACE: &str = "01010101010101010101010101010101010101010101010101010101010
 /// A dynalite with one table, gone when dropped.
 struct Dynalite {
     port: u16,
-    process: Child,
+    _program: Program,
 }
 
 impl Dynalite {
@@ -25,17 +26,15 @@ impl Dynalite {
             );
             return None;
         };
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
-        let process = Command::new("node")
+        let port = free_port();
+        let mut command = Command::new("node");
+        command
             .arg(program)
             .args(["--host", "127.0.0.1", "--port", &port.to_string()])
             .args(["--createTableMs", "0"])
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let dynalite = Self { port, process };
+            .stdout(Stdio::null());
+        let _program = Program::start(&mut command);
+        let dynalite = Self { port, _program };
         eventually("dynalite listens", || {
             TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
         });
@@ -87,14 +86,6 @@ impl Dynalite {
     }
 }
 
-impl Drop for Dynalite {
-    fn drop(&mut self) {
-        // It may have been ended before.
-        drop(self.process.kill());
-        drop(self.process.wait());
-    }
-}
-
 fn nonce(server: &Server, text: &str) -> (u16, Value) {
     let input = json!({ "namespace": SPACE, "nonce": text, "ttl_secs": 600 });
     let answer = server.post("/v1/host/nonces/check", &input);
@@ -103,7 +94,7 @@ fn nonce(server: &Server, text: &str) -> (u16, Value) {
 
 #[test]
 fn two_servers_share_what_dynamodb_knows() {
-    let Some(mut dynalite) = Dynalite::start() else {
+    let Some(dynalite) = Dynalite::start() else {
         return;
     };
     let (one, other) = (dynalite.launch().start(), dynalite.launch().start());
@@ -115,7 +106,7 @@ fn two_servers_share_what_dynamodb_knows() {
     );
     assert_eq!(accepted["provenance"]["backend"], "dynamodb");
     assert_eq!(nonce(&other, "AQID").1["result"], "replay");
-    dynalite.process.kill().unwrap();
+    drop(dynalite);
     let (status, answer) = nonce(&one, "AgID");
     assert_eq!((status, &answer["code"]), (503, &json!("HOST_UNAVAILABLE")));
     for log in [one.log(), other.log()] {

@@ -1,8 +1,9 @@
 //! Admission on a real Redis: two servers share it, it goes away, it comes back.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::{Command, Stdio};
 
+use asyncgate_store::conformance::{Program, free_port};
 use serde_json::{Value, json};
 
 use crate::harness::{Launch, Server, eventually, run};
@@ -12,29 +13,26 @@ const SPACE: &str = "01010101010101010101010101010101010101010101010101010101010
 /// One Redis that keeps nothing, gone when dropped.
 struct Redis {
     port: u16,
-    process: Child,
+    _program: Program,
 }
 
 impl Redis {
     /// None, with a word about it, where there is no such program.
     fn start() -> Option<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
-        Self::start_at(port)
+        Self::start_at(free_port())
     }
 
     fn start_at(port: u16) -> Option<Self> {
-        let started = Command::new("redis-server")
+        let mut command = Command::new("redis-server");
+        command
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args(["--save", "", "--requirepass", "s3cret"])
-            .stdout(Stdio::null())
-            .spawn();
-        let Ok(process) = started else {
+            .stdout(Stdio::null());
+        let Some(_program) = Program::try_start(&mut command) else {
             eprintln!("SKIPPED: there is no redis-server here; `cargo xtask test` installs it");
             return None;
         };
-        let redis = Self { port, process };
+        let redis = Self { port, _program };
         eventually("Redis listens", || {
             TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
         });
@@ -43,13 +41,6 @@ impl Redis {
 
     fn address(&self) -> String {
         format!("redis://:s3cret@127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
     }
 }
 

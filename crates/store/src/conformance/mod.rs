@@ -20,7 +20,7 @@ mod ledger;
 mod lists;
 mod mailbox;
 mod obligations;
-mod port;
+mod program;
 mod sights;
 mod transactions;
 mod waiting;
@@ -37,10 +37,10 @@ pub use admission::{
 };
 pub use driver::{Driver, agent, bare, echo, failure, json, proven, worker};
 pub use mailbox::{ALL, MailDriver, ONE, dead, mail, of_topic};
-pub use port::free_port;
+pub use program::{PATIENCE, Program, eventually, free_port};
 
 /// Longer than any case can take, so that one that waits for ever fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LONGEST_CASE: Duration = Duration::from_secs(60);
 
 /// One thing that a store must do.
 struct Case {
@@ -68,7 +68,7 @@ pub async fn exercise(make: impl Fn() -> Arc<dyn Store>) {
     let mut failed = Vec::new();
     for case in all() {
         let run = (case.run)(Driver::new(make()));
-        let outcome = tokio::spawn(tokio::time::timeout(PATIENCE, run)).await;
+        let outcome = tokio::spawn(tokio::time::timeout(LONGEST_CASE, run)).await;
         if !matches!(outcome, Ok(Ok(()))) {
             failed.push(case.name);
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::{Case, Driver, PATIENCE};
+use super::{Case, Driver, LONGEST_CASE};
 use crate::admission::{Host, OfStore};
 
 pub use driver::{HostDriver, bucket, delay, increment, limit, nonce, subject, window};
@@ -45,7 +45,7 @@ pub async fn exercise_host(make: impl Fn() -> Arc<dyn Host>) {
     let mut failed = Vec::new();
     for case in all() {
         let run = (case.run)(HostDriver::new(make()));
-        let outcome = tokio::spawn(tokio::time::timeout(PATIENCE, run)).await;
+        let outcome = tokio::spawn(tokio::time::timeout(LONGEST_CASE, run)).await;
         if !matches!(outcome, Ok(Ok(()))) {
             failed.push(case.name);
         }
