@@ -116,22 +116,28 @@ fn depth(text: &str) -> usize {
 /// The canonical bytes of a well-formed text.
 pub fn canonical(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 16);
-    Reader {
-        rest: text.trim_start(),
-    }
-    .value(&mut out);
+    write_canonical(&mut out, text);
     out
+}
+
+/// Appends the canonical bytes of a well-formed text.
+pub(crate) fn write_canonical(out: &mut Vec<u8>, text: &str) {
+    let mut reader = Reader {
+        rest: text.as_bytes(),
+    };
+    reader.skip_space();
+    reader.value(out);
 }
 
 /// Reads well-formed JSON. On anything else it stops early; it never panics.
 struct Reader<'a> {
-    rest: &'a str,
+    rest: &'a [u8],
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn value(&mut self, out: &mut Vec<u8>) {
         let before = self.rest.len();
-        match self.rest.bytes().next() {
+        match self.rest.first() {
             Some(b'{') => self.object(out),
             Some(b'[') => self.array(out),
             Some(b'"') => self.string(out),
@@ -140,7 +146,7 @@ impl Reader<'_> {
         }
         if self.rest.len() == before {
             // No value stands here: the text is not well-formed.
-            self.rest = "";
+            self.rest = &[];
         }
         self.skip_space();
     }
@@ -151,7 +157,7 @@ impl Reader<'_> {
         out.push(b'{');
         let start = out.len();
         let mut members: Vec<Member> = Vec::new();
-        while !self.rest.is_empty() && !self.eat('}') {
+        while !self.rest.is_empty() && !self.eat(b'}') {
             if !members.is_empty() {
                 out.push(b',');
             }
@@ -159,9 +165,9 @@ impl Reader<'_> {
             self.value(out);
             let key_end = out.len();
             out.push(b':');
-            self.eat(':');
+            self.eat(b':');
             self.value(out);
-            self.eat(',');
+            self.eat(b',');
             members.push(Member {
                 begin,
                 key_end,
@@ -176,24 +182,24 @@ impl Reader<'_> {
         self.skip();
         out.push(b'[');
         let mut first = true;
-        while !self.rest.is_empty() && !self.eat(']') {
+        while !self.rest.is_empty() && !self.eat(b']') {
             if !std::mem::take(&mut first) {
                 out.push(b',');
             }
             self.value(out);
-            self.eat(',');
+            self.eat(b',');
         }
         out.push(b']');
     }
 
     fn string(&mut self, out: &mut Vec<u8>) {
-        self.rest = self.rest.get(1..).unwrap_or_default();
+        self.pass(1);
         out.push(b'"');
         // Control characters cannot stand in a string as they are, so only these two end a run.
-        while let Some(run) = self.rest.find(['"', '\\']) {
-            out.extend_from_slice(&self.rest.as_bytes()[..run]);
-            let escaped = self.rest.as_bytes()[run] == b'\\';
-            self.rest = &self.rest[run + 1..];
+        while let Some(run) = self.rest.iter().position(|byte| b"\"\\".contains(byte)) {
+            let escaped = self.rest[run] == b'\\';
+            out.extend_from_slice(self.pass(run));
+            self.pass(1);
             if !escaped {
                 break;
             }
@@ -203,17 +209,16 @@ impl Reader<'_> {
     }
 
     fn escape(&mut self, out: &mut Vec<u8>) {
-        let mut chars = self.rest.chars();
-        let Some(kind) = chars.next() else { return };
-        self.rest = chars.as_str();
-        match kind {
-            'u' => self.unicode_escape(out),
-            'b' => write_char(out, '\u{8}'),
-            'f' => write_char(out, '\u{c}'),
-            'n' => write_char(out, '\n'),
-            'r' => write_char(out, '\r'),
-            't' => write_char(out, '\t'),
-            itself => write_char(out, itself),
+        match self.pass(1) {
+            b"u" => self.unicode_escape(out),
+            b"b" => write_char(out, '\u{8}'),
+            b"f" => write_char(out, '\u{c}'),
+            b"n" => write_char(out, '\n'),
+            b"r" => write_char(out, '\r'),
+            b"t" => write_char(out, '\t'),
+            // It stands for itself: a quote, a slash or a backslash.
+            [itself] => write_char(out, char::from(*itself)),
+            _ => {}
         }
     }
 
@@ -221,8 +226,8 @@ impl Reader<'_> {
     fn unicode_escape(&mut self, out: &mut Vec<u8>) {
         let Some(unit) = self.hex4() else { return };
         let before_low = self.rest;
-        let low = if (0xd800..0xdc00).contains(&unit) && self.rest.starts_with("\\u") {
-            self.rest = &self.rest[2..];
+        let low = if (0xd800..0xdc00).contains(&unit) && self.rest.starts_with(b"\\u") {
+            self.pass(2);
             self.hex4()
         } else {
             None
@@ -243,40 +248,46 @@ impl Reader<'_> {
     }
 
     fn hex4(&mut self) -> Option<u16> {
-        let unit = u16::from_str_radix(self.rest.get(..4)?, 16).ok()?;
-        self.rest = &self.rest[4..];
+        let digits = str::from_utf8(self.rest.get(..4)?).ok()?;
+        let unit = u16::from_str_radix(digits, 16).ok()?;
+        self.pass(4);
         Some(unit)
     }
 
     fn scalar(&mut self, out: &mut Vec<u8>) {
-        let end = self
-            .rest
-            .find(|c: char| ",]}: \t\r\n".contains(c))
-            .unwrap_or(self.rest.len());
-        let (word, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        match word {
-            "true" | "false" | "null" => out.extend_from_slice(word.as_bytes()),
-            number => write_number(out, number),
+        let ends = |byte: &u8| b",]}: \t\r\n".contains(byte);
+        let end = self.rest.iter().position(ends);
+        match self.pass(end.unwrap_or(self.rest.len())) {
+            word @ (b"true" | b"false" | b"null") => out.extend_from_slice(word),
+            number => write_number(out, str::from_utf8(number).unwrap_or_default()),
         }
     }
 
-    /// Passes over one byte, which must be ASCII, and the white space behind it.
+    /// Passes over one byte and the white space behind it.
     fn skip(&mut self) {
-        self.rest = self.rest.get(1..).unwrap_or_default();
+        self.pass(1);
         self.skip_space();
     }
 
     fn skip_space(&mut self) {
-        self.rest = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
+        while let [b' ' | b'\t' | b'\r' | b'\n', rest @ ..] = self.rest {
+            self.rest = rest;
+        }
     }
 
-    fn eat(&mut self, wanted: char) -> bool {
-        let found = self.rest.starts_with(wanted);
+    fn eat(&mut self, wanted: u8) -> bool {
+        let found = self.rest.first() == Some(&wanted);
         if found {
             self.skip();
         }
         found
+    }
+
+    /// The next bytes, as many as there are.
+    fn pass(&mut self, count: usize) -> &'a [u8] {
+        let (passed, rest) = self.rest.split_at(count.min(self.rest.len()));
+        self.rest = rest;
+        passed
     }
 }
 

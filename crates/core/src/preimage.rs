@@ -1,6 +1,6 @@
 //! Hashing lists of parts so that no two different lists meet.
 
-use crate::Principal;
+use crate::{Json, Principal, json::write_canonical};
 
 /// A domain and parts, each behind its length. Parts are gathered and hashed in one go, which is
 /// several times quicker than many small updates.
@@ -16,6 +16,15 @@ impl Preimage {
     pub(crate) fn add(&mut self, part: &[u8]) {
         self.0.extend_from_slice(&(part.len() as u32).to_be_bytes());
         self.0.extend_from_slice(part);
+    }
+
+    /// A JSON value by its canonical bytes.
+    pub(crate) fn add_json(&mut self, json: &Json) {
+        let at = self.0.len();
+        self.0.extend_from_slice(&[0; 4]);
+        write_canonical(&mut self.0, json.text());
+        let len = (self.0.len() - at - 4) as u32;
+        self.0[at..at + 4].copy_from_slice(&len.to_be_bytes());
     }
 
     /// A number of parts that follow.

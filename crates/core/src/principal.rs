@@ -1,21 +1,21 @@
 //! Who does something: a kind, an id, and optionally the instance of it that is at work.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
-/// Anyone who creates, works on or receives something.
+/// Anyone who creates, works on or receives something. Copies share the names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Principal {
     /// What sort of principal it is.
     pub kind: PrincipalKind,
     /// Its stable name within its kind.
-    pub id: String,
+    pub id: Arc<str>,
     /// The device, process or session, if it said so. Carries no rights.
-    pub instance_id: Option<String>,
+    pub instance_id: Option<Arc<str>>,
 }
 
 impl Principal {
     /// A principal without an instance.
-    pub fn new(kind: PrincipalKind, id: impl Into<String>) -> Self {
+    pub fn new(kind: PrincipalKind, id: impl Into<Arc<str>>) -> Self {
         Self {
             kind,
             id: id.into(),
@@ -32,7 +32,7 @@ impl Principal {
     pub fn key(&self) -> PrincipalKey {
         PrincipalKey {
             kind: self.kind,
-            id: self.id.clone(),
+            id: Arc::clone(&self.id),
         }
     }
 
@@ -48,7 +48,7 @@ pub struct PrincipalKey {
     /// What sort of principal it is.
     pub kind: PrincipalKind,
     /// Its stable name within its kind.
-    pub id: String,
+    pub id: Arc<str>,
 }
 
 impl fmt::Display for PrincipalKey {

@@ -58,7 +58,7 @@ mod tests {
 
     fn alice(instance: Option<&str>) -> Principal {
         Principal {
-            instance_id: instance.map(str::to_owned),
+            instance_id: instance.map(Into::into),
             ..Principal::new(PrincipalKind::Agent, "alice")
         }
     }

@@ -33,7 +33,8 @@ impl Caller {
         } = named;
         let instance_id = instance_id
             .map(|id| input::name(&format!("{field}_instance_id"), id))
-            .transpose()?;
+            .transpose()?
+            .map(Into::into);
         let Some(id) = id else {
             if kind.is_some() {
                 return Err(Fault::bad_request(format!("{field}_kind needs {field}_id")));
@@ -45,7 +46,7 @@ impl Caller {
         };
         let principal = Principal {
             kind: view::core_kind(kind.unwrap_or(default_kind)),
-            id: input::name(&format!("{field}_id"), id)?,
+            id: input::name(&format!("{field}_id"), id)?.into(),
             instance_id,
         };
         if principal.kind == PrincipalKind::System && !reading {

@@ -28,7 +28,12 @@ pub fn decode<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Fault> {
             if first != Some(&b'{') {
                 return Err(Fault::bad_request("the input must be a JSON object"));
             }
-            serde_json::from_slice(bytes).map_err(|error| explain::<T>(bytes, &error))
+            // Whole text is checked more cheaply at once than string by string.
+            let read = match str::from_utf8(bytes) {
+                Ok(text) => serde_json::from_str(text),
+                Err(_) => serde_json::from_slice(bytes),
+            };
+            read.map_err(|error| explain::<T>(bytes, &error))
         }
         Source::Form(text) => {
             serde_urlencoded::from_str(text).map_err(|error| Fault::bad_request(error.to_string()))

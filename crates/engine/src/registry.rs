@@ -147,6 +147,9 @@ async fn call<O: Execute>(
     observed::<O, _>(engine, answering).await
 }
 
+/// Most answers are shorter.
+const USUAL_ANSWER_BYTES: usize = 1_024;
+
 async fn answer<O: Execute>(
     engine: &Engine,
     caller: &Caller,
@@ -154,7 +157,8 @@ async fn answer<O: Execute>(
 ) -> Result<Answer, Fault> {
     let input = input::decode::<O::Input>(source)?;
     let output = O::execute(engine, caller, input).await?;
-    let json = serde_json::to_vec(&output).map_err(|error| {
+    let mut json = Vec::with_capacity(USUAL_ANSWER_BYTES);
+    serde_json::to_writer(&mut json, &output).map_err(|error| {
         Fault::new(api::Code::Internal, "the answer could not be encoded")
             .because(error.to_string())
     })?;

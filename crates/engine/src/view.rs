@@ -1,5 +1,7 @@
 //! From what rules and stores know to what callers see.
 
+use std::sync::Arc;
+
 use asyncgate_api as api;
 use asyncgate_core::{
     Json, Principal, PrincipalKind, Relationship, Task, TenantId,
@@ -55,9 +57,14 @@ pub(crate) fn core_status(status: api::TaskStatus) -> Status {
 pub(crate) fn principal(principal: &Principal) -> api::Principal {
     api::Principal {
         kind: kind(principal.kind),
-        id: principal.id.clone(),
-        instance_id: principal.instance_id.clone(),
+        id: name(&principal.id),
+        instance_id: principal.instance_id.as_ref().map(name),
     }
+}
+
+/// A name that is shared until somebody outside is told it.
+pub(crate) fn name(shared: &Arc<str>) -> String {
+    shared.as_ref().to_owned()
 }
 
 fn raw(json: &Json) -> Box<RawValue> {
@@ -84,7 +91,7 @@ pub(crate) fn task(task: &Task) -> api::TaskRecord {
         payload: raw(&spec.payload),
         payload_pointer: spec.payload_pointer.clone(),
         created_by: principal(&task.created_by),
-        principal_ai: task.created_by.id.clone(),
+        principal_ai: name(&task.created_by.id),
         requirements: requirements(&spec.requirements),
         priority: spec.priority,
         attempt: task.attempt,
@@ -143,7 +150,7 @@ pub(crate) fn leased(task: &Task, lease: &Lease) -> api::LeasedTask {
         expires_at: lease.expires_at.to_string(),
         requirements: required.then(|| requirements(&spec.requirements)),
         created_by: principal(&task.created_by),
-        principal_ai: task.created_by.id.clone(),
+        principal_ai: name(&task.created_by.id),
         expected_outcome_kind: spec.expected_outcome_kind.clone(),
         expected_artifact_mime: spec.expected_artifact_mime.clone(),
     }
@@ -174,8 +181,8 @@ pub(crate) fn receipt(tenant: TenantId, found: &DeliveredReceipt) -> api::Receip
 pub(crate) fn relationship(known: &Relationship) -> api::RelationshipRecord {
     api::RelationshipRecord {
         principal_kind: kind(known.principal.kind),
-        principal_id: known.principal.id.clone(),
-        principal_instance_id: known.principal.instance_id.clone(),
+        principal_id: name(&known.principal.id),
+        principal_instance_id: known.principal.instance_id.as_ref().map(name),
         first_seen_at: known.first_seen_at.to_string(),
         last_seen_at: known.last_seen_at.to_string(),
         sessions_count: known.sessions_count,

@@ -229,8 +229,8 @@ fn principal(name: &str, who: &Who<'_>) -> Result<Principal, Break> {
     })?;
     Ok(Principal {
         kind,
-        id: who.id.as_str().to_owned(),
-        instance_id: who.instance_id.as_ref().map(|id| id.as_str().to_owned()),
+        id: who.id.as_str().into(),
+        instance_id: who.instance_id.as_ref().map(|id| id.as_str().into()),
     })
 }
 

@@ -34,7 +34,7 @@ fn principal(principal: &Principal) -> api::Principal {
             PrincipalKind::Human => api::PrincipalKind::Human,
             PrincipalKind::System => api::PrincipalKind::System,
         },
-        id: principal.id.clone(),
-        instance_id: principal.instance_id.clone(),
+        id: principal.id.as_ref().to_owned(),
+        instance_id: principal.instance_id.as_deref().map(str::to_owned),
     }
 }

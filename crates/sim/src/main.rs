@@ -25,6 +25,9 @@ struct Options {
     /// The first seed; each world has the next one
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Stop after so many worlds, even if there is time left
+    #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
+    worlds: u64,
     /// How long each world lives
     #[arg(long, default_value_t = STEPS_PER_WORLD)]
     steps: usize,
@@ -53,7 +56,7 @@ fn simulate(options: &Options) -> bool {
     let watch = Stopwatch::start();
     let limit = Duration::from_secs_f64(options.minutes * 60.0);
     let (mut seed, mut steps, mut reported) = (options.seed, 0, Duration::ZERO);
-    while watch.elapsed() < limit {
+    while watch.elapsed() < limit && seed.wrapping_sub(options.seed) < options.worlds {
         match explore(seed, options.steps, None) {
             Ok(lived) => steps += lived.steps.len(),
             Err(failure) => {

@@ -37,7 +37,7 @@ impl Key {
 /// A principal without its instance: a letter for the kind, then the id. The server itself, who is
 /// the addressee of every other receipt, is the empty text.
 pub(crate) fn principal_key(principal: &PrincipalKey) -> String {
-    if principal.kind == PrincipalKind::System && principal.id == "asyncgate" {
+    if principal.kind == PrincipalKind::System && &*principal.id == "asyncgate" {
         return String::new();
     }
     let mut text = String::with_capacity(principal.id.len() + 1);
@@ -58,7 +58,7 @@ pub(crate) fn principal(principal: &Principal) -> String {
 
 pub(crate) fn read_principal(text: &str) -> Option<Principal> {
     let (key, instance_id) = match text.split_once('\0') {
-        Some((key, instance)) => (key, Some(instance.to_owned())),
+        Some((key, instance)) => (key, Some(instance.into())),
         None => (text, None),
     };
     let mut chars = key.chars();
@@ -205,7 +205,7 @@ mod tests {
             all.push(Principal::new(kind, "x"));
             all.push(Principal::new(kind, "asyncgate"));
             all.push(Principal {
-                instance_id: Some("laptop".to_owned()),
+                instance_id: Some("laptop".into()),
                 ..Principal::new(kind, "ünï/x")
             });
         }

@@ -283,7 +283,7 @@ async fn a_commit_that_fails_takes_back_what_was_remembered_of_it() {
             ..mail("a")
         })
         .await;
-    assert_eq!(driver.message(id).await.unwrap().topic, "other");
+    assert_eq!(&*driver.message(id).await.unwrap().topic, "other");
     assert_eq!(driver.peek(of_topic("other")).await.len(), 1);
     assert!(driver.peek(of_topic("never")).await.is_empty());
     driver.send(mail("a")).await;
@@ -360,7 +360,7 @@ async fn a_commit_that_fails_takes_back_the_names_of_topics() {
     assert!(failing.await.is_err());
     driver.send(to("other")).await;
     let taken = driver.receive_from("other", ALL).await.unwrap().messages;
-    assert_eq!(taken[0].topic, "other");
+    assert_eq!(&*taken[0].topic, "other");
 }
 
 /// Whatever became of the bytes of a message, its hashes tell, and it stands in nobody's way.
@@ -412,7 +412,7 @@ async fn a_message_whose_bytes_changed_is_handed_to_nobody() {
             1,
             "{damage}: what is behind it comes"
         );
-        assert_eq!(received.messages[0].idem_key, "b");
+        assert_eq!(&*received.messages[0].idem_key, "b");
         driver.wait_ms(2_000);
         driver.sweep_mail().await;
         let received = driver.receive_from("inbox", ALL).await.unwrap();

@@ -1,6 +1,6 @@
 //! The mailbox's side of storage: the same load, decide, save, over messages.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use asyncgate_core::{
     MessageId, TenantId, Timestamp,
@@ -28,11 +28,11 @@ pub struct Reads {
 impl Reads {
     /// The topic whose messages are touched, if it is known beforehand.
     pub fn topic(&self) -> Option<&str> {
-        let ready = self.ready.as_ref().map(|take| &take.topic);
-        let sent = self.sends.first().map(|send| &send.topic);
-        let dead = self.dead.as_ref().and_then(|filter| filter.topic.as_ref());
-        let waiting = self.waiting.as_ref().map(|(topic, _)| topic);
-        ready.or(sent).or(dead).or(waiting).map(String::as_str)
+        let ready = self.ready.as_ref().map(|take| &*take.topic);
+        let sent = self.sends.first().map(|send| &*send.topic);
+        let dead = self.dead.as_ref().and_then(|filter| filter.topic.as_deref());
+        let waiting = self.waiting.as_ref().map(|(topic, _)| &**topic);
+        ready.or(sent).or(dead).or(waiting)
     }
 
     /// How many rows are touched at most.
@@ -48,9 +48,9 @@ impl Reads {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SendKey {
     /// Where to.
-    pub topic: String,
+    pub topic: Arc<str>,
     /// The sender's name for it.
-    pub idem_key: String,
+    pub idem_key: Arc<str>,
     /// The shard.
     pub shard: u16,
 }
@@ -59,8 +59,8 @@ impl SendKey {
     /// The key of a send into one of `shards` shards.
     pub fn new(topic: &str, idem_key: &str, partition_key: Option<&str>, shards: u16) -> Self {
         Self {
-            topic: topic.to_owned(),
-            idem_key: idem_key.to_owned(),
+            topic: topic.into(),
+            idem_key: idem_key.into(),
             shard: shard_of(topic, partition_key, shards),
         }
     }
@@ -110,7 +110,7 @@ impl DeadFilter {
         };
         self.topic
             .as_ref()
-            .is_none_or(|topic| *topic == message.topic)
+            .is_none_or(|topic| **topic == *message.topic)
             && (self.reason.is_none() || self.reason == message.reason)
             && self.died_by.is_none_or(|by| at <= by)
             && self

@@ -23,7 +23,7 @@ use crate::lines::{Anything, Lines, Wait, lock};
 #[derive(Debug)]
 pub struct Signals {
     ready: Lines<TenantId, Reach>,
-    messages: Lines<(TenantId, String), Anything>,
+    messages: Lines<(TenantId, Arc<str>), Anything>,
     watching: AtomicUsize,
     ended: Mutex<HashMap<(TenantId, TaskId), Watchers>>,
     settled: Mutex<HashMap<LeaseId, Arc<Notify>>>,
@@ -36,7 +36,7 @@ pub struct Signals {
 /// A worker in line for tasks that it can serve.
 pub type ReadyWait<'a> = Wait<'a, TenantId, Reach>;
 /// A receiver in line for messages of a topic.
-pub type MessageWait<'a> = Wait<'a, (TenantId, String), Anything>;
+pub type MessageWait<'a> = Wait<'a, (TenantId, Arc<str>), Anything>;
 
 #[derive(Debug, Default)]
 struct Watchers {
@@ -68,7 +68,7 @@ impl Signals {
 
     /// Registers a receiver that will look for messages of a topic.
     pub fn message(&self, tenant: TenantId, topic: &str) -> MessageWait<'_> {
-        self.messages.join((tenant, topic.to_owned()), Anything)
+        self.messages.join((tenant, topic.into()), Anything)
     }
 
     /// Registers interest in the end of a task.
@@ -143,7 +143,7 @@ impl Signals {
                 self.messages_due.notify_one();
             }
             if standing.kind == Kind::Ready && !self.messages.is_empty() {
-                let key = (tenant, write.message.topic.clone());
+                let key = (tenant, Arc::clone(&write.message.topic));
                 self.messages.offer(&key, &());
             }
             let was_leased = write.before.is_some_and(|was| was.kind == Kind::Leased);

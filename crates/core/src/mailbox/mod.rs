@@ -16,7 +16,7 @@ mod send;
 mod settle;
 mod sweep;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 
@@ -31,23 +31,23 @@ pub use sweep::{Swept, sweep};
 
 use crate::{LeaseId, Link, MessageId, Timestamp};
 
-/// A message with all that is known of it.
+/// A message with all that is known of it. Copies share what its sender wrote.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
     /// Its id, which carries its place among the tenant's messages.
     pub id: MessageId,
     /// Where it was sent to.
-    pub topic: String,
+    pub topic: Arc<str>,
     /// Messages with one key share a shard, so that they keep their order.
-    pub partition_key: Option<String>,
+    pub partition_key: Option<Arc<str>>,
     /// The shard it counts against and whose chain it is part of.
     pub shard: u16,
     /// When it was sent.
     pub sent_at: Timestamp,
     /// The sender's name for it.
-    pub idem_key: String,
+    pub idem_key: Arc<str>,
     /// What the sender says about it.
-    pub attrs: BTreeMap<String, String>,
+    pub attrs: Arc<BTreeMap<String, String>>,
     /// The content. Empty once the message is gone.
     pub payload: Bytes,
     /// The hash of the content as it was sent.
@@ -158,7 +158,7 @@ impl Cause {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
     /// Where it was sent to, to be told as its class only.
-    pub topic: String,
+    pub topic: Arc<str>,
     /// The shard it is in.
     pub shard: u16,
     /// What follows it through logs.
@@ -258,7 +258,7 @@ impl Message {
     /// What logs and counts may know of the message.
     pub fn trace(&self) -> Trace {
         Trace {
-            topic: self.topic.clone(),
+            topic: Arc::clone(&self.topic),
             shard: self.shard,
             corr_id: self.corr_id,
         }
@@ -288,7 +288,7 @@ impl Message {
     fn go(&mut self, until: Timestamp) {
         self.state = State::Gone { until };
         self.payload = Bytes::new();
-        self.attrs.clear();
+        self.attrs = Arc::default();
         self.reason = None;
         self.last_error = None;
     }

@@ -1,6 +1,9 @@
 //! Sending: a new message, or the one that the key already stands for.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 
@@ -154,10 +157,10 @@ fn place(
     };
     let message = Message {
         id: env.ids.message(shelf.head),
-        partition_key: sent.partition_key,
+        partition_key: sent.partition_key.map(Into::into),
         shard,
         sent_at: now,
-        attrs: sent.attrs,
+        attrs: Arc::new(sent.attrs),
         payload: sent.payload,
         payload_hash,
         hash_chain,
@@ -172,8 +175,8 @@ fn place(
         delivery: None,
         reason: None,
         last_error: None,
-        topic: sent.topic,
-        idem_key: sent.idem_key,
+        topic: sent.topic.into(),
+        idem_key: sent.idem_key.into(),
     };
     changes.chains.insert(shard, *chain);
     let sent = Sent {

@@ -11,8 +11,7 @@ mod termination;
 use std::sync::Arc;
 
 use crate::{
-    Json, LeaseId, Principal, ReceiptId, Seq, TaskId, Timestamp, json::canonical,
-    preimage::Preimage,
+    Json, LeaseId, Principal, ReceiptId, Seq, TaskId, Timestamp, preimage::Preimage,
 };
 
 pub use acknowledge::acknowledge;
@@ -85,7 +84,7 @@ impl Receipt {
         for parent in &self.parents {
             parts.add(parent.as_bytes());
         }
-        parts.add(&canonical(self.body.text()));
+        parts.add_json(&self.body);
     }
 
     /// What makes two receipts the same logical receipt: emitting it again is no new receipt.

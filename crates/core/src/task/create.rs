@@ -1,5 +1,7 @@
 //! Handing over a task: it is queued, and its owner is owed an outcome.
 
+use std::sync::Arc;
+
 use crate::{
     Decision, Env, Json, Ledger, Principal, ReceiptType, Rejection, Seq, Task, TaskWrite,
     ledger::Draft,
@@ -100,7 +102,7 @@ pub fn create(
     );
     let task = Task {
         id,
-        spec,
+        spec: Arc::new(spec),
         created_by: owner,
         created_at: env.now,
         assignment,

@@ -26,8 +26,8 @@ pub use sweep::{Swept, sweep};
 pub struct Task {
     /// Its id; ids sort by creation.
     pub id: TaskId,
-    /// What was asked for. Never changes.
-    pub spec: Spec,
+    /// What was asked for. Never changes, so copies of the task share it.
+    pub spec: Arc<Spec>,
     /// The owner. Never changes.
     pub created_by: Principal,
     /// When it was created.
@@ -262,7 +262,7 @@ pub struct Standing {
 
 impl Task {
     /// How the task stands now.
-    pub const fn standing(&self) -> Standing {
+    pub fn standing(&self) -> Standing {
         Standing {
             status: self.status(),
             placement: self.placement(),
@@ -270,7 +270,7 @@ impl Task {
     }
 
     /// The state as the world sees it.
-    pub const fn status(&self) -> Status {
+    pub fn status(&self) -> Status {
         match &self.state {
             State::Delayed | State::Ready => Status::Queued,
             State::Leased(_) => Status::Leased,
@@ -296,7 +296,7 @@ impl Task {
     }
 
     /// Where a store must be able to find it.
-    pub const fn placement(&self) -> Placement {
+    pub fn placement(&self) -> Placement {
         match &self.state {
             State::Ready => Placement::Ready {
                 priority: self.spec.priority,

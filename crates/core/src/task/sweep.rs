@@ -63,7 +63,7 @@ fn expire(env: &mut Env, ledger: &mut Ledger, task: &mut Task, lease: &Lease) {
     task.expiries += 1;
     let body = Body::new()
         .with("task_id", task.id.to_string())
-        .with("previous_worker_id", &lease.worker.id)
+        .with("previous_worker_id", &*lease.worker.id)
         .with("attempt", task.attempt)
         .with("requeued", true);
     let draft = Draft {

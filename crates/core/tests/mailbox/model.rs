@@ -358,7 +358,7 @@ impl Pair {
 
     fn purge(&mut self, topic: usize, dead: bool) {
         let rows = self.world.rows.values();
-        let here = rows.filter(|row| row.topic == TOPICS[topic]);
+        let here = rows.filter(|row| &*row.topic == TOPICS[topic]);
         let is_meant = |kind| match kind {
             Kind::Dead => dead,
             Kind::Ready | Kind::Delayed | Kind::Leased | Kind::Gone => !dead,

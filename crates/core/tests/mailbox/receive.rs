@@ -1,5 +1,7 @@
 //! Receiving: who goes first, how much is given, and what is not given at all.
 
+use std::sync::Arc;
+
 use asyncgate_core::mailbox::{
     Cause, Damage, Flaw, Full, Kind, Message, Outgoing, Policy, Rejection, State, Wish,
 };
@@ -8,7 +10,7 @@ use bytes::Bytes;
 use crate::world::{ALL, ONE, World, mail};
 
 fn keys(messages: &[Message]) -> Vec<&str> {
-    let keys = messages.iter().map(|message| message.idem_key.as_str());
+    let keys = messages.iter().map(|message| &*message.idem_key);
     keys.collect()
 }
 
@@ -181,9 +183,9 @@ fn damaged_messages_are_handed_to_nobody_and_die_after_their_attempts() {
             message.payload = Bytes::from_static(b"b");
         }),
         (Flaw::HashChain, |message| {
-            message.attrs.insert("k".to_owned(), String::new());
+            Arc::make_mut(&mut message.attrs).insert("k".to_owned(), String::new());
         }),
-        (Flaw::HashChain, |message| message.idem_key.push('x')),
+        (Flaw::HashChain, |message| message.idem_key = "other".into()),
         (Flaw::HashChain, |message| {
             message.sent_at = message.sent_at.plus_millis(1);
         }),

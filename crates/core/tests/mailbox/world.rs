@@ -123,7 +123,7 @@ impl World {
         let named = |sent: &Outgoing| {
             // A store may still know a name whose window is over: the rule must look.
             let mut rows = self.rows.values().rev();
-            rows.find(|row| row.topic == sent.topic && row.idem_key == sent.idem_key)
+            rows.find(|row| *row.topic == *sent.topic && *row.idem_key == *sent.idem_key)
                 .cloned()
         };
         let shelf = Shelf {
@@ -160,7 +160,7 @@ impl World {
     /// The ready messages of a topic, in the order of delivery.
     pub fn ready(&self, topic: &str) -> Vec<Message> {
         let rows = self.rows.values();
-        let ready = rows.filter(|row| row.topic == topic && row.state == State::Ready);
+        let ready = rows.filter(|row| &*row.topic == topic && row.state == State::Ready);
         let mut ready: Vec<Message> = ready.cloned().collect();
         ready.sort_by_key(|message| (Reverse(message.priority), message.id.seq()));
         ready
@@ -298,7 +298,7 @@ impl World {
 fn unchanged(was: &Message, is: &Message) {
     let sent = |message: &Message| Message {
         payload: Bytes::new(),
-        attrs: BTreeMap::new(),
+        attrs: Arc::default(),
         expires_at: None,
         since: Timestamp::default(),
         state: State::Ready,

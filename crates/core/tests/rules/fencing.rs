@@ -68,7 +68,7 @@ fn another_instance_of_the_same_worker_may_use_its_lease() {
         let mut world = World::new();
         let id = world.create(echo());
         let mut hold = world.lease(id);
-        hold.worker.instance_id = Some("pod-2".to_owned());
+        hold.worker.instance_id = Some("pod-2".into());
         assert_eq!(call(name, &mut world, &hold, id), Ok(()), "{name}");
     }
 }

@@ -14,9 +14,9 @@ fn ids(stamp: u64) -> Ids {
 /// Built field by field, without `..`, so that a new field asks which of the lists below it is in.
 fn receipt() -> Receipt {
     let mut from = worker("bob");
-    from.instance_id = Some("pod-1".to_owned());
+    from.instance_id = Some("pod-1".into());
     let mut to = agent("alice");
-    to.instance_id = Some("laptop".to_owned());
+    to.instance_id = Some("laptop".into());
     Receipt {
         id: ids(1).receipt(9),
         receipt_type: ReceiptType::TaskCompleted,
@@ -61,18 +61,18 @@ fn the_hash_depends_on_every_other_part() {
     let changes: [Change; 18] = [
         ("type", |r| r.receipt_type = ReceiptType::TaskFailed),
         ("from kind", |r| r.from.kind = PrincipalKind::Service),
-        ("from id", |r| r.from.id = "eve".to_owned()),
+        ("from id", |r| r.from.id = "eve".into()),
         ("from instance", |r| r.from.instance_id = None),
         ("to kind", |r| r.to.kind = PrincipalKind::Human),
-        ("to id", |r| r.to.id = "eve".to_owned()),
+        ("to id", |r| r.to.id = "eve".into()),
         ("to instance", |r| {
-            r.to.instance_id = Some("phone".to_owned())
+            r.to.instance_id = Some("phone".into())
         }),
         ("from and to exchanged", |r| {
             std::mem::swap(&mut r.from, &mut r.to);
         }),
         ("text moved from one part to the next", |r| {
-            r.from.id = "bobpod-1".to_owned();
+            r.from.id = "bobpod-1".into();
             r.from.instance_id = None;
         }),
         ("task", |r| r.task_id = Some(ids(20).task(1))),
@@ -165,7 +165,7 @@ fn the_key_depends_on_type_task_sender_lease_and_discharge_only() {
         ("type", |r| r.receipt_type = ReceiptType::TaskFailed),
         ("task", |r| r.task_id = Some(ids(20).task(1))),
         ("from kind", |r| r.from.kind = PrincipalKind::Service),
-        ("from id", |r| r.from.id = "eve".to_owned()),
+        ("from id", |r| r.from.id = "eve".into()),
         ("lease", |r| r.lease_id = Some(ids(30).lease(2))),
         ("discharge", |r| r.parents.clear()),
     ];

@@ -12,7 +12,7 @@ use crate::world::{World, agent, echo, failure, field, json, proven, worker};
 fn eventful() -> World {
     let mut world = World::new();
     let mut owner = agent("alice");
-    owner.instance_id = Some("laptop".to_owned());
+    owner.instance_id = Some("laptop".into());
     let new = || NewTask {
         owner: owner.clone(),
         max_attempts: Some(2),

@@ -4,6 +4,8 @@ use asyncgate_api as api;
 use asyncgate_core::mailbox::{Message, State};
 use uuid::Uuid;
 
+use crate::view::name;
+
 /// A message. Only who has it sees its lease.
 pub(crate) fn envelope(message: &Message) -> api::Envelope {
     let (lease, visible_at) = match (message.state, message.delivery) {
@@ -14,12 +16,12 @@ pub(crate) fn envelope(message: &Message) -> api::Envelope {
     };
     api::Envelope {
         msg_id: message.id.to_string(),
-        topic: message.topic.clone(),
+        topic: name(&message.topic),
         ts: message.sent_at.to_string(),
-        idem_key: message.idem_key.clone(),
+        idem_key: name(&message.idem_key),
         payload_hash: message.payload_hash.to_string(),
         payload_b64: message.payload.clone().into(),
-        attrs: message.attrs.clone(),
+        attrs: message.attrs.as_ref().clone(),
         corr_id: corr_id(message.corr_id),
         shard: message.shard,
         attempt: message.attempt,
@@ -27,7 +29,7 @@ pub(crate) fn envelope(message: &Message) -> api::Envelope {
         sig: None,
         seq: message.chain_seq,
         link: message.chain_head().link.to_string(),
-        partition_key: message.partition_key.clone(),
+        partition_key: message.partition_key.as_ref().map(name),
         priority: message.priority,
         lease,
         visible_at,

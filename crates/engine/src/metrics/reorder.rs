@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use asyncgate_core::{MessageId, TenantId, mailbox::Message};
@@ -23,7 +23,7 @@ pub(super) struct Reorder {
 
 #[derive(Debug, Default)]
 struct Seen {
-    recent: HashMap<(TenantId, String, u16), VecDeque<u64>>,
+    recent: HashMap<(TenantId, Arc<str>, u16), VecDeque<u64>>,
     held_back: HashSet<(TenantId, MessageId)>,
 }
 
@@ -48,7 +48,7 @@ impl Reorder {
             recent.clear();
         }
         let seq = message.chain_seq;
-        let line = recent.entry((tenant, message.topic.clone(), message.shard));
+        let line = recent.entry((tenant, Arc::clone(&message.topic), message.shard));
         let line = line.or_default();
         let earlier = line.iter().filter(|delivered| **delivered > seq).count();
         line.push_back(seq);

@@ -166,7 +166,7 @@ impl World {
                 let mut changes = mailbox::Changes::default();
                 for mut message in snapshot.messages {
                     let before = Some(message.standing());
-                    message.attrs.insert("damaged".to_owned(), String::new());
+                    Arc::make_mut(&mut message.attrs).insert("damaged".to_owned(), String::new());
                     let write = mailbox::MessageWrite { message, before };
                     changes.messages.push(write);
                 }

@@ -59,7 +59,7 @@ impl Record {
             tenant_id: caller.tenant.to_string(),
             principal: StoredPrincipal {
                 kind: caller.principal.kind.as_str().to_owned(),
-                id: caller.principal.id.clone(),
+                id: caller.principal.id.as_ref().to_owned(),
             },
             role: match caller.role {
                 Role::Agent => StoredRole::Agent,

@@ -138,7 +138,7 @@ impl Audit {
 
     fn count_obligations(&mut self, receipt: &Receipt) -> Verdict<()> {
         if opens_obligation(receipt.receipt_type) {
-            let owed = (receipt.id, receipt.to.id.clone());
+            let owed = (receipt.id, receipt.to.id.as_ref().to_owned());
             self.open.insert(receipt.seq(), owed);
         }
         if !is_terminal(receipt.receipt_type) {
@@ -219,7 +219,7 @@ impl Audit {
         let story = self.told.get(&held.id).into_iter().flatten();
         let found = story
             .map(|n| &self.receipts[*n])
-            .filter(|receipt| receipt.receipt_type == kind && receipt.from.id == held.worker)
+            .filter(|receipt| receipt.receipt_type == kind && *receipt.from.id == held.worker)
             .filter(|receipt| {
                 receipt
                     .lease_id

@@ -82,8 +82,8 @@ fn principal(told: &api::Principal) -> Principal {
             api::PrincipalKind::Human => PrincipalKind::Human,
             api::PrincipalKind::System => PrincipalKind::System,
         },
-        id: told.id.clone(),
-        instance_id: told.instance_id.clone(),
+        id: told.id.as_str().into(),
+        instance_id: told.instance_id.as_deref().map(Into::into),
     }
 }
 

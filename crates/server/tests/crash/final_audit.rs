@@ -85,7 +85,7 @@ impl Audit {
             let owed = owed.map(|(seq, _)| &self.receipts[*seq as usize - 1]);
             let target = format!("/v1/obligations/open?principal_id={owner}");
             lists(ask, &target, "open_obligations", owed)?;
-            let sent = self.receipts.iter().filter(|sent| sent.to.id == owner);
+            let sent = self.receipts.iter().filter(|sent| *sent.to.id == *owner);
             let target = format!("/v1/receipts?principal_id={owner}");
             lists(ask, &target, "receipts", sent)?;
         }

@@ -45,7 +45,7 @@ impl Story {
         }
         Ok(Self {
             status: "queued",
-            owner: receipt.to.id.clone(),
+            owner: receipt.to.id.as_ref().to_owned(),
             task_type: body(receipt)["type"].clone(),
             assignment: receipt.id,
             created_at: receipt.created_at,
@@ -83,7 +83,7 @@ impl Story {
                 (self.status == "queued").then_some(())?;
                 self.lease = Some(Held {
                     lease: receipt.lease_id?,
-                    worker: receipt.from.id.clone(),
+                    worker: receipt.from.id.as_ref().to_owned(),
                     since: receipt.created_at,
                 });
                 self.status = "leased";

@@ -130,7 +130,7 @@ impl Model {
             && record.attempt == task.attempt
             && record.lease_expiries == task.expiries
             && record.payload.get() == task.spec.payload.text()
-            && record.created_by.id == task.created_by.id
+            && record.created_by.id == *task.created_by.id
             && shows(&record.updated_at, task.updated_at)
             && shows(&record.next_eligible_at, task.next_eligible_at)
             && lease == task.lease().map(|lease| lease.id.to_string()).as_deref()
@@ -358,13 +358,16 @@ impl Model {
 
 impl Answered<'_> {
     pub(super) fn read<T: DeserializeOwned>(&self) -> Checked<T> {
-        serde_json::from_slice(self.json).or_else(|error| {
-            broken(
-                "readable answers",
-                format!("{}: {error}", self.question.op.name()),
-            )
-        })
+        read(self.question.op, self.json)
     }
+}
+
+/// Reads an answer.
+pub(super) fn read<T: DeserializeOwned>(op: Op, json: &[u8]) -> Checked<T> {
+    // Text that is checked as a whole is read more quickly than bytes.
+    let text = str::from_utf8(json).unwrap_or_default();
+    serde_json::from_str(text)
+        .or_else(|error| broken("readable answers", format!("{}: {error}", op.name())))
 }
 
 pub(super) const fn status(status: TaskStatus) -> Status {

@@ -66,8 +66,8 @@ impl Model {
         let own = output
             .open_obligations
             .iter()
-            .all(|record| assigned(record) && record.to.id == principal.id);
-        hold(own, "obligations are assignments", || principal.id.clone())?;
+            .all(|record| assigned(record) && record.to.id == *principal.id);
+        hold(own, "obligations are assignments", || principal.id.as_ref().to_owned())?;
         if answered.exact {
             let party = self.tenants[actor.tenant].party(principal.kind, &principal.id);
             let open = party.into_iter().flat_map(|party| &party.open);
@@ -184,8 +184,8 @@ impl Model {
                 record.receipt_type == receipt.receipt_type.as_str()
                     && record.body.get() == receipt.body.text()
                     && record.parents.len() == receipt.parents.len()
-                    && record.to.id == receipt.to.id
-                    && record.from.id == receipt.from.id
+                    && record.to.id == *receipt.to.id
+                    && record.from.id == *receipt.from.id
                     && record.tenant_id == tenant
             });
             hold(same, "receipts immutable", || record.receipt_id.clone())?;

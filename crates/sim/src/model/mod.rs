@@ -76,7 +76,7 @@ struct Party {
 
 impl Party {
     fn is(&self, kind: PrincipalKind, id: &str) -> bool {
-        self.who.kind == kind && self.who.id == id
+        self.who.kind == kind && &*self.who.id == id
     }
 }
 
@@ -247,7 +247,7 @@ impl Tenant {
             self.parties.push(Party {
                 who: PrincipalKey {
                     kind,
-                    id: id.to_owned(),
+                    id: id.into(),
                 },
                 inbox: Vec::new(),
                 open: BTreeSet::new(),

@@ -249,7 +249,7 @@ impl Moving<'_> {
         };
         self.must(!self.is_running(lease), "lease expiry")?;
         let told = self.about.first().is_some_and(|receipt| {
-            receipt.lease_id == Some(lease.id) && receipt.from.id == "asyncgate"
+            receipt.lease_id == Some(lease.id) && &*receipt.from.id == "asyncgate"
         });
         self.must(told, "receipts match moves")?;
         let at = self.after.next_eligible_at;

@@ -74,11 +74,11 @@ fn id(seq: u64) -> MessageId {
 fn message(seq: u64) -> Message {
     Message {
         id: id(seq),
-        topic: "inbox".to_owned(),
+        topic: "inbox".into(),
         partition_key: None,
         shard: 0,
         sent_at: NOW,
-        idem_key: seq.to_string(),
+        idem_key: seq.to_string().into(),
         attrs: Default::default(),
         payload: Default::default(),
         payload_hash: payload_hash(b""),

@@ -37,10 +37,7 @@ pub(super) fn find(db: &mut Db, tenant: i64, id: MessageId, read: Read) -> Resul
 /// Gives a message the name of its topic.
 fn name(db: &mut Db, (message, topic): (Message, i64)) -> Result<Message> {
     let topic = db.topic(topic)?;
-    Ok(Message {
-        topic: topic.as_ref().to_owned(),
-        ..message
-    })
+    Ok(Message { topic, ..message })
 }
 
 fn list(db: &mut Db, sql: &str, params: impl Params) -> Result<Vec<Message>> {

@@ -6,7 +6,7 @@
 //! Content is read leniently: whatever the bytes became, they are given to the rules, whose hashes
 //! tell. A message that could not be read at all would block the ones behind it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use asyncgate_core::{
     LeaseId, Link, MessageId, Timestamp,
@@ -66,15 +66,15 @@ pub(super) fn read(row: &Row<'_>) -> Result<(Message, i64)> {
     let gone = matches!(state, State::Gone { .. });
     let message = Message {
         id: id_at(Key(key), bytes(row, 14)?),
-        topic: String::new(),
-        partition_key: some_text(row, 19)?,
+        topic: "".into(),
+        partition_key: some_text(row, 19)?.map(Into::into),
         shard: some_number(row, 15)?.unwrap_or_default() as u16,
         sent_at: Timestamp::from_millis(some_number(row, 17)?.unwrap_or_default()),
-        idem_key: some_text(row, 18)?.unwrap_or_default(),
+        idem_key: some_text(row, 18)?.unwrap_or_default().into(),
         attrs: if gone {
-            BTreeMap::new()
+            Arc::default()
         } else {
-            attrs(row, 20)?
+            Arc::new(attrs(row, 20)?)
         },
         payload: if gone { Vec::new() } else { payload(row)? }.into(),
         payload_hash: Digest::from_bytes(bytes(row, 22)?),
@@ -156,7 +156,7 @@ fn payload(row: &Row<'_>) -> Result<Vec<u8>> {
 
 pub(super) fn insert(db: &Db, key: Key, topic: i64, message: &Message) -> Result<()> {
     let attrs = (!message.attrs.is_empty())
-        .then(|| serde_json::to_string(&message.attrs))
+        .then(|| serde_json::to_string(&*message.attrs))
         .transpose()
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
     db.conn

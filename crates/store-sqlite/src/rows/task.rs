@@ -1,5 +1,7 @@
 //! Task rows.
 
+use std::sync::Arc;
+
 use asyncgate_core::{
     Json, Placement, Task, TaskId,
     task::{End, Lease, Outcome, Progress, Requirements, Spec, State},
@@ -64,7 +66,7 @@ pub(crate) fn load(db: &mut Db, key: Key) -> Result<Option<Task>> {
     else {
         return Ok(None);
     };
-    task.spec.payload = match payload {
+    Arc::make_mut(&mut task.spec).payload = match payload {
         Some(payload) => payload,
         None => load_payload(db, key)?,
     };
@@ -255,7 +257,7 @@ fn read(row: &Row<'_>, key: Key) -> Result<Loaded> {
     };
     let task = Task {
         id,
-        spec,
+        spec: Arc::new(spec),
         created_by: c.principal()?,
         created_at: c.time()?,
         assignment: c.receipt_id()?,

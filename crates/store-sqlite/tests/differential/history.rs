@@ -116,7 +116,7 @@ impl Known {
 /// Everyone who owns tasks or is seen: alike in name, different in kind or instance.
 pub fn people() -> Vec<Principal> {
     let mut laptop = agent("alice");
-    laptop.instance_id = Some("laptop".to_owned());
+    laptop.instance_id = Some("laptop".into());
     vec![
         agent("alice"),
         laptop,

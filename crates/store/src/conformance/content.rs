@@ -102,7 +102,7 @@ async fn a_task_in_every_state_comes_back_as_it_was_decided(mut driver: Driver) 
 
 async fn every_field_of_a_task_comes_back(mut driver: Driver) {
     let mut owner = agent("al\u{e4}ce");
-    owner.instance_id = Some("laptop \u{1f600}".to_owned());
+    owner.instance_id = Some("laptop \u{1f600}".into());
     let new = NewTask {
         owner,
         task_type: "t\"'\\ype".to_owned(),
@@ -235,7 +235,7 @@ async fn principals_of_every_kind_and_instance_come_back(mut driver: Driver) {
     for kind in PrincipalKind::ALL {
         for instance in instances {
             let principal = Principal {
-                instance_id: instance.map(str::to_owned),
+                instance_id: instance.map(Into::into),
                 ..Principal::new(kind, "asyncgate")
             };
             let owner = principal.clone();

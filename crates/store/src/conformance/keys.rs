@@ -87,7 +87,7 @@ async fn a_key_belongs_to_its_tenant(mut driver: Driver) {
 
 async fn an_owner_is_the_same_from_every_instance(mut driver: Driver) {
     let from = |instance: Option<&str>| Principal {
-        instance_id: instance.map(str::to_owned),
+        instance_id: instance.map(Into::into),
         ..agent("alice")
     };
     let first = driver.create(keyed(from(Some("laptop")), "k")).await;

@@ -174,7 +174,7 @@ async fn a_page_after_the_end_is_empty(mut driver: Driver) {
 async fn an_addressee_is_the_same_from_every_instance(mut driver: Driver) {
     for instance in [None, Some("laptop"), Some("phone")] {
         let owner = Principal {
-            instance_id: instance.map(str::to_owned),
+            instance_id: instance.map(Into::into),
             ..agent("alice")
         };
         driver.create(NewTask { owner, ..echo() }).await;

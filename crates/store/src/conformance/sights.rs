@@ -60,7 +60,7 @@ async fn a_relationship_is_kept_as_it_was_seen_last(mut driver: Driver) {
     driver.see(agent("alice")).await;
     driver.wait_ms(5_000);
     let from_laptop = Principal {
-        instance_id: Some("laptop".to_owned()),
+        instance_id: Some("laptop".into()),
         ..agent("alice")
     };
     let seen = driver.see(from_laptop.clone()).await;

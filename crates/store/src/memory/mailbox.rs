@@ -2,8 +2,9 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Bound,
+    sync::Arc,
 };
 
 use asyncgate_core::{
@@ -11,6 +12,7 @@ use asyncgate_core::{
     mailbox::{ChainHead, Changes, Kind, Message, Policy, Shelf, Standing},
 };
 
+use super::Map;
 use crate::mailbox::{Counts, DeadFilter, DeadPage, Load, Reads, SendKey, Snapshot, Take, Topic};
 
 /// The messages of all tenants.
@@ -29,12 +31,15 @@ pub(super) struct Messages {
 struct Tenant {
     head: u64,
     messages: BTreeMap<u64, Message>,
-    keys: HashMap<(String, String), MessageId>,
-    lines: HashMap<String, Line>,
+    keys: Map<Name, MessageId>,
+    lines: Map<Arc<str>, Line>,
     dead: BTreeSet<u64>,
-    topics: BTreeMap<String, Counts>,
+    topics: BTreeMap<Arc<str>, Counts>,
     chains: BTreeMap<u16, ChainHead>,
 }
+
+/// What a sender calls a message: its topic and its key.
+type Name = (Arc<str>, Arc<str>);
 
 /// The messages of a topic that wait, those who go first first.
 #[derive(Debug, Default)]
@@ -102,7 +107,7 @@ impl Messages {
                     .sends
                     .iter()
                     .map(|send| send.shard)
-                    .collect::<HashSet<_>>()
+                    .collect::<BTreeSet<_>>()
                     .into_iter()
                     .map(|shard| (shard, (tenant.chain(shard), waiting(&shard))))
                     .collect(),
@@ -223,7 +228,7 @@ impl Messages {
             .filter(|(_, counts)| counts.any())
             .take(limit)
             .map(|(name, counts)| Topic {
-                name: name.clone(),
+                name: name.as_ref().to_owned(),
                 counts: *counts,
                 oldest: tenant.first_in_line(name),
             })
@@ -297,7 +302,7 @@ impl Tenant {
     }
 
     fn keyed(&self, send: &SendKey) -> Option<Message> {
-        let name = (send.topic.clone(), send.idem_key.clone());
+        let name = (Arc::clone(&send.topic), Arc::clone(&send.idem_key));
         self.message(*self.keys.get(&name)?)
     }
 
@@ -326,7 +331,7 @@ impl Tenant {
         let dead = places.filter_map(|seq| self.messages.get(seq));
         let of_topic = |message: &&Message| {
             let topic = filter.topic.as_ref();
-            topic.is_none_or(|topic| *topic == message.topic)
+            topic.is_none_or(|topic| **topic == *message.topic)
         };
         let mut page = DeadPage::default();
         for (looked_at, message) in (1..).zip(dead.filter(of_topic)) {
@@ -360,14 +365,14 @@ impl Tenant {
 
     fn place(&mut self, message: &Message, before: Option<Standing>, after: Option<Standing>) {
         let (before, after) = (before.map(|was| was.kind), after.map(|is| is.kind));
-        let counts = self.topics.entry(message.topic.clone()).or_default();
+        let counts = self.topics.entry(Arc::clone(&message.topic)).or_default();
         counts.count(before, after);
         if *counts == Counts::default() {
             self.topics.remove(&message.topic);
         }
         let seq = message.id.seq();
         let place = (Reverse(message.priority), seq);
-        let line = self.lines.entry(message.topic.clone()).or_default();
+        let line = self.lines.entry(Arc::clone(&message.topic)).or_default();
         line.ready.remove(&place);
         line.delayed.remove(&place);
         if after == Some(Kind::Ready) {
@@ -385,8 +390,8 @@ impl Tenant {
     }
 }
 
-fn name(message: &Message) -> (String, String) {
-    (message.topic.clone(), message.idem_key.clone())
+fn name(message: &Message) -> Name {
+    (Arc::clone(&message.topic), Arc::clone(&message.idem_key))
 }
 
 fn is_waiting(message: &Message) -> bool {

@@ -24,6 +24,9 @@ use crate::{
     Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, deadline, fair::Weights,
 };
 
+/// Salted like the standard one, and several times quicker for keys as short as these.
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
 /// A store that forgets everything when the process ends.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
@@ -35,7 +38,7 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct State {
-    tenants: HashMap<TenantId, Tenant>,
+    tenants: Map<TenantId, Tenant>,
     due: BTreeSet<(Timestamp, TenantId, TaskId)>,
     messages: Messages,
     last_time: Timestamp,

@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
 };
 
 use asyncgate_core::{
@@ -10,6 +10,7 @@ use asyncgate_core::{
     Relationship, Seq, Task, TaskId, TenantId, Timestamp,
 };
 
+use super::Map;
 use crate::{
     DeliveredReceipt, Depths, IdempotencyKey, ReadSet, ReceiptFilter, SeqPage, Snapshot,
     TaskFilter, TaskPage, fits,
@@ -20,14 +21,14 @@ type Queue = BTreeSet<(Reverse<i32>, Seq)>;
 #[derive(Debug, Default)]
 pub(super) struct Tenant {
     tasks: BTreeMap<Seq, Task>,
-    keys: HashMap<IdempotencyKey, TaskId>,
+    keys: Map<IdempotencyKey, TaskId>,
     ready: BTreeMap<Class, Queue>,
     /// The receipt at place `n` is element `n - 1`.
     receipts: Vec<(Receipt, Link)>,
-    listed: HashMap<ReceiptFilter, Vec<Seq>>,
-    delivered: HashMap<Seq, Timestamp>,
+    listed: Map<ReceiptFilter, Vec<Seq>>,
+    delivered: Map<Seq, Timestamp>,
     open: BTreeSet<ObligationKey>,
-    relationships: HashMap<PrincipalKey, Relationship>,
+    relationships: Map<PrincipalKey, Relationship>,
     pub(super) depths: Depths,
 }
 

@@ -76,7 +76,7 @@ impl Engine {
             "event": event,
             "tenant_id": caller.tenant.to_string(),
             "principal_kind": caller.principal.kind.as_str(),
-            "principal_id": caller.principal.id,
+            "principal_id": &*caller.principal.id,
             "subject": subject.to_string(),
         });
         self.events.publish("admission.revocation", body);

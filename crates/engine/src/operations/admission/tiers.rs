@@ -136,7 +136,7 @@ impl Engine {
             "event": "tier_changed",
             "tenant_id": caller.tenant.to_string(),
             "principal_kind": caller.principal.kind.as_str(),
-            "principal_id": caller.principal.id,
+            "principal_id": &*caller.principal.id,
             "client": client,
             "tier": tier,
             "reason": reason,

@@ -330,10 +330,7 @@ impl Mail {
 
 impl AnsweredMail<'_> {
     fn read<T: DeserializeOwned>(&self) -> Checked<T> {
-        serde_json::from_slice(self.json).or_else(|error| {
-            let name = self.question.op.name();
-            broken("readable answers", format!("{name}: {error}"))
-        })
+        super::super::answers::read(self.question.op, self.json)
     }
 
     /// As many messages moved as the answer says.
@@ -356,17 +353,17 @@ fn check_envelope(shown: &Envelope, message: &Message) -> Checked {
         (text, time) => text.is_none() && time.is_none(),
     };
     let same = shown.msg_id == message.id.to_string()
-        && shown.topic == message.topic
-        && shown.idem_key == message.idem_key
+        && shown.topic == *message.topic
+        && shown.idem_key == *message.idem_key
         && shown.payload_b64.0 == message.payload
         && shown.payload_hash == message.payload_hash.to_string()
-        && shown.attrs == message.attrs
+        && shown.attrs == *message.attrs
         && shown.shard == message.shard
         && shown.attempt == message.attempt
         && shown.hash_chain == message.hash_chain.to_string()
         && shown.seq == message.chain_seq
         && shown.link == message.chain_head().link.to_string()
-        && shown.partition_key == message.partition_key
+        && shown.partition_key.as_deref() == message.partition_key.as_deref()
         && shown.priority == message.priority
         && shown.lease == lease.map(|lease| lease.to_string())
         && shows(&shown.ts, message.sent_at)

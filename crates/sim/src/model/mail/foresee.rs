@@ -1,5 +1,7 @@
 //! What a transaction over messages should write, and what the call behind it should be told.
 
+use std::sync::Arc;
+
 use asyncgate_api::{Code, IdempotencyMode};
 use asyncgate_core::{
     LeaseId, Link, MessageId, Timestamp,
@@ -196,7 +198,8 @@ impl Mail {
         // Which of the call's items each new message is.
         let mut sent: Vec<usize> = Vec::new();
         for one in asked {
-            let name = (one.topic.clone().unwrap_or_default(), one.idem_key.clone());
+            let topic = one.topic.as_deref().unwrap_or_default();
+            let name = (Arc::from(topic), Arc::from(one.idem_key.as_str()));
             let fresh = foreseen.writes.iter().position(|write| {
                 let message = &write.message;
                 message.topic == name.0 && message.idem_key == name.1
@@ -236,8 +239,8 @@ impl Mail {
         new: &mut Vec<Expected>,
     ) -> Fate {
         let policy = &self.policy;
-        let topic = asked.topic.clone().unwrap_or_default();
-        let shard = shard_of(&topic, asked.partition_key.as_deref(), policy.shards);
+        let topic = asked.topic.as_deref().unwrap_or_default();
+        let shard = shard_of(topic, asked.partition_key.as_deref(), policy.shards);
         let siblings = || new.iter().filter(|write| write.message.shard == shard);
         if asked.payload_b64.len() > policy.max_payload_bytes {
             return Fate::Refused(Code::EFrameTooLarge);
@@ -257,13 +260,13 @@ impl Mail {
         let delay = asked.delay_ms.unwrap_or(0);
         let message = Message {
             id: NO_ID,
-            hash_chain: hash_chain(&topic, now, &asked.idem_key, &content, &asked.attrs),
-            topic,
-            partition_key: asked.partition_key.clone(),
+            hash_chain: hash_chain(topic, now, &asked.idem_key, &content, &asked.attrs),
+            topic: topic.into(),
+            partition_key: asked.partition_key.as_deref().map(Into::into),
             shard,
             sent_at: now,
-            idem_key: asked.idem_key.clone(),
-            attrs: asked.attrs.clone(),
+            idem_key: asked.idem_key.as_str().into(),
+            attrs: Arc::new(asked.attrs.clone()),
             payload: asked.payload_b64.0.clone(),
             payload_hash: content,
             prev: Link::from_bytes(*link.as_bytes()),
@@ -398,7 +401,7 @@ impl Mail {
         let is_dead = reads.dead.is_some() && asked.state != "ready";
         let dead = post.dead.iter().filter(|_| is_dead);
         let dead = dead.filter_map(|seq| post.messages.get(seq));
-        let dead = dead.filter(|message| message.topic == topic);
+        let dead = dead.filter(|message| &*message.topic == topic);
         let found = waiting.chain(dead).take(PURGE_STEP);
         let found = found.filter(|message| message.since <= asked_at);
         Foreseen {
@@ -463,7 +466,7 @@ pub(super) fn letters<'a>(
             return false;
         };
         let topic = filter.topic.as_ref();
-        topic.is_none_or(|topic| *topic == message.topic)
+        topic.is_none_or(|topic| **topic == *message.topic)
             && (filter.reason.is_none() || filter.reason == message.reason)
             && filter.died_by.is_none_or(|by| at <= by)
             && message.id.seq() > after

@@ -1,6 +1,6 @@
 //! What no transaction over messages may ever do, whoever asked for it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use asyncgate_core::{
     Timestamp,
@@ -112,7 +112,7 @@ impl Mail {
     /// A name stands for one message as long as it is remembered.
     fn check_name(&self, number: usize, now: Timestamp, new: &Message) -> Checked {
         let post = &self.posts[number];
-        let name = (new.topic.clone(), new.idem_key.clone());
+        let name = (Arc::clone(&new.topic), Arc::clone(&new.idem_key));
         let first = post.names.get(&name).and_then(|seq| post.messages.get(seq));
         let window = self.policy.t_replay_ms;
         let free = first.is_none_or(|first| first.sent_at.plus_millis(window) <= now);

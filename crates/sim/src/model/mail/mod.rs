@@ -14,6 +14,7 @@ mod settle;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
 };
 
 use asyncgate_api::Code;
@@ -54,9 +55,9 @@ struct Post {
     head: u64,
     messages: BTreeMap<u64, Message>,
     /// Places of the last messages with each name, by topic and key.
-    names: Map<(String, String), u64>,
+    names: Map<(Arc<str>, Arc<str>), u64>,
     /// Ready and delayed messages of each topic, those who go first first.
-    lines: BTreeMap<String, [Line; 2]>,
+    lines: BTreeMap<Arc<str>, [Line; 2]>,
     dead: BTreeSet<u64>,
     chains: BTreeMap<u16, ChainHead>,
     leases: Set<LeaseId>,
@@ -168,7 +169,7 @@ impl Mail {
                 let chain = post.chains.entry(message.shard).or_default();
                 *chain = chain.then(&message.hash_chain);
                 post.head = message.id.seq();
-                let name = (message.topic.clone(), message.idem_key.clone());
+                let name = (Arc::clone(&message.topic), Arc::clone(&message.idem_key));
                 post.names.insert(name, message.id.seq());
                 self.sends.push_back(message.sent_at);
             }
@@ -204,10 +205,7 @@ impl Mail {
             match kind {
                 Kind::Ready | Kind::Delayed => {
                     let place = (Reverse(message.priority), seq);
-                    let lines = match post.lines.get_mut(&message.topic) {
-                        Some(lines) => lines,
-                        None => post.lines.entry(message.topic.clone()).or_default(),
-                    };
+                    let lines = post.lines.entry(Arc::clone(&message.topic)).or_default();
                     put(&mut lines[kind as usize], place, comes);
                     let depth = self.depths.entry(message.shard).or_default();
                     *depth = if comes { *depth + 1 } else { *depth - 1 };

@@ -364,6 +364,6 @@ impl MailDriver {
 
 /// The keys that messages were sent under.
 pub(super) fn keys_of(messages: &[Message]) -> Vec<&str> {
-    let keys = messages.iter().map(|message| message.idem_key.as_str());
+    let keys = messages.iter().map(|message| &*message.idem_key);
     keys.collect()
 }

@@ -68,7 +68,7 @@ async fn topics_are_lines_of_their_own(mut driver: MailDriver) {
     ] {
         let taken = driver.receive_from(topic, ALL).await.unwrap().messages;
         assert_eq!(keys_of(&taken), keys, "{topic}");
-        assert!(taken.iter().all(|message| message.topic == topic));
+        assert!(taken.iter().all(|message| &*message.topic == topic));
     }
 }
 
@@ -309,7 +309,7 @@ async fn a_topic_is_there_as_long_as_it_has_messages(mut driver: MailDriver) {
     assert_eq!(driver.message(id).await, None);
     let again = driver.send(mail("b")).await;
     assert_eq!(again.seq(), 2, "places are not given out twice");
-    assert_eq!(driver.message(again).await.unwrap().topic, "inbox");
+    assert_eq!(&*driver.message(again).await.unwrap().topic, "inbox");
     let other = Outgoing {
         topic: "outbox".to_owned(),
         ..mail("c")

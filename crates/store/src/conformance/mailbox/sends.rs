@@ -49,7 +49,7 @@ async fn whatever_became_of_the_message(mut driver: MailDriver) {
         driver.send(mail(key)).await;
     }
     for message in driver.receive(ALL).await {
-        match message.idem_key.as_str() {
+        match &*message.idem_key {
             "acked" => drop(driver.ack(message.id, None).await.unwrap()),
             _ => drop(driver.give_back(message.id, "no").await),
         }
