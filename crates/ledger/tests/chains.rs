@@ -74,7 +74,9 @@ fn every_tampering_is_caught() {
         }),
         ("attrs", |messages, _| messages[7].attrs = Arc::default()),
         ("topic", |messages, _| messages[7].topic = "other".into()),
-        ("idem_key", |messages, _| messages[7].idem_key = "other".into()),
+        ("idem_key", |messages, _| {
+            messages[7].idem_key = "other".into()
+        }),
         ("time", |messages, _| {
             messages[7].sent_at = messages[7].sent_at.plus_millis(1);
         }),

@@ -10,6 +10,7 @@
 mod asked;
 mod cast;
 mod clock;
+mod entrance;
 mod generate;
 mod hash;
 mod model;

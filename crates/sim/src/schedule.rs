@@ -52,6 +52,8 @@ setup! {
     payload_bytes: usize,
     /// Renewals and expiries that are not strange yet.
     patience: u32,
+    /// Whether calls hand over typed values, as gRPC does, and not JSON.
+    typed: bool,
     /// How many of a hundred calls are about messages. Without any, nobody watches messages.
     mail: u32,
     /// How many shards messages are spread over.
@@ -94,6 +96,7 @@ impl Setup {
             jitter_ms: *rng.pick(&[0, 5_000, 5_000]),
             payload_bytes: *rng.pick(&[64, 512, 512, 100_000]),
             patience: *rng.pick(&[0, 1, 3]),
+            typed: seed / 8 % 4 != 0,
             mail: MAIL[(seed % 8) as usize],
             shards: *rng.pick(&[1, 2, 8]),
             shard_capacity: *rng.pick(&[4, 24, 4_096]),
@@ -169,9 +172,10 @@ impl Schedule {
     /// Reads what `Display` wrote; lines that begin with `#` are for people. An error names the
     /// line that cannot be read.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // Schedules from before there were messages say nothing about them.
+        // Schedules from before there were messages or two ways to call say nothing about them.
         let mut setup = Setup {
             mail: 0,
+            typed: false,
             ..Setup::of_seed(0)
         };
         let mut steps = Vec::new();

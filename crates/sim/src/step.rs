@@ -5,16 +5,21 @@
 
 use std::fmt;
 
+use asyncgate_api::{self as api, Operation};
+
+use crate::entrance::{Typed, typed};
+
 /// An operation of the registry, by its place in [`Op::NAMES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Op(u8);
 
 macro_rules! operations {
-    ($($constant:ident = $name:literal),* $(,)?) => {
+    ($($constant:ident = $operation:ident),* $(,)?) => {
         operations!(@number 0u8; $($constant)*);
         impl Op {
             /// Every operation's name.
-            pub const NAMES: &'static [&'static str] = &[$($name),*];
+            pub const NAMES: &'static [&'static str] = &[$(api::$operation::SPEC.name),*];
+            const TYPED: &'static [Typed] = &[$(typed::<api::$operation>),*];
         }
     };
     (@number $n:expr; $constant:ident $($rest:ident)*) => {
@@ -28,47 +33,52 @@ macro_rules! operations {
 }
 
 operations! {
-    CREATE = "create_task",
-    GET = "get_task",
-    LIST = "list_tasks",
-    CANCEL = "cancel_task",
-    OBLIGATIONS = "list_open_obligations",
-    BOOTSTRAP = "bootstrap",
-    INBOX = "list_receipts",
-    LEDGER = "list_ledger",
-    RECEIPT = "get_receipt",
-    ACK = "ack_receipt",
-    LEASE = "lease_next",
-    RENEW = "renew_lease",
-    RELEASE = "release_lease",
-    START = "start_task",
-    PROGRESS = "report_progress",
-    COMPLETE = "complete",
-    FAIL = "fail",
-    CONFIG = "get_config",
-    HEALTH = "health",
-    HEAD = "get_ledger_head",
-    READ = "read_ledger",
+    CREATE = CreateTask,
+    GET = GetTask,
+    LIST = ListTasks,
+    CANCEL = CancelTask,
+    OBLIGATIONS = ListOpenObligations,
+    BOOTSTRAP = Bootstrap,
+    INBOX = ListReceipts,
+    LEDGER = ListLedger,
+    RECEIPT = GetReceipt,
+    ACK = AckReceipt,
+    LEASE = LeaseNext,
+    RENEW = RenewLease,
+    RELEASE = ReleaseLease,
+    START = StartTask,
+    PROGRESS = ReportProgress,
+    COMPLETE = Complete,
+    FAIL = Fail,
+    CONFIG = GetConfig,
+    HEALTH = GetHealth,
+    HEAD = GetLedgerHead,
+    READ = ReadLedger,
     // Those of the mailbox stand last.
-    SEND = "mailbox_send",
-    SEND_BATCH = "mailbox_send_batch",
-    RECV = "mailbox_recv",
-    ACK_MESSAGE = "mailbox_ack",
-    ACK_BATCH = "mailbox_ack_batch",
-    NACK = "mailbox_nack",
-    EXTEND = "mailbox_extend",
-    PEEK = "mailbox_peek",
-    PURGE = "mailbox_purge",
-    TOPICS = "mailbox_topics",
-    DEAD_LETTERS = "mailbox_dlq",
-    REPROCESS = "mailbox_dlq_reprocess",
-    HEADS = "mailbox_heads",
+    SEND = SendMessage,
+    SEND_BATCH = SendMessages,
+    RECV = ReceiveMessages,
+    ACK_MESSAGE = AckMessage,
+    ACK_BATCH = AckMessages,
+    NACK = NackMessage,
+    EXTEND = ExtendMessage,
+    PEEK = PeekMessages,
+    PURGE = PurgeTopic,
+    TOPICS = ListTopics,
+    DEAD_LETTERS = ListDeadLetters,
+    REPROCESS = ReprocessDeadLetters,
+    HEADS = GetMailboxHeads,
 }
 
 impl Op {
     /// The operation's name.
     pub fn name(self) -> &'static str {
         Self::NAMES[usize::from(self.0)]
+    }
+
+    /// How it is called with typed values.
+    pub fn typed(self) -> Typed {
+        Self::TYPED[usize::from(self.0)]
     }
 
     /// Its position among the names.

@@ -30,7 +30,10 @@ impl Reads {
     pub fn topic(&self) -> Option<&str> {
         let ready = self.ready.as_ref().map(|take| &*take.topic);
         let sent = self.sends.first().map(|send| &*send.topic);
-        let dead = self.dead.as_ref().and_then(|filter| filter.topic.as_deref());
+        let dead = self
+            .dead
+            .as_ref()
+            .and_then(|filter| filter.topic.as_deref());
         let waiting = self.waiting.as_ref().map(|(topic, _)| &**topic);
         ready.or(sent).or(dead).or(waiting)
     }

@@ -10,9 +10,7 @@ mod termination;
 
 use std::sync::Arc;
 
-use crate::{
-    Json, LeaseId, Principal, ReceiptId, Seq, TaskId, Timestamp, preimage::Preimage,
-};
+use crate::{Json, LeaseId, Principal, ReceiptId, Seq, TaskId, Timestamp, preimage::Preimage};
 
 pub use acknowledge::acknowledge;
 pub use body::Body;

@@ -65,9 +65,7 @@ fn the_hash_depends_on_every_other_part() {
         ("from instance", |r| r.from.instance_id = None),
         ("to kind", |r| r.to.kind = PrincipalKind::Human),
         ("to id", |r| r.to.id = "eve".into()),
-        ("to instance", |r| {
-            r.to.instance_id = Some("phone".into())
-        }),
+        ("to instance", |r| r.to.instance_id = Some("phone".into())),
         ("from and to exchanged", |r| {
             std::mem::swap(&mut r.from, &mut r.to);
         }),

@@ -1,5 +1,7 @@
 //! Holding answers against what was committed: an answer is a promise that cannot be taken back.
 
+use std::cell::RefCell;
+
 use asyncgate_api::{
     CancelTaskOutput, CompleteOutput, CreateTaskOutput, FailOutput, LeaseNextOutput, LeasedTask,
     RenewLeaseOutput, TaskRecord, TaskStatus,
@@ -17,6 +19,7 @@ use super::{
     times::shows,
 };
 use crate::{
+    entrance::Output,
     step::Op,
     violation::{Checked, broken, hold},
 };
@@ -41,8 +44,8 @@ pub struct Gains {
 pub struct Answered<'a> {
     /// The call.
     pub question: Question<'a>,
-    /// The output as it was sent.
-    pub json: &'a [u8],
+    /// The output, until it is read.
+    pub output: RefCell<Option<Output>>,
     /// Whether the answer said that something came to be.
     pub created: bool,
     /// How many tasks its transactions created.
@@ -357,16 +360,18 @@ impl Model {
 }
 
 impl Answered<'_> {
-    pub(super) fn read<T: DeserializeOwned>(&self) -> Checked<T> {
-        read(self.question.op, self.json)
+    pub(super) fn read<T: DeserializeOwned + 'static>(&self) -> Checked<T> {
+        read(self.question.op, &self.output)
     }
 }
 
-/// Reads an answer.
-pub(super) fn read<T: DeserializeOwned>(op: Op, json: &[u8]) -> Checked<T> {
-    // Text that is checked as a whole is read more quickly than bytes.
-    let text = str::from_utf8(json).unwrap_or_default();
-    serde_json::from_str(text)
+/// Reads an answer, which can be done once.
+pub(super) fn read<T: DeserializeOwned + 'static>(
+    op: Op,
+    output: &RefCell<Option<Output>>,
+) -> Checked<T> {
+    let read = output.take().ok_or_else(|| "read before".to_owned());
+    read.and_then(Output::read)
         .or_else(|error| broken("readable answers", format!("{}: {error}", op.name())))
 }
 

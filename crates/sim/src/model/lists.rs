@@ -67,7 +67,9 @@ impl Model {
             .open_obligations
             .iter()
             .all(|record| assigned(record) && record.to.id == *principal.id);
-        hold(own, "obligations are assignments", || principal.id.as_ref().to_owned())?;
+        hold(own, "obligations are assignments", || {
+            principal.id.as_ref().to_owned()
+        })?;
         if answered.exact {
             let party = self.tenants[actor.tenant].party(principal.kind, &principal.id);
             let open = party.into_iter().flat_map(|party| &party.open);

@@ -10,11 +10,12 @@ use std::{
 };
 
 use asyncgate_core::{Changes, Reach, Timestamp};
-use asyncgate_engine::{Answer, Engine, Entry, Fault, Source};
+use asyncgate_engine::{Engine, Entry, Fault, Source};
 
 use crate::{
     asked::Asked,
     cast::Actor,
+    entrance::{Answer, Output},
     model::{Notes, Verdict},
     step::{Manner, Op},
 };
@@ -59,6 +60,7 @@ pub struct Begin<'a> {
     pub op: Op,
     pub manner: Manner,
     pub entry: &'static Entry,
+    pub typed: bool,
     pub who: &'a Actor,
     pub engine: &'a Arc<Engine>,
     pub input: String,
@@ -71,9 +73,17 @@ impl Flight {
         let asked = Box::new(Asked::read(begin.op, &begin.input));
         let (engine, caller) = (Arc::clone(begin.engine), Arc::clone(&begin.who.caller));
         let (entry, input) = (begin.entry, begin.input);
+        let typed = begin.typed.then(|| begin.op.typed());
         let future = Box::pin(async move {
+            if let Some(typed) = typed {
+                return typed(&engine, &caller, &input).await;
+            }
             let source = Source::Json(input.as_bytes());
-            (entry.call)(&engine, &caller, source).await
+            let answer = (entry.call)(&engine, &caller, source).await?;
+            Ok(Answer {
+                output: Output::Json(answer.json),
+                created: answer.created,
+            })
         });
         let bell = Arc::new(Bell(AtomicBool::new(true)));
         Self {

@@ -1,11 +1,14 @@
 //! Calls about messages: what their transactions and answers must be.
 
+use std::cell::RefCell;
+
 use asyncgate_api::Code;
-use asyncgate_engine::{Answer, Clock, Fault};
+use asyncgate_engine::{Clock, Fault};
 
 use super::{Flight, World};
 use crate::{
     asked::Asked,
+    entrance::Answer,
     model::{AnsweredMail, Gains, Question},
     step::{Manner, Op},
     store::{Commit, Origin},
@@ -90,7 +93,7 @@ impl World {
                 })?;
                 let answered = AnsweredMail {
                     question,
-                    json: &answer.json,
+                    output: RefCell::new(Some(answer.output)),
                     notes,
                     exact: !flight.overtaken && self.store.faults() == flight.faults,
                 };

@@ -4,13 +4,11 @@ mod flight;
 mod mail;
 mod names;
 
-use std::{sync::Arc, task::Poll, time::Duration};
+use std::{cell::RefCell, sync::Arc, task::Poll, time::Duration};
 
 use asyncgate_api::Code;
 use asyncgate_core::Timestamp;
-use asyncgate_engine::{
-    Answer, Clock, Durability, Engine, Entry, Fault, Settings, Signer, registry,
-};
+use asyncgate_engine::{Clock, Durability, Engine, Entry, Fault, Settings, Signer, registry};
 use asyncgate_store::{Error, Store, memory::MemoryStore};
 use futures_util::FutureExt;
 use tokio::runtime::Runtime;
@@ -22,6 +20,7 @@ use self::{
 use crate::{
     cast::{Actor, TENANTS, cast, tenant_id},
     clock::{FakeClock, FakeEntropy, Machine},
+    entrance::Answer,
     hash::Map,
     model::{Answered, DEFAULT_LIMIT, Gains, Journal, MAX_LIMIT, Model, Question},
     mutant::Mutant,
@@ -236,6 +235,7 @@ impl World {
             op,
             manner,
             entry: self.entries[op.number()],
+            typed: self.setup.typed,
             who,
             engine: &self.engine,
             input: names::resolve(input, &self.gains),
@@ -337,7 +337,7 @@ impl World {
                 })?;
                 let answered = Answered {
                     question,
-                    json: &answer.json,
+                    output: RefCell::new(Some(answer.output)),
                     created: answer.created,
                     tasks_made: flight.tasks_made,
                     receipts_made: flight.receipts_made,

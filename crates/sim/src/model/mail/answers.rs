@@ -1,5 +1,7 @@
 //! Holding answers about messages against what was foretold and committed.
 
+use std::cell::RefCell;
+
 use asyncgate_api::{
     AckBatchOutput, AckResult, Envelope, ExtendOutput, GetMailboxHeadsOutput,
     ListDeadLettersOutput, ListTopicsOutput, PurgeOutput, RecvOutput, ReprocessOutput,
@@ -15,8 +17,10 @@ use serde::de::DeserializeOwned;
 use super::{Fate, Mail, Notes, foresee::letters};
 use crate::{
     cast::tenant_id,
+    entrance::Output,
     model::{
         Gains,
+        answers::read,
         audit::Journal,
         lists::limit,
         oracle::{Question, Verdict},
@@ -33,8 +37,8 @@ const DEFAULT_REPROCESS: usize = 100;
 pub struct AnsweredMail<'a> {
     /// The call.
     pub question: Question<'a>,
-    /// The output as it was sent.
-    pub json: &'a [u8],
+    /// The output, until it is read.
+    pub output: RefCell<Option<Output>>,
     /// What its transactions came to.
     pub notes: &'a Notes,
     /// Whether nothing else was committed between its reads and its answer, and nothing failed.
@@ -329,8 +333,8 @@ impl Mail {
 }
 
 impl AnsweredMail<'_> {
-    fn read<T: DeserializeOwned>(&self) -> Checked<T> {
-        super::super::answers::read(self.question.op, self.json)
+    fn read<T: DeserializeOwned + 'static>(&self) -> Checked<T> {
+        read(self.question.op, &self.output)
     }
 
     /// As many messages moved as the answer says.
