@@ -8,7 +8,11 @@ use futures_util::future::BoxFuture;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use tracing::Instrument as _;
 
-use crate::{Caller, Engine, Fault, Settings, input, metrics::span, operations::Execute};
+use crate::{
+    Caller, Engine, Fault, Settings, input,
+    metrics::{OK, span},
+    operations::Execute,
+};
 
 /// Every operation, in the order documents list them.
 pub fn registry() -> &'static [Entry] {
@@ -216,7 +220,7 @@ async fn observed<O: Execute, T>(
         .map_err(|fault| engine.refuse(&O::SPEC, fault));
     let code = answer
         .as_ref()
-        .map_or_else(|fault| fault.code.as_str(), |_| "OK");
+        .map_or_else(|fault| fault.code.as_str(), |_| OK);
     engine.metrics.observe(O::SPEC.name, code, watch);
     answer
 }

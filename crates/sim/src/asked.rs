@@ -1,123 +1,92 @@
-//! What a call asked for, read from the same input that the engine was given.
+//! What a call asked for: the same input that the engine was given, read field by field when the model
+//! looks at it. To read all of it into a value first would cost as much as the engine's own reading.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{ops::Range, str::FromStr, sync::Arc};
 
-use asyncgate_api::{IdempotencyMode, Payload};
 use asyncgate_core::{PrincipalKind, Timestamp};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde::de::DeserializeOwned;
 
-use crate::step::Op;
-
-/// What the model looks at in the inputs that simulated clients send.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+/// An input and where its fields are. One that is no object has none.
+#[derive(Debug, Clone)]
 pub struct Asked {
-    /// A field that no operation knows: such a call must be refused.
-    pub odd: Option<u32>,
-    pub task_id: Option<String>,
-    pub lease_id: Option<String>,
-    pub receipt_id: Option<String>,
-    pub receipt_type: Option<String>,
-    pub since_receipt_id: Option<String>,
-    pub principal_kind: Option<String>,
-    pub principal_id: Option<String>,
-    pub worker_id: Option<String>,
-    #[serde(rename = "type")]
-    pub task_type: Option<String>,
-    pub payload: Option<Box<RawValue>>,
-    pub requirements: Option<Required>,
-    pub idempotency_key: Option<String>,
-    pub status: Option<String>,
-    pub cursor: Option<String>,
-    pub limit: Option<usize>,
-    pub max_items: Option<usize>,
-    pub capabilities: Option<Vec<String>>,
-    pub accept_types: Option<Vec<String>>,
-    pub max_tasks: Option<usize>,
-    pub lease_ttl_seconds: Option<i64>,
-    pub extend_by_seconds: Option<i64>,
-    pub progress: Option<Box<RawValue>>,
-    pub result: Option<Box<RawValue>>,
-    pub artifacts: Option<Box<RawValue>>,
-    pub delivery_proof: Option<Box<RawValue>>,
-    pub error: Option<Box<RawValue>>,
-    pub retryable: bool,
-    #[serde(skip)]
-    mail: Option<Box<AskedMail>>,
-}
-
-/// What the model looks at in calls of the mailbox.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct AskedMail {
-    pub topic: Option<String>,
-    pub idem_key: String,
-    pub payload_b64: Payload,
-    pub attrs: BTreeMap<String, String>,
-    pub partition_key: Option<String>,
-    pub delay_ms: Option<i64>,
-    pub ttl_ms: Option<i64>,
-    pub priority: i32,
-    pub idempotency_mode: IdempotencyMode,
-    pub messages: Vec<AskedMail>,
-    pub msg_id: String,
-    pub lease: Option<String>,
-    pub reason: Option<String>,
-    pub error: Option<String>,
-    pub acks: Vec<AskedMail>,
-    pub visibility_ms: Option<i64>,
-    pub max_messages: Option<usize>,
-    pub max_bytes: Option<usize>,
-    pub state: String,
-    pub cursor: Option<String>,
-    pub limit: Option<usize>,
-    pub older_than_secs: Option<i64>,
-    pub dry_run: bool,
-    odd: Option<u32>,
-}
-
-/// What a task requires of its worker.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Required {
-    pub capabilities: Vec<String>,
-    pub tags: Vec<String>,
+    input: Arc<str>,
+    /// Names and values.
+    fields: Vec<(Range<usize>, Range<usize>)>,
 }
 
 impl Asked {
-    /// Reads an input; one that cannot be read asks for nothing.
-    pub fn read(op: Op, input: &str) -> Self {
-        if !op.is_mail() {
-            return serde_json::from_str(input).unwrap_or_default();
-        }
-        let mail: Box<AskedMail> = serde_json::from_str(input).unwrap_or_default();
-        Self {
-            odd: mail.odd,
-            mail: Some(mail),
-            ..Self::default()
-        }
+    /// Finds the fields of an input.
+    pub fn new(input: Arc<str>) -> Self {
+        let fields = fields(input.as_bytes()).unwrap_or_default();
+        Self { input, fields }
     }
 
-    /// What is asked of the mailbox.
-    pub fn mail(&self) -> &AskedMail {
-        static NOTHING: LazyLock<AskedMail> = LazyLock::new(AskedMail::default);
-        self.mail.as_deref().unwrap_or(&NOTHING)
+    /// The input as it was sent.
+    pub fn input(&self) -> &Arc<str> {
+        &self.input
+    }
+
+    /// A value as it was sent, unless it is null.
+    pub fn raw(&self, name: &str) -> Option<&str> {
+        let mut fields = self.fields.iter();
+        let (_, value) = fields.find(|(field, _)| self.input[field.clone()] == *name)?;
+        Some(&self.input[value.clone()]).filter(|value| *value != "null")
+    }
+
+    /// Whether there is a value.
+    pub fn has(&self, name: &str) -> bool {
+        self.raw(name).is_some()
+    }
+
+    /// A text. Simulated clients write none that needs an escape.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.raw(name)?.strip_prefix('"')?.strip_suffix('"')
+    }
+
+    /// A text, or none.
+    pub fn name(&self, name: &str) -> &str {
+        self.text(name).unwrap_or_default()
+    }
+
+    /// An id or anything else that stands in a text.
+    pub fn parsed<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.text(name)?.parse().ok()
+    }
+
+    /// A number.
+    pub fn number<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.raw(name)?.parse().ok()
+    }
+
+    /// Whether a flag is set.
+    pub fn flag(&self, name: &str) -> bool {
+        self.raw(name) == Some("true")
+    }
+
+    /// A value of any type.
+    pub fn value<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        serde_json::from_str(self.raw(name)?).ok()
+    }
+
+    /// The objects of a list, each as what it asks for.
+    pub fn items(&self, name: &str) -> Vec<Self> {
+        let list = self.raw(name).and_then(|list| elements(list.as_bytes()));
+        let begin = self.raw(name).unwrap_or_default();
+        let objects = list.unwrap_or_default().into_iter();
+        objects.map(|at| Self::new(begin[at].into())).collect()
     }
 
     /// The principal kind that is named.
     pub fn kind(&self) -> Option<PrincipalKind> {
-        self.principal_kind.as_ref()?.parse().ok()
+        self.parsed("principal_kind")
     }
 
     /// Whether a success says where its result is.
     pub fn is_locatable(&self) -> bool {
-        [&self.artifacts, &self.delivery_proof]
-            .into_iter()
-            .flatten()
-            .any(|proof| {
-                proof.get().starts_with(['[', '{']) && !["[]", "{}"].contains(&proof.get())
-            })
+        ["artifacts", "delivery_proof"]
+            .iter()
+            .filter_map(|proof| self.raw(proof))
+            .any(|proof| proof.starts_with(['[', '{']) && !["[]", "{}"].contains(&proof))
     }
 
     /// The end of a lease that is asked for at `now`.
@@ -126,7 +95,103 @@ impl Asked {
     }
 }
 
-/// The length of a value as it was sent.
-pub fn size(value: Option<&RawValue>) -> usize {
-    value.map_or(0, |value| value.get().len())
+fn fields(json: &[u8]) -> Option<Vec<(Range<usize>, Range<usize>)>> {
+    let mut fields = Vec::with_capacity(8);
+    let mut at = 1;
+    while json.get(at)? != &b'}' {
+        let name_end = string_end(json, at)?;
+        let value_end = value_end(json, name_end + 1)?;
+        fields.push((at + 1..name_end - 1, name_end + 1..value_end));
+        at = value_end + usize::from(json.get(value_end)? == &b',');
+    }
+    Some(fields)
+}
+
+fn elements(json: &[u8]) -> Option<Vec<Range<usize>>> {
+    let mut elements = Vec::new();
+    let mut at = 1;
+    while json.get(at)? != &b']' {
+        let end = value_end(json, at)?;
+        elements.push(at..end);
+        at = end + usize::from(json.get(end)? == &b',');
+    }
+    Some(elements)
+}
+
+/// Where the value ends that begins at `at`. Simulated clients write no white space.
+fn value_end(json: &[u8], at: usize) -> Option<usize> {
+    let mut depth = 0;
+    let mut at = at;
+    loop {
+        match json.get(at)? {
+            b'"' => at = string_end(json, at)? - 1,
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' | b',' if depth == 0 => return Some(at),
+            b']' | b'}' => depth -= 1,
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+/// Where the string ends that begins at `at`.
+fn string_end(json: &[u8], at: usize) -> Option<usize> {
+    let mut at = at + 1;
+    loop {
+        match json.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(input: &str) -> Asked {
+        Asked::new(input.into())
+    }
+
+    #[test]
+    fn fields_are_found_wherever_they_stand() {
+        let asked = asked(r#"{"a":"x","b":[{"c":"}]\"","d":1}],"e":-7,"f":null,"g":true,"":{}}"#);
+        assert_eq!(asked.text("a"), Some("x"));
+        assert_eq!(asked.raw("b"), Some(r#"[{"c":"}]\"","d":1}]"#));
+        assert_eq!(asked.number("e"), Some(-7));
+        assert!(!asked.has("f") && asked.flag("g") && !asked.flag("e"));
+        assert_eq!(asked.raw(""), Some("{}"));
+        assert!(!asked.has("c"), "it is a field of something else");
+    }
+
+    #[test]
+    fn items_are_asked_for_by_themselves() {
+        let asked = asked(r#"{"list":[{"a":1},{"a":2,"b":[3]},{}],"none":[]}"#);
+        let numbers = asked
+            .items("list")
+            .iter()
+            .map(|item| item.number("a"))
+            .collect::<Vec<Option<u8>>>();
+        assert_eq!(numbers, [Some(1), Some(2), None]);
+        assert!(asked.items("none").is_empty() && asked.items("other").is_empty());
+    }
+
+    #[test]
+    fn what_is_no_object_asks_for_nothing() {
+        for input in [
+            "",
+            "{",
+            "{\"",
+            "{\"a\"",
+            "{\"a\":",
+            "{\"a\":\"",
+            "{\"a\":[",
+            "7",
+            "{\"a\":\"\\",
+        ] {
+            assert!(asked(input).fields.is_empty(), "{input}");
+        }
+        assert!(asked("{}").fields.is_empty());
+    }
 }

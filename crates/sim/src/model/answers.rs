@@ -101,12 +101,8 @@ impl Model {
         let owner = answered.question.principal();
         let own = owner.is_ok_and(|owner| owner == task.created_by);
         hold(own && asks_for(asked, task), "created as asked", told)?;
-        let key = asked.idempotency_key.as_ref();
-        hold(
-            key == task.spec.idempotency_key.as_ref(),
-            "one task per key",
-            told,
-        )?;
+        let same_key = asked.text("idempotency_key") == task.spec.idempotency_key.as_deref();
+        hold(same_key, "one task per key", told)?;
         let made = answered.tasks_made == 1;
         hold(answered.tasks_made <= 1, "done once", told)?;
         hold(made != output.duplicate, "duplicates are told", told)?;
@@ -158,7 +154,7 @@ impl Model {
     fn canceled(&self, answered: &Answered<'_>, journal: &mut Journal) -> Checked {
         let output: CancelTaskOutput = answered.read()?;
         let Question { actor, asked, .. } = answered.question;
-        let id = asked.task_id.as_deref().unwrap_or_default();
+        let id = asked.name("task_id");
         let task = self.task(actor.tenant, id).map(|story| &story.task);
         let ended = task.filter(|task| task.status() == Status::Canceled);
         let told = || format!("{output:?} of {id}");
@@ -173,7 +169,7 @@ impl Model {
     fn leased(&self, answered: &Answered<'_>, journal: &mut Journal, gains: &mut Gains) -> Checked {
         let output: LeaseNextOutput = answered.read()?;
         let asked = answered.question.asked;
-        let most = asked.max_tasks.unwrap_or(1);
+        let most = asked.number("max_tasks").unwrap_or(1);
         hold(output.tasks.len() <= most, "max_tasks", || {
             format!("{} of {most}", output.tasks.len())
         })?;
@@ -221,8 +217,8 @@ impl Model {
         });
         hold(stands, "nothing acknowledged is lost", told)?;
         let spec = &story.task.spec;
-        let types = asked.accept_types.as_ref();
-        let offered = asked.capabilities.as_deref().unwrap_or_default();
+        let types: Option<Vec<String>> = asked.value("accept_types");
+        let offered: Vec<String> = asked.value("capabilities").unwrap_or_default();
         let fits = types.is_none_or(|types| types.contains(&spec.task_type));
         let able = spec.requirements.capabilities.iter();
         let able = able.clone().all(|needed| offered.contains(needed));
@@ -235,7 +231,7 @@ impl Model {
         if !answered.prompt {
             return Ok(());
         }
-        let end = asked.lease_end(answered.question.now, asked.lease_ttl_seconds);
+        let end = asked.lease_end(answered.question.now, asked.number("lease_ttl_seconds"));
         let held = story.task.lease().is_some_and(|held| {
             held.id == lease && held.expires_at == end && shows(&leased.expires_at, end)
         });
@@ -247,16 +243,16 @@ impl Model {
         let Question {
             actor, asked, now, ..
         } = answered.question;
-        let id = asked.task_id.as_deref().unwrap_or_default();
+        let id = asked.name("task_id");
         let task = self.task(actor.tenant, id).map(|story| &story.task);
         if !answered.prompt {
             return hold(task.is_some(), "nothing acknowledged is lost", || {
                 id.to_owned()
             });
         }
-        let end = asked.lease_end(now, asked.extend_by_seconds);
+        let end = asked.lease_end(now, asked.number("extend_by_seconds"));
         let held = task.and_then(Task::lease).is_some_and(|lease| {
-            Some(lease.id.to_string()) == asked.lease_id
+            Some(lease.id.to_string().as_str()) == asked.text("lease_id")
                 && lease.expires_at >= end
                 && shows(&output.expires_at, lease.expires_at)
         });
@@ -267,7 +263,7 @@ impl Model {
         let Question {
             actor, asked, op, ..
         } = answered.question;
-        let id = asked.task_id.as_deref().unwrap_or_default();
+        let id = asked.name("task_id");
         let Some(story) = self.task(actor.tenant, id) else {
             return broken("nothing acknowledged is lost", id);
         };
@@ -276,13 +272,14 @@ impl Model {
         }
         let task = &story.task;
         let lease = task.lease().map(|lease| lease.id.to_string());
+        let held = lease.as_deref() == asked.text("lease_id");
         let done = match op {
             Op::RELEASE => lease.is_none() && task.state == State::Ready,
-            Op::START => lease == asked.lease_id && matches!(task.state, State::Running(_)),
+            Op::START => held && matches!(task.state, State::Running(_)),
             _ => {
-                let said = asked.progress.as_ref().map(|raw| raw.get());
+                let said = asked.raw("progress");
                 let kept = task.progress.as_ref().map(|kept| kept.value.text());
-                lease == asked.lease_id && said == kept
+                held && said == kept
             }
         };
         hold(done, "nothing acknowledged is lost", || {
@@ -319,7 +316,7 @@ impl Model {
         hold(wrote != output.duplicate, "duplicates are told", || {
             format!("{output:?}")
         })?;
-        let retryable = answered.question.asked.retryable;
+        let retryable = answered.question.asked.flag("retryable");
         hold(
             retryable || !output.requeued,
             "retries only if asked",
@@ -341,16 +338,16 @@ impl Model {
         let found = self.receipt(actor.tenant, receipt_id);
         let stands = found.is_some_and(|receipt| {
             kinds.contains(&receipt.receipt_type)
-                && receipt.task_id.map(|id| id.to_string()) == asked.task_id
-                && receipt.lease_id.map(|id| id.to_string()) == asked.lease_id
+                && receipt.task_id == asked.parsed("task_id")
+                && receipt.lease_id == asked.parsed("lease_id")
         });
         hold(stands, "nothing acknowledged is lost", || {
-            format!("receipt {receipt_id} of {:?}", asked.task_id)
+            format!("receipt {receipt_id} of {:?}", asked.text("task_id"))
         })?;
         if let Ok(id) = receipt_id.parse::<ReceiptId>() {
             journal.receipt_at(actor.tenant, id.seq());
         }
-        let task = asked.task_id.as_deref().unwrap_or_default();
+        let task = asked.name("task_id");
         let ended = self.task(actor.tenant, task).map(|story| &story.task);
         if let Some(task) = ended.filter(|task| task.status().is_terminal()) {
             journal.ended(actor.tenant, task.id, task.status());

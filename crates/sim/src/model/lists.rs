@@ -24,24 +24,22 @@ impl Model {
         let output: ListTasksOutput = answered.read()?;
         let Question { actor, asked, .. } = answered.question;
         let admin = actor.caller.role == Role::Admin;
-        let everyone = admin && asked.principal_id.is_none();
+        let everyone = admin && !asked.has("principal_id");
         let principal = answered.question.principal();
-        let before = asked.cursor.as_ref().and_then(|id| id.parse().ok());
+        let before = asked.parsed("cursor");
         let before = before.map(|id: asyncgate_core::TaskId| id.seq());
-        let wanted = asked.status.as_deref().and_then(Status::parse);
+        let task_type = asked.text("type");
+        let wanted = asked.text("status").and_then(Status::parse);
         let tenant = &self.tenants[actor.tenant];
         let expected = tenant.tasks.values().rev().map(|story| &story.task);
         let expected = expected.filter(|task| {
             let own = principal.as_ref().is_ok_and(|p| p.is(&task.created_by));
             (everyone || own)
                 && wanted.is_none_or(|status| status == task.status())
-                && asked
-                    .task_type
-                    .as_ref()
-                    .is_none_or(|t| *t == task.spec.task_type)
+                && task_type.is_none_or(|wanted| wanted == task.spec.task_type)
                 && before.is_none_or(|before| task.id.seq() < before)
         });
-        let limit = limit(asked.limit);
+        let limit = limit(asked.number("limit"));
         let mut expected = expected;
         let page: Vec<_> = expected.by_ref().take(limit).collect();
         let more = expected.next().is_some();
@@ -74,11 +72,11 @@ impl Model {
             let party = self.tenants[actor.tenant].party(principal.kind, &principal.id);
             let open = party.into_iter().flat_map(|party| &party.open);
             let seqs: Vec<Seq> = open.copied().collect();
-            let after = self.place(actor.tenant, asked.since_receipt_id.as_deref());
+            let after = self.place(actor.tenant, asked.text("since_receipt_id"));
             self.check_page(
                 actor.tenant,
                 &output.open_obligations,
-                &page(&seqs, after, limit(asked.limit)),
+                &page(&seqs, after, limit(asked.number("limit"))),
             )?;
             self.check_known(actor.tenant, &principal, &output.relationship)?;
         }
@@ -96,8 +94,8 @@ impl Model {
         if answered.exact {
             let tenant = &self.tenants[actor.tenant];
             let seqs = tenant.inbox(&principal);
-            let after = self.place(actor.tenant, asked.since_receipt_id.as_deref());
-            let expected = page(seqs, after, limit(asked.max_items));
+            let after = self.place(actor.tenant, asked.text("since_receipt_id"));
+            let expected = page(seqs, after, limit(asked.number("max_items")));
             self.check_page(actor.tenant, records, &expected)?;
             for record in records {
                 let (at, shown) = (tenant.delivered.get(&record.seq), &record.delivered_at);
@@ -120,27 +118,26 @@ impl Model {
             actor, asked, op, ..
         } = answered.question;
         let tenant = &self.tenants[actor.tenant];
-        let after = self.place(actor.tenant, asked.since_receipt_id.as_deref());
+        let after = self.place(actor.tenant, asked.text("since_receipt_id"));
         let inbox = answered.question.principal();
         let inbox = inbox.map_or(&[][..], |principal| tenant.inbox(&principal));
         let task = asked
-            .task_id
-            .as_deref()
+            .text("task_id")
             .and_then(|id| self.task(actor.tenant, id));
-        let kind = asked.receipt_type.as_deref().and_then(ReceiptType::parse);
+        let kind = asked.text("receipt_type").and_then(ReceiptType::parse);
         let seqs: Vec<Seq> = if op == Op::INBOX {
             inbox.to_vec()
-        } else if asked.task_id.is_some() {
+        } else if asked.has("task_id") {
             task.map(|story| story.receipts.clone()).unwrap_or_default()
         } else {
-            let lease = asked.lease_id.as_ref().and_then(|id| id.parse().ok());
+            let lease = asked.parsed("lease_id");
             let of = tenant.ledger.iter().filter(|receipt| {
                 kind.is_none_or(|kind| receipt.receipt_type == kind)
-                    && (asked.lease_id.is_none() || receipt.lease_id == lease)
+                    && (!asked.has("lease_id") || receipt.lease_id == lease)
             });
             of.map(|receipt| receipt.seq()).collect()
         };
-        let mut expected = page(&seqs, after, limit(asked.limit));
+        let mut expected = page(&seqs, after, limit(asked.number("limit")));
         let reads = task.is_some_and(|story| answered.question.may_read(&story.task).is_ok());
         if op == Op::LEDGER && actor.caller.role != Role::Admin && !reads {
             expected.retain(|seq| {

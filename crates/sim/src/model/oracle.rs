@@ -6,14 +6,10 @@ use asyncgate_core::{
     task::{Outcome, Status},
 };
 use asyncgate_engine::Role;
-use serde_json::value::RawValue;
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::Model;
-use crate::{
-    asked::{Asked, size},
-    cast::Actor,
-    step::Op,
-};
+use crate::{asked::Asked, cast::Actor, step::Op};
 
 const MAX_ARTIFACTS: usize = 100;
 const MAX_PROOF_BYTES: usize = 64 * 1024;
@@ -68,25 +64,25 @@ impl Question<'_> {
 
     /// The principal that a call about tasks and receipts is for.
     pub(super) fn principal(&self) -> Result<Principal, Code> {
-        let named = self.asked.principal_id.as_ref();
+        let named = self.asked.text("principal_id");
         self.acting(named, self.asked.kind(), PrincipalKind::Agent)
     }
 
     /// The principal that works.
     pub(super) fn worker(&self) -> Result<Principal, Code> {
-        self.acting(self.asked.worker_id.as_ref(), None, PrincipalKind::Worker)
+        self.acting(self.asked.text("worker_id"), None, PrincipalKind::Worker)
     }
 
     fn acting(
         &self,
-        named: Option<&String>,
+        named: Option<&str>,
         kind: Option<PrincipalKind>,
         default: PrincipalKind,
     ) -> Result<Principal, Code> {
         let Some(id) = named else {
             return Ok(self.actor.caller.principal.clone());
         };
-        let principal = Principal::new(kind.unwrap_or(default), id.clone());
+        let principal = Principal::new(kind.unwrap_or(default), id);
         self.own(&principal)?;
         Ok(principal)
     }
@@ -99,7 +95,7 @@ impl Model {
         if !question.may_call() {
             return Err(Code::Forbidden);
         }
-        if asked.odd.is_some() {
+        if asked.has("odd") {
             return Err(Code::BadRequest);
         }
         match op {
@@ -122,9 +118,9 @@ impl Model {
     fn create(&self, question: &Question<'_>) -> Verdict {
         let owner = question.principal()?;
         let asked = question.asked;
-        self.fits(asked.payload.as_deref())?;
+        self.fits(asked.raw("payload"))?;
         let tenant = &self.tenants[question.actor.tenant];
-        let Some(key) = &asked.idempotency_key else {
+        let Some(key) = asked.text("idempotency_key") else {
             return Ok(());
         };
         let owner = tenant.party(owner.kind, &owner.id);
@@ -138,14 +134,14 @@ impl Model {
 
     fn get(&self, question: &Question<'_>) -> Verdict {
         question.principal()?;
-        let id = question.asked.task_id.as_deref().unwrap_or_default();
+        let id = question.asked.name("task_id");
         let story = self.task(question.actor.tenant, id);
         question.may_read(&story.ok_or(Code::TaskNotFound)?.task)
     }
 
     fn cancel(&self, question: &Question<'_>) -> Verdict {
         question.principal()?;
-        let id = question.asked.task_id.as_deref().unwrap_or_default();
+        let id = question.asked.name("task_id");
         let story = self.task(question.actor.tenant, id);
         let task = &story.ok_or(Code::TaskNotFound)?.task;
         question.own(&task.created_by)?;
@@ -157,12 +153,12 @@ impl Model {
 
     fn list(&self, question: &Question<'_>) -> Verdict {
         let asked = question.asked;
-        let whole = asked.task_id.is_none() && asked.lease_id.is_none();
-        if whole && asked.receipt_type.is_none() && question.op == Op::LEDGER {
+        let whole = !asked.has("task_id") && !asked.has("lease_id");
+        if whole && !asked.has("receipt_type") && question.op == Op::LEDGER {
             return Err(Code::BadRequest);
         }
         question.principal()?;
-        let since = asked.since_receipt_id.as_deref();
+        let since = asked.text("since_receipt_id");
         if since.is_some_and(|id| self.receipt(question.actor.tenant, id).is_none()) {
             return Err(Code::BadRequest);
         }
@@ -171,7 +167,7 @@ impl Model {
 
     fn one_receipt(&self, question: &Question<'_>) -> Verdict {
         question.principal()?;
-        let id = question.asked.receipt_id.as_deref().unwrap_or_default();
+        let id = question.asked.name("receipt_id");
         let receipt = self.receipt(question.actor.tenant, id);
         let receipt = receipt.ok_or(Code::ReceiptNotFound)?;
         let from_me = receipt.from.is(&question.actor.caller.principal);
@@ -184,11 +180,11 @@ impl Model {
     fn under_lease(&self, question: &Question<'_>) -> Verdict {
         let worker = question.worker()?;
         let Question { op, asked, now, .. } = *question;
-        let id = asked.task_id.as_deref().unwrap_or_default();
+        let id = asked.name("task_id");
         let story = self.task(question.actor.tenant, id);
         let task = &story.ok_or(Code::TaskNotFound)?.task;
         self.check_sizes(op, asked)?;
-        let lease_id = asked.lease_id.as_deref().unwrap_or_default();
+        let lease_id = asked.name("lease_id");
         let outcome = match op {
             Op::COMPLETE => Some(Outcome::Succeeded),
             Op::FAIL => Some(Outcome::Failed),
@@ -220,16 +216,14 @@ impl Model {
 
     fn check_sizes(&self, op: Op, asked: &Asked) -> Verdict {
         match op {
-            Op::PROGRESS => self.fits(asked.progress.as_deref()),
-            Op::FAIL => self.fits(asked.error.as_deref()),
+            Op::PROGRESS => self.fits(asked.raw("progress")),
+            Op::FAIL => self.fits(asked.raw("error")),
             Op::COMPLETE => {
-                self.fits(asked.result.as_deref())?;
-                let artifacts = asked.artifacts.as_deref();
-                let count = artifacts
-                    .and_then(|json| Json::from_text(json.get().to_owned()))
-                    .and_then(|json| json.array_len());
-                let proof = size(artifacts).max(size(asked.delivery_proof.as_deref()));
-                if count.unwrap_or(0) > MAX_ARTIFACTS || proof > MAX_PROOF_BYTES {
+                self.fits(asked.raw("result"))?;
+                let count: Option<Vec<IgnoredAny>> = asked.value("artifacts");
+                let proof = ["artifacts", "delivery_proof"].map(|proof| asked.raw(proof));
+                let proof = proof.into_iter().map(size).max().unwrap_or(0);
+                if count.map_or(0, |list| list.len()) > MAX_ARTIFACTS || proof > MAX_PROOF_BYTES {
                     return Err(Code::LimitExceeded);
                 }
                 Ok(())
@@ -238,7 +232,7 @@ impl Model {
         }
     }
 
-    fn fits(&self, value: Option<&RawValue>) -> Verdict {
+    fn fits(&self, value: Option<&str>) -> Verdict {
         if size(value) > self.policy.max_payload_bytes {
             return Err(Code::TooLarge);
         }
@@ -249,16 +243,29 @@ impl Model {
 /// Whether an input asks for the same work as a task.
 pub(super) fn asks_for(asked: &Asked, task: &Task) -> bool {
     let spec = &task.spec;
-    let payload = asked.payload.as_ref().map_or("null", |raw| raw.get());
-    let (capabilities, tags) = match &asked.requirements {
-        Some(required) => (required.capabilities.clone(), required.tags.as_slice()),
-        None => (Vec::new(), &[][..]),
-    };
-    let mut capabilities = capabilities;
+    let payload = asked.raw("payload").unwrap_or("null");
+    let same = || Json::from_text(payload.to_owned()).as_ref() == Some(&spec.payload);
+    let Required {
+        mut capabilities,
+        tags,
+    } = asked.value("requirements").unwrap_or_default();
     capabilities.sort_unstable();
     capabilities.dedup();
-    asked.task_type.as_ref() == Some(&spec.task_type)
-        && Json::from_text(payload.to_owned()).as_ref() == Some(&spec.payload)
+    asked.text("type") == Some(&spec.task_type)
+        && (payload == spec.payload.text() || same())
         && capabilities == spec.requirements.capabilities
         && tags == spec.requirements.tags
+}
+
+/// What a task requires of its worker.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Required {
+    capabilities: Vec<String>,
+    tags: Vec<String>,
+}
+
+/// The length of a value as it was sent.
+fn size(value: Option<&str>) -> usize {
+    value.map_or(0, str::len)
 }

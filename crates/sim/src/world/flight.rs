@@ -33,7 +33,9 @@ pub struct Flight {
     /// How.
     pub manner: Manner,
     /// With which input.
-    pub asked: Box<Asked>,
+    pub asked: Asked,
+    /// What a worker offers.
+    pub reach: Option<Reach>,
     /// How many faults the store had injected when it began.
     pub faults: u64,
     /// What the last of its transactions should lead to.
@@ -70,9 +72,9 @@ pub struct Begin<'a> {
 impl Flight {
     /// Prepares a call; nothing happens before it is polled.
     pub fn begin(begin: Begin<'_>) -> Self {
-        let asked = Box::new(Asked::read(begin.op, &begin.input));
+        let asked = Asked::new(begin.input.into());
         let (engine, caller) = (Arc::clone(begin.engine), Arc::clone(&begin.who.caller));
-        let (entry, input) = (begin.entry, begin.input);
+        let (entry, input) = (begin.entry, Arc::clone(asked.input()));
         let typed = begin.typed.then(|| begin.op.typed());
         let future = Box::pin(async move {
             if let Some(typed) = typed {
@@ -91,6 +93,10 @@ impl Flight {
             actor: begin.actor,
             op: begin.op,
             manner: begin.manner,
+            reach: (begin.op == Op::LEASE).then(|| {
+                let offers = asked.value("capabilities").unwrap_or_default();
+                Reach::new(offers, asked.value("accept_types"))
+            }),
             asked,
             faults: begin.faults,
             verdict: None,
@@ -126,12 +132,6 @@ impl Flight {
             self.tasks_made += new.count();
             self.receipts_made += changes.receipts.len();
         }
-    }
-
-    /// What a waiting worker offers.
-    pub fn reach(&self) -> Reach {
-        let capabilities = self.asked.capabilities.clone().unwrap_or_default();
-        Reach::new(capabilities, self.asked.accept_types.clone())
     }
 }
 

@@ -21,7 +21,7 @@ pub struct Ghost {
     label: u32,
     actor: usize,
     op: Op,
-    asked: Box<Asked>,
+    asked: Asked,
 }
 
 impl Ghost {
@@ -48,7 +48,7 @@ impl World {
         let mut call = None;
         for flight in &mut self.flights {
             if Some(flight.label) == caller {
-                call = Some((flight.actor, flight.op, &*flight.asked));
+                call = Some((flight.actor, flight.op, &flight.asked));
                 notes = Some(&mut flight.notes);
                 flight.decided = Some(commit.now);
             } else {
@@ -56,7 +56,7 @@ impl World {
             }
         }
         let ghost = self.ghosts.iter().find(|ghost| Some(ghost.label) == caller);
-        let call = call.or(ghost.map(|ghost| (ghost.actor, ghost.op, &*ghost.asked)));
+        let call = call.or(ghost.map(|ghost| (ghost.actor, ghost.op, &ghost.asked)));
         let question = call.map(|(actor, op, asked)| Question {
             actor: &self.actors[actor],
             op,

@@ -424,13 +424,16 @@ impl World {
                 continue;
             }
             let missed = match flight.op {
-                Op::LEASE => self.model.has_work(tenant, &flight.reach()),
+                Op::LEASE => {
+                    let reach = flight.reach.as_ref();
+                    reach.is_some_and(|reach| self.model.has_work(tenant, reach))
+                }
                 Op::GET => {
-                    let id = flight.asked.task_id.as_deref().unwrap_or_default();
+                    let id = flight.asked.name("task_id");
                     self.model.has_ended(tenant, id)
                 }
                 Op::RECV => {
-                    let topic = flight.asked.mail().topic.as_deref().unwrap_or_default();
+                    let topic = flight.asked.name("topic");
                     self.model.mail.has_message(tenant, topic)
                 }
                 // It brings letters back bit by bit.

@@ -66,7 +66,7 @@ impl Mail {
         journal: &mut Journal,
     ) -> Checked<Gains> {
         let mut gains = Gains::default();
-        let asked = answered.question.asked.mail();
+        let asked = answered.question.asked;
         match answered.question.op {
             Op::SEND => {
                 let sent = SendResult::Sent(answered.read()?);
@@ -77,7 +77,7 @@ impl Mail {
                 self.sent(answered, &output.results, journal, &mut gains)?;
             }
             Op::RECV => self.received(answered, &mut gains)?,
-            Op::ACK_MESSAGE => self.acked(answered, &asked.msg_id, journal)?,
+            Op::ACK_MESSAGE => self.acked(answered, asked.name("msg_id"), journal)?,
             Op::ACK_BATCH => {
                 let output: AckBatchOutput = answered.read()?;
                 let fates = answered.notes.fates.iter();
@@ -88,9 +88,9 @@ impl Mail {
                 hold(fates.copied().eq(told), "verdict", || {
                     format!("{output:?}, should be {:?}", answered.notes.fates)
                 })?;
-                for (ack, fate) in asked.acks.iter().zip(&answered.notes.fates) {
+                for (ack, fate) in asked.items("acks").iter().zip(&answered.notes.fates) {
                     if *fate == Fate::Done {
-                        self.acked(answered, &ack.msg_id, journal)?;
+                        self.acked(answered, ack.name("msg_id"), journal)?;
                     }
                 }
             }
@@ -107,7 +107,7 @@ impl Mail {
             }
             Op::REPROCESS => {
                 let output: ReprocessOutput = answered.read()?;
-                if asked.dry_run {
+                if asked.flag("dry_run") {
                     self.would_move(answered, output.moved)?;
                 } else {
                     answered.counts(output.moved)?;
@@ -214,8 +214,8 @@ impl Mail {
     }
 
     fn would_move(&self, answered: &AnsweredMail<'_>, moved: u64) -> Checked {
-        let asked = answered.question.asked.mail();
-        let most = asked.limit.unwrap_or(DEFAULT_REPROCESS);
+        let asked = answered.question.asked;
+        let most = asked.number("limit").unwrap_or(DEFAULT_REPROCESS);
         let filter = self.filter(answered, most);
         let post = &self.posts[answered.question.actor.tenant];
         let count = letters(post, &filter).count() as u64;
@@ -227,27 +227,26 @@ impl Mail {
     /// The dead letters that a call asks for.
     fn filter(&self, answered: &AnsweredMail<'_>, limit: usize) -> DeadFilter {
         let Question { asked, now, .. } = answered.question;
-        let asked = asked.mail();
-        let seconds = asked.older_than_secs;
+        let seconds: Option<i64> = asked.number("older_than_secs");
         DeadFilter {
-            topic: asked.topic.clone(),
-            reason: asked.reason.clone(),
+            topic: asked.text("topic").map(str::to_owned),
+            reason: asked.text("reason").map(str::to_owned),
             died_by: seconds.map(|seconds| now.plus_millis(-1_000 * seconds)),
-            after: asked.cursor.as_ref().and_then(|id| id.parse().ok()),
+            after: asked.parsed("cursor"),
             limit,
         }
     }
 
     fn peeked(&self, answered: &AnsweredMail<'_>) -> Checked {
         let output: RecvOutput = answered.read()?;
-        let asked = answered.question.asked.mail();
-        let most = asked.max_messages.unwrap_or(usize::MAX);
+        let asked = answered.question.asked;
+        let most = asked.number("max_messages").unwrap_or(usize::MAX);
         let most = most.min(self.policy.max_messages.into());
-        let bytes = asked.max_bytes.unwrap_or(usize::MAX);
+        let bytes = asked.number("max_bytes").unwrap_or(usize::MAX);
         let bytes = bytes.min(self.policy.max_bytes);
         let mut seen = 0;
         let post = &self.posts[answered.question.actor.tenant];
-        let line = post.line(asked.topic.as_deref().unwrap_or_default(), Kind::Ready);
+        let line = post.line(asked.name("topic"), Kind::Ready);
         let next = line.take(most).enumerate().take_while(|(n, message)| {
             seen += message.payload.len();
             *n == 0 || seen <= bytes
@@ -267,11 +266,10 @@ impl Mail {
         let Question {
             actor, asked, now, ..
         } = answered.question;
-        let asked = asked.mail();
         let topics = self.posts[actor.tenant].topics();
-        let after = asked.cursor.as_deref().unwrap_or_default();
+        let after = asked.name("cursor");
         let mut later = topics.iter().filter(|topic| topic.name.as_str() > after);
-        let page: Vec<_> = later.by_ref().take(limit(asked.limit)).collect();
+        let page: Vec<_> = later.by_ref().take(limit(asked.number("limit"))).collect();
         let more = later.next().is_some();
         let same = page.len() == output.topics.len()
             && more == output.next_cursor.is_some()
@@ -293,7 +291,7 @@ impl Mail {
         let Question { actor, asked, .. } = answered.question;
         let filter = self.filter(answered, usize::MAX);
         let mut found = letters(&self.posts[actor.tenant], &filter);
-        let page = found.by_ref().take(limit(asked.mail().limit));
+        let page = found.by_ref().take(limit(asked.number("limit")));
         let page: Vec<&Message> = page.collect();
         let more = found.next().is_some();
         let complete = page.len() == output.messages.len() && more == output.next_cursor.is_some();

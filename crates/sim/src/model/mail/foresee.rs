@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use asyncgate_api::{Code, IdempotencyMode};
+use asyncgate_api::{Code, IdempotencyMode, Payload};
 use asyncgate_core::{
     LeaseId, Link, MessageId, Timestamp,
     mailbox::{
@@ -14,7 +14,7 @@ use asyncgate_store::mailbox::{DeadFilter, Reads};
 
 use super::{Fate, Mail, Post};
 use crate::{
-    asked::{Asked, AskedMail},
+    asked::Asked,
     model::oracle::{Question, Verdict},
     step::Op,
     store::MailWrote,
@@ -121,23 +121,23 @@ impl Mail {
         if !question.may_call() {
             return Err(Code::ECapScope);
         }
-        let asked = question.asked.mail();
-        if question.asked.odd.is_some() || !self.is_sound(question.op, asked) {
+        let asked = question.asked;
+        if question.asked.has("odd") || !self.is_sound(question.op, asked) {
             return Err(Code::ESchema);
         }
         Ok(())
     }
 
-    fn is_sound(&self, op: Op, asked: &AskedMail) -> bool {
-        let named = asked.topic.as_ref().is_none_or(|topic| !topic.is_empty());
+    fn is_sound(&self, op: Op, asked: &Asked) -> bool {
+        let named = asked.text("topic").is_none_or(|topic| !topic.is_empty());
         let (least, most) = (self.policy.visibility_min_ms, self.policy.visibility_max_ms);
         let held = asked
-            .visibility_ms
+            .number("visibility_ms")
             .is_none_or(|ms| (least..=most).contains(&ms));
-        let some = [asked.max_messages, asked.limit];
+        let some: [Option<usize>; 2] = [asked.number("max_messages"), asked.number("limit")];
         let some = some.into_iter().flatten().all(|count| count > 0);
         let sent = op != Op::SEND || is_sendable(asked);
-        named && held && some && sent && asked.delay_ms.is_none_or(|delay| delay >= 0)
+        named && held && some && sent && is_later(asked)
     }
 
     /// What a transaction should do. The call behind it says so; where that has several, what it
@@ -155,20 +155,21 @@ impl Mail {
         let Some(op) = op else {
             return self.sweep(post, &reads.messages, now);
         };
-        let nothing = Asked::default();
-        let asked = call.map_or(&nothing, |call| call.asked).mail();
+        let Some(asked) = call.map(|call| call.asked) else {
+            return Foreseen::default();
+        };
         match op {
             Op::SEND => self.send(post, std::slice::from_ref(asked), now),
-            Op::SEND_BATCH => self.send(post, &asked.messages, now),
+            Op::SEND_BATCH => self.send(post, &asked.items("messages"), now),
             Op::RECV => self.receive(post, asked, now),
             Op::PURGE => self.purge(post, reads, asked, wrote.asked_at, now),
             Op::REPROCESS => self.bring_back(post, reads.dead.as_ref(), asked, now),
-            Op::ACK_BATCH => self.settle_all(post, op, &asked.acks, now),
+            Op::ACK_BATCH => self.settle_all(post, op, &asked.items("acks"), now),
             _ => self.settle_all(post, op, std::slice::from_ref(asked), now),
         }
     }
 
-    fn settle_all(&self, post: &Post, op: Op, asked: &[AskedMail], now: Timestamp) -> Foreseen {
+    fn settle_all(&self, post: &Post, op: Op, asked: &[Asked], now: Timestamp) -> Foreseen {
         let mut foreseen = Foreseen {
             rule: match op {
                 Op::NACK => "given back",
@@ -190,7 +191,7 @@ impl Mail {
         foreseen
     }
 
-    fn send(&self, post: &Post, asked: &[AskedMail], now: Timestamp) -> Foreseen {
+    fn send(&self, post: &Post, asked: &[Asked], now: Timestamp) -> Foreseen {
         let mut foreseen = Foreseen {
             rule: "sent as asked",
             ..Foreseen::default()
@@ -198,8 +199,7 @@ impl Mail {
         // Which of the call's items each new message is.
         let mut sent: Vec<usize> = Vec::new();
         for one in asked {
-            let topic = one.topic.as_deref().unwrap_or_default();
-            let name = (Arc::from(topic), Arc::from(one.idem_key.as_str()));
+            let name = (one.name("topic").into(), one.name("idem_key").into());
             let fresh = foreseen.writes.iter().position(|write| {
                 let message = &write.message;
                 message.topic == name.0 && message.idem_key == name.1
@@ -213,8 +213,8 @@ impl Mail {
             let fate = match (first, again) {
                 _ if !is_sendable(one) => Fate::Refused(Code::ESchema),
                 (Some(first), Some(again)) => {
-                    let same = first.payload_hash == payload_hash(&one.payload_b64.0);
-                    match one.idempotency_mode {
+                    let same = first.payload_hash == payload_hash(&payload(one).0);
+                    match one.value("idempotency_mode").unwrap_or_default() {
                         _ if !same => Fate::Refused(Code::EIdemConflict),
                         IdempotencyMode::Flag => again,
                         IdempotencyMode::Conflict => Fate::Refused(Code::EDuplicate),
@@ -234,15 +234,16 @@ impl Mail {
     fn place_new(
         &self,
         post: &Post,
-        asked: &AskedMail,
+        asked: &Asked,
         now: Timestamp,
         new: &mut Vec<Expected>,
     ) -> Fate {
         let policy = &self.policy;
-        let topic = asked.topic.as_deref().unwrap_or_default();
-        let shard = shard_of(topic, asked.partition_key.as_deref(), policy.shards);
+        let (topic, idem_key) = (asked.name("topic"), asked.name("idem_key"));
+        let shard = shard_of(topic, asked.text("partition_key"), policy.shards);
         let siblings = || new.iter().filter(|write| write.message.shard == shard);
-        if asked.payload_b64.len() > policy.max_payload_bytes {
+        let payload = payload(asked).0;
+        if payload.len() > policy.max_payload_bytes {
             return Fate::Refused(Code::EFrameTooLarge);
         }
         let depth = self.depth(shard) + siblings().count() as u64;
@@ -256,24 +257,25 @@ impl Mail {
         let last = siblings().last().map(|write| write.message.chain_head());
         let stored = post.chains.get(&shard).copied();
         let ChainHead { seq, link }: ChainHead = last.or(stored).unwrap_or_default();
-        let content = payload_hash(&asked.payload_b64.0);
-        let delay = asked.delay_ms.unwrap_or(0);
+        let content = payload_hash(&payload);
+        let delay = asked.number("delay_ms").unwrap_or(0);
+        let attrs = asked.value("attrs").unwrap_or_default();
         let message = Message {
             id: NO_ID,
-            hash_chain: hash_chain(topic, now, &asked.idem_key, &content, &asked.attrs),
+            hash_chain: hash_chain(topic, now, idem_key, &content, &attrs),
             topic: topic.into(),
-            partition_key: asked.partition_key.as_deref().map(Into::into),
+            partition_key: asked.text("partition_key").map(Into::into),
             shard,
             sent_at: now,
-            idem_key: asked.idem_key.as_str().into(),
-            attrs: Arc::new(asked.attrs.clone()),
-            payload: asked.payload_b64.0.clone(),
+            idem_key: idem_key.into(),
+            attrs: Arc::new(attrs),
+            payload,
             payload_hash: content,
             prev: Link::from_bytes(*link.as_bytes()),
             chain_seq: seq + 1,
             corr_id: [0; 16],
-            priority: asked.priority,
-            expires_at: asked.ttl_ms.map(|ttl| now.plus_millis(ttl)),
+            priority: asked.number("priority").unwrap_or(0),
+            expires_at: asked.number("ttl_ms").map(|ttl| now.plus_millis(ttl)),
             since: now,
             state: match delay {
                 0 => State::Ready,
@@ -292,17 +294,17 @@ impl Mail {
     }
 
     /// The best of a topic, in order, as many as may be held; what grew too old dies on the way.
-    fn receive(&self, post: &Post, asked: &AskedMail, now: Timestamp) -> Foreseen {
+    fn receive(&self, post: &Post, asked: &Asked, now: Timestamp) -> Foreseen {
         let mut foreseen = Foreseen {
             rule: "delivery order",
             fates: vec![Fate::Done],
             ..Foreseen::default()
         };
-        let most = asked.max_messages.unwrap_or(usize::MAX);
+        let most = asked.number("max_messages").unwrap_or(usize::MAX);
         let most = most.min(self.policy.max_messages.into());
-        let bytes = asked.max_bytes.unwrap_or(usize::MAX);
+        let bytes = asked.number("max_bytes").unwrap_or(usize::MAX);
         let bytes = bytes.min(self.policy.max_bytes);
-        let topic = asked.topic.as_deref().unwrap_or_default();
+        let topic = asked.name("topic");
         let room = u64::from(self.policy.global_inflight).saturating_sub(self.inflight);
         let (mut seen, mut given, mut handed) = (0, 0, 0);
         for (n, message) in post.line(topic, Kind::Ready).take(most).enumerate() {
@@ -389,16 +391,16 @@ impl Mail {
         &self,
         post: &Post,
         reads: &Reads,
-        asked: &AskedMail,
+        asked: &Asked,
         asked_at: Timestamp,
         now: Timestamp,
     ) -> Foreseen {
-        let topic = asked.topic.as_deref().unwrap_or_default();
-        let waits = reads.waiting.is_some() && asked.state != "dlq";
+        let topic = asked.name("topic");
+        let waits = reads.waiting.is_some() && asked.name("state") != "dlq";
         let waiting = [Kind::Ready, Kind::Delayed];
         let waiting = waiting.into_iter().filter(|_| waits);
         let waiting = waiting.flat_map(|kind| post.line(topic, kind));
-        let is_dead = reads.dead.is_some() && asked.state != "ready";
+        let is_dead = reads.dead.is_some() && asked.name("state") != "ready";
         let dead = post.dead.iter().filter(|_| is_dead);
         let dead = dead.filter_map(|seq| post.messages.get(seq));
         let dead = dead.filter(|message| &*message.topic == topic);
@@ -417,7 +419,7 @@ impl Mail {
         &self,
         post: &Post,
         filter: Option<&DeadFilter>,
-        asked: &AskedMail,
+        asked: &Asked,
         now: Timestamp,
     ) -> Foreseen {
         let mut foreseen = Foreseen {
@@ -426,8 +428,8 @@ impl Mail {
             ..Foreseen::default()
         };
         let filter = filter.map(|filter| DeadFilter {
-            topic: asked.topic.clone(),
-            reason: asked.reason.clone(),
+            topic: asked.text("topic").map(str::to_owned),
+            reason: asked.text("reason").map(str::to_owned),
             ..filter.clone()
         });
         for message in filter.iter().flat_map(|filter| letters(post, filter)) {
@@ -474,10 +476,20 @@ pub(super) fn letters<'a>(
     .take(filter.limit)
 }
 
-fn is_sendable(asked: &AskedMail) -> bool {
-    let named = asked.topic.as_ref().is_some_and(|topic| !topic.is_empty());
-    named
-        && !asked.idem_key.is_empty()
-        && asked.delay_ms.is_none_or(|delay| delay >= 0)
-        && asked.ttl_ms.is_none_or(|ttl| ttl > 0)
+fn is_sendable(asked: &Asked) -> bool {
+    let lives = asked.number("ttl_ms").is_none_or(|ttl: i64| ttl > 0);
+    !asked.name("topic").is_empty()
+        && !asked.name("idem_key").is_empty()
+        && is_later(asked)
+        && lives
+}
+
+/// Whether what is to be delayed is not to be earlier.
+fn is_later(asked: &Asked) -> bool {
+    asked.number("delay_ms").is_none_or(|delay: i64| delay >= 0)
+}
+
+/// The content that is to be sent.
+fn payload(asked: &Asked) -> Payload {
+    asked.value("payload_b64").unwrap_or_default()
 }

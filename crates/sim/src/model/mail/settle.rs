@@ -10,7 +10,7 @@ use super::{
     Mail, Post,
     foresee::{Expected, Free},
 };
-use crate::{asked::AskedMail, step::Op};
+use crate::{asked::Asked, step::Op};
 
 /// The message as it will be, nothing if it stays as it is, or why the call is refused.
 type Settled = Result<Option<Expected>, Code>;
@@ -21,11 +21,11 @@ impl Mail {
         &self,
         post: &Post,
         op: Op,
-        asked: &AskedMail,
+        asked: &Asked,
         now: Timestamp,
         acked: &[Expected],
     ) -> Settled {
-        let Ok(id) = asked.msg_id.parse::<MessageId>() else {
+        let Ok(id) = asked.name("msg_id").parse::<MessageId>() else {
             return Err(Code::ESchema);
         };
         let earlier = acked.iter().map(|write| &write.message);
@@ -35,14 +35,14 @@ impl Mail {
         let message = message.filter(|message| !over(message.state));
         let message = message.ok_or(Code::ENotFound)?;
         let lease = message.delivery.map(|delivery| delivery.lease.to_string());
-        match &asked.lease {
-            Some(named) if lease.as_ref() != Some(named) => return Err(Code::EStaleLease),
+        match asked.text("lease") {
+            Some(named) if lease.as_deref() != Some(named) => return Err(Code::EStaleLease),
             Some(_) => {}
             None if self.policy.require_lease => return Err(Code::ESchema),
             None if lease.is_none() => return Err(Code::ENotLeased),
             None => {}
         }
-        let named = asked.lease.is_some();
+        let named = asked.has("lease");
         match op {
             Op::NACK => self.give_back(message, asked, named, now),
             Op::EXTEND => self.extend(message, asked, named, now),
@@ -70,13 +70,7 @@ impl Mail {
         })
     }
 
-    fn give_back(
-        &self,
-        message: &Message,
-        asked: &AskedMail,
-        named: bool,
-        now: Timestamp,
-    ) -> Settled {
+    fn give_back(&self, message: &Message, asked: &Asked, named: bool, now: Timestamp) -> Settled {
         match message.state {
             State::Leased { .. } => {}
             State::Ready | State::Delayed { .. } | State::Dead { .. } if named => return Ok(None),
@@ -84,16 +78,16 @@ impl Mail {
                 return Err(Code::ENotLeased);
             }
         }
-        let reason = asked.reason.clone().unwrap_or_else(|| "nack".to_owned());
+        let reason = asked.text("reason").unwrap_or("nack").to_owned();
         let mut back = Message {
             reason: Some(reason),
-            last_error: asked.error.clone(),
+            last_error: asked.text("error").map(str::to_owned),
             ..message.clone()
         };
         if message.attempt >= self.policy.max_attempts {
             return Ok(Some(self.dead(&back, Cause::MaxAttempts, now)));
         }
-        let free = match asked.delay_ms {
+        let free = match asked.number("delay_ms") {
             Some(0) => Free::Nothing,
             Some(delay) => {
                 let until = now.plus_millis(delay);
@@ -110,7 +104,7 @@ impl Mail {
         Ok(Some(Expected { message, free }))
     }
 
-    fn extend(&self, message: &Message, asked: &AskedMail, named: bool, now: Timestamp) -> Settled {
+    fn extend(&self, message: &Message, asked: &Asked, named: bool, now: Timestamp) -> Settled {
         let (until, given) = match (message.state, message.delivery) {
             (State::Leased { until }, Some(given)) if until > now => (until, given),
             _ if named => return Err(Code::EStaleLease),
@@ -148,9 +142,9 @@ impl Mail {
     }
 
     /// How long a receiver keeps a message.
-    pub(super) fn visibility(&self, asked: &AskedMail) -> i64 {
+    pub(super) fn visibility(&self, asked: &Asked) -> i64 {
         asked
-            .visibility_ms
+            .number("visibility_ms")
             .unwrap_or(self.policy.default_visibility_ms)
     }
 }
