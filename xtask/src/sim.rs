@@ -1,5 +1,5 @@
-//! `cargo xtask sim`: simulates the engine in the release build. A failure is shrunk and kept among
-//! the simulator's regressions, which its tests replay.
+//! `cargo xtask sim`: simulates the engine in a build of its own, whose making takes some minutes. A
+//! failure is shrunk and kept among the simulator's regressions, which its tests replay.
 
 use anyhow::Result;
 use clap::Args;
@@ -20,7 +20,7 @@ pub fn run(options: &Options) -> Result<()> {
     let regressions = process::root().join("crates/sim/regressions");
     process::run(
         process::cargo()
-            .args(["run", "--quiet", "--release", "--package", "asyncgate-sim"])
+            .args(["run", "--profile", "sim", "--package", "asyncgate-sim"])
             .arg("--")
             .args(["--minutes", &options.minutes.to_string()])
             .args(["--seed", &options.seed.to_string()])

@@ -5,7 +5,7 @@ mod mailbox;
 mod reorder;
 pub(crate) mod span;
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::sync::OnceLock;
 
 use asyncgate_api::Spec;
 use asyncgate_core::task::Status;
@@ -65,8 +65,8 @@ struct Usual {
 /// The engine's counters.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    /// By operation, once it was called.
-    usual: BTreeMap<&'static str, OnceLock<Usual>>,
+    /// By the operation's place in the registry, once it was called.
+    usual: Box<[OnceLock<Usual>]>,
     requests: Family<Outcome, Counter>,
     seconds: Family<Named, Histogram, Latencies>,
     depths: Family<InStatus, Gauge>,
@@ -81,9 +81,9 @@ pub(crate) struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let operations = registry().iter().map(|entry| entry.spec.name);
+        let usual = registry().iter().map(|_| OnceLock::new());
         Self {
-            usual: operations.map(|name| (name, OnceLock::new())).collect(),
+            usual: usual.collect(),
             requests: Family::default(),
             seconds: Family::new_with_constructor(Latencies),
             depths: Family::default(),
@@ -115,19 +115,18 @@ impl Metrics {
         Waiting(self.waiting.clone())
     }
 
-    /// Counts an operation that took as long as `watch` says and ended with `code`.
-    pub(crate) fn observe(&self, operation: &'static str, code: &'static str, watch: Stopwatch) {
-        let seconds = watch.elapsed().as_secs_f64();
-        let usual = self.usual.get(operation).filter(|_| code == OK);
-        if let Some(usual) = usual.map(|usual| usual.get_or_init(|| self.usual(operation))) {
+    /// Counts an operation, by its place in the registry, that took as long as `watch` says and ended with
+    /// `code`.
+    pub(crate) fn observe(&self, place: usize, code: &'static str, watch: Stopwatch) {
+        let operation = registry()[place].spec.name;
+        let usual = self.usual[place].get_or_init(|| self.usual(operation));
+        usual.seconds.observe(watch.elapsed().as_secs_f64());
+        if code == OK {
             usual.ok.inc();
-            usual.seconds.observe(seconds);
-            return;
+        } else {
+            let outcome = Outcome { operation, code };
+            self.requests.get_or_create(&outcome).inc();
         }
-        let requests = self.requests.get_or_create(&Outcome { operation, code });
-        requests.inc();
-        let times = self.seconds.get_or_create(&Named { operation });
-        times.observe(seconds);
     }
 
     fn usual(&self, operation: &'static str) -> Usual {

@@ -10,8 +10,14 @@ use serde::de::DeserializeOwned;
 #[derive(Debug, Clone)]
 pub struct Asked {
     input: Arc<str>,
-    /// Names and values.
-    fields: Vec<(Range<usize>, Range<usize>)>,
+    fields: Vec<Field>,
+}
+
+/// Where a field is.
+#[derive(Debug, Clone)]
+struct Field {
+    name: Range<usize>,
+    value: Range<usize>,
 }
 
 impl Asked {
@@ -28,9 +34,13 @@ impl Asked {
 
     /// A value as it was sent, unless it is null.
     pub fn raw(&self, name: &str) -> Option<&str> {
-        let mut fields = self.fields.iter();
-        let (_, value) = fields.find(|(field, _)| self.input[field.clone()] == *name)?;
-        Some(&self.input[value.clone()]).filter(|value| *value != "null")
+        let is_meant = |field: &&Field| {
+            field.name.len() == name.len()
+                && self.input.as_bytes()[field.name.clone()] == *name.as_bytes()
+        };
+        let field = self.fields.iter().find(is_meant)?;
+        let value = self.input.get(field.value.clone())?;
+        (value != "null").then_some(value)
     }
 
     /// Whether there is a value.
@@ -70,10 +80,9 @@ impl Asked {
 
     /// The objects of a list, each as what it asks for.
     pub fn items(&self, name: &str) -> Vec<Self> {
-        let list = self.raw(name).and_then(|list| elements(list.as_bytes()));
-        let begin = self.raw(name).unwrap_or_default();
-        let objects = list.unwrap_or_default().into_iter();
-        objects.map(|at| Self::new(begin[at].into())).collect()
+        let list = self.raw(name).unwrap_or_default();
+        let items = elements(list.as_bytes()).unwrap_or_default().into_iter();
+        items.map(|at| Self::new(list[at].into())).collect()
     }
 
     /// The principal kind that is named.
@@ -95,13 +104,16 @@ impl Asked {
     }
 }
 
-fn fields(json: &[u8]) -> Option<Vec<(Range<usize>, Range<usize>)>> {
+fn fields(json: &[u8]) -> Option<Vec<Field>> {
     let mut fields = Vec::with_capacity(8);
     let mut at = 1;
     while json.get(at)? != &b'}' {
         let name_end = string_end(json, at)?;
         let value_end = value_end(json, name_end + 1)?;
-        fields.push((at + 1..name_end - 1, name_end + 1..value_end));
+        fields.push(Field {
+            name: at + 1..name_end - 1,
+            value: name_end + 1..value_end,
+        });
         at = value_end + usize::from(json.get(value_end)? == &b',');
     }
     Some(fields)
@@ -120,17 +132,28 @@ fn elements(json: &[u8]) -> Option<Vec<Range<usize>>> {
 
 /// Where the value ends that begins at `at`. Simulated clients write no white space.
 fn value_end(json: &[u8], at: usize) -> Option<usize> {
-    let mut depth = 0;
-    let mut at = at;
+    match json.get(at)? {
+        b'"' => string_end(json, at),
+        b'[' | b'{' => nested_end(json, at),
+        _ => find(json, at, |byte| matches!(byte, b',' | b']' | b'}')),
+    }
+}
+
+/// Where the list or object ends that begins at `at`.
+fn nested_end(json: &[u8], at: usize) -> Option<usize> {
+    let (mut at, mut depth) = (at, 0);
     loop {
-        match json.get(at)? {
-            b'"' => at = string_end(json, at)? - 1,
-            b'[' | b'{' => depth += 1,
-            b']' | b'}' | b',' if depth == 0 => return Some(at),
-            b']' | b'}' => depth -= 1,
-            _ => {}
+        at = find(json, at, |byte| {
+            matches!(byte, b'"' | b'[' | b']' | b'{' | b'}')
+        })?;
+        match json[at] {
+            b'"' => at = string_end(json, at)?,
+            b'[' | b'{' => (at, depth) = (at + 1, depth + 1),
+            _ => (at, depth) = (at + 1, depth - 1),
         }
-        at += 1;
+        if depth == 0 {
+            return Some(at);
+        }
     }
 }
 
@@ -138,12 +161,17 @@ fn value_end(json: &[u8], at: usize) -> Option<usize> {
 fn string_end(json: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {
-        match json.get(at)? {
-            b'"' => return Some(at + 1),
-            b'\\' => at += 2,
-            _ => at += 1,
+        at = find(json, at, |byte| matches!(byte, b'"' | b'\\'))?;
+        if json[at] == b'"' {
+            return Some(at + 1);
         }
+        at += 2;
     }
+}
+
+fn find(json: &[u8], from: usize, wanted: impl Fn(u8) -> bool) -> Option<usize> {
+    let found = json.get(from..)?.iter().position(|byte| wanted(*byte));
+    Some(from + found?)
 }
 
 #[cfg(test)]

@@ -24,8 +24,17 @@ pub fn build() -> Result<PathBuf> {
 
 /// Builds something in release and says in which folder that is.
 pub fn release(what: &[&str]) -> Result<PathBuf> {
-    process::run(process::cargo().args(["build", "--release"]).args(what))?;
-    Ok(target()?.join("release"))
+    built("release", what)
+}
+
+/// Builds something in a profile that has a folder of its own, and tells which.
+pub fn built(profile: &str, what: &[&str]) -> Result<PathBuf> {
+    process::run(
+        process::cargo()
+            .args(["build", "--profile", profile])
+            .args(what),
+    )?;
+    Ok(target()?.join(profile))
 }
 
 /// Where cargo puts what it builds.
