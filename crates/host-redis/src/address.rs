@@ -99,14 +99,14 @@ pub enum BadAddress {
     #[error("rediss:// is not supported yet; put a TLS proxy such as stunnel beside the server")]
     Tls,
     /// A host or port.
-    #[error("{0:?} is not a host with a port")]
-    Host(String),
+    #[error("what stands between :// and / is not a host with a port, or several")]
+    Host,
     /// More than one host.
     #[error("redis:// takes one host; redis+sentinel:// and redis+cluster:// take several")]
     Hosts,
     /// A database.
-    #[error("{0:?} is not the number of a database")]
-    Database(String),
+    #[error("what stands behind the last / is not the number of a database")]
+    Database,
     /// A database of a cluster.
     #[error("a cluster has one database only; leave the path out")]
     ClusterDatabase,
@@ -162,9 +162,7 @@ impl FromStr for Address {
             login,
             database: match database {
                 "" => 0,
-                number => number
-                    .parse()
-                    .map_err(|_| BadAddress::Database(number.to_owned()))?,
+                number => number.parse().map_err(|_| BadAddress::Database)?,
             },
             prefix: prefix_of(options)?,
         })
@@ -185,11 +183,8 @@ fn login_of(text: &str) -> Result<Login, BadAddress> {
 }
 
 fn nodes_of(hosts: &str, port: u16) -> Result<Vec<Node>, BadAddress> {
-    let nodes = hosts.split(',').map(|host| {
-        let bad = || BadAddress::Host(host.to_owned());
-        Node::parse(host, port).ok_or_else(bad)
-    });
-    nodes.collect()
+    let nodes = hosts.split(',').map(|host| Node::parse(host, port));
+    nodes.collect::<Option<_>>().ok_or(BadAddress::Host)
 }
 
 impl Node {
@@ -276,11 +271,11 @@ mod tests {
             ("http://h", BadAddress::Scheme),
             ("rediss://h", BadAddress::Tls),
             ("redis://a,b", BadAddress::Hosts),
-            ("redis://:secret@", BadAddress::Host(String::new())),
-            ("redis://h:0", BadAddress::Host("h:0".to_owned())),
-            ("redis://h:99999", BadAddress::Host("h:99999".to_owned())),
-            ("redis://[::1", BadAddress::Host("[::1".to_owned())),
-            ("redis://h/one", BadAddress::Database("one".to_owned())),
+            ("redis://:secret@", BadAddress::Host),
+            ("redis://h:0", BadAddress::Host),
+            ("redis://h:99999", BadAddress::Host),
+            ("redis://[::1", BadAddress::Host),
+            ("redis://h/one", BadAddress::Database),
             ("redis+cluster://h/0", BadAddress::ClusterDatabase),
             ("redis+sentinel://h", BadAddress::Master),
             ("redis://:%ff@h", BadAddress::Login),
@@ -288,8 +283,11 @@ mod tests {
             ("redis://h?db=1", BadAddress::Option),
             ("redis://h?prefix={a}", BadAddress::Prefix),
             ("redis://h?prefix=", BadAddress::Prefix),
+            ("redis://:secret?x@h", BadAddress::Host),
+            ("redis://h/secret@", BadAddress::Login),
         ] {
-            assert_eq!(text.parse::<Address>(), Err(flaw), "{text}");
+            assert_eq!(text.parse::<Address>(), Err(flaw.clone()), "{text}");
+            assert!(!flaw.to_string().contains("secret"), "{text}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 
 use bytes::BytesMut;
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -46,10 +47,22 @@ pub(crate) struct Wire {
 impl Dialer {
     /// Connects, logs in, chooses the database, loads the scripts.
     pub(crate) async fn dial(&self) -> Result<Wire, Cause> {
-        let node = match &self.target {
-            Target::Node(node) => node.clone(),
-            Target::Master { sentinels, name } => master(sentinels, name).await?,
+        let mut wire = match &self.target {
+            Target::Node(node) => self.meet(node.clone()).await?,
+            Target::Master { sentinels, name } => self.find_master(sentinels, name).await?,
         };
+        for script in script::ALL {
+            // A server that lets nobody load scripts may still run them.
+            if let Value::Bytes(digest) = wire.ask(&script.load()).await? {
+                script.loaded(&digest);
+            }
+        }
+        wire.warn_of_eviction().await?;
+        Ok(wire)
+    }
+
+    /// Connects, logs in, chooses the database.
+    async fn meet(&self, node: Node) -> Result<Wire, Cause> {
         let mut wire = Wire::open(node).await?;
         if let Some(Login { user, password }) = &self.login {
             let mut auth = Args::of([b"AUTH"]);
@@ -67,35 +80,32 @@ impl Dialer {
             select.put_number(self.database);
             wire.demand(&select).await?;
         }
-        if let Target::Master { name, .. } = &self.target {
-            // The sentinels may not know yet that it is master no more.
-            let role = wire.demand(&Args::of([b"ROLE"])).await?;
-            let role = role.list().and_then(<[Value]>::first);
-            if role.and_then(Value::text) != Some("master") {
-                return Err(format!("{} is not the master of {name} now", wire.node));
-            }
-        }
-        for script in script::ALL {
-            // A server that lets nobody load scripts may still run them.
-            if let Value::Bytes(digest) = wire.ask(&script.load()).await? {
-                script.loaded(&digest);
-            }
-        }
-        wire.warn_of_eviction().await?;
         Ok(wire)
     }
-}
 
-/// Asks one sentinel after the other for the master.
-async fn master(sentinels: &[Node], name: &str) -> Result<Node, Cause> {
-    let mut causes = Vec::new();
-    for sentinel in sentinels {
-        match master_by(sentinel, name).await {
-            Ok(master) => return Ok(master),
-            Err(cause) => causes.push(cause),
+    /// Asks all sentinels at once, and takes the first master that one of them names and that says so
+    /// itself. One that is cut off, or does not know yet who is master now, stands in nobody's way.
+    async fn find_master(&self, sentinels: &[Node], name: &str) -> Result<Wire, Cause> {
+        let asked = sentinels.iter().map(async |sentinel| {
+            let master = master_by(sentinel, name).await?;
+            let mut wire = self.meet(master).await?;
+            let role = wire.demand(&Args::of([b"ROLE"])).await?;
+            let role = role.list().and_then(<[Value]>::first);
+            match role.and_then(Value::text) {
+                Some("master") => Ok(wire),
+                _ => Err(format!("{} is not the master of {name} now", wire.node)),
+            }
+        });
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        let mut causes = Vec::new();
+        while let Some(found) = asked.next().await {
+            match found {
+                Ok(wire) => return Ok(wire),
+                Err(cause) => causes.push(cause),
+            }
         }
+        Err(causes.join("; "))
     }
-    Err(causes.join("; "))
 }
 
 async fn master_by(sentinel: &Node, name: &str) -> Result<Node, Cause> {

@@ -2,8 +2,8 @@
 //!
 //! Requests of all callers go out together, as many as are waiting, and answers come back in order.
 //! A request is sent once: after that a lost connection is an error, because nobody knows whether it
-//! was done. A server that does not answer for [`PATIENCE`] is left and dialled again. While there is
-//! no connection, requests fail at once, so that callers can do without.
+//! was done. A server that does not answer for [`PATIENCE`] is left and dialled again. Once that has
+//! failed, requests fail at once until there is a connection, so that callers can do without.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -85,36 +85,54 @@ impl Link {
 async fn keep_up(dialer: Dialer, mut requests: mpsc::Receiver<Request>) {
     let mut pause = BACKOFF.0;
     let mut known_down = false;
+    // Why the last dialling failed, if it did.
+    let mut failed: Option<Cause> = None;
     loop {
-        let cause = match timeout(PATIENCE, dialer.dial()).await {
-            Ok(Ok(wire)) => {
+        let dialled = timeout(PATIENCE, dialer.dial());
+        let dialled = match &failed {
+            Some(cause) => failing(&mut requests, cause, dialled).await,
+            None => Some(dialled.await),
+        };
+        let cause = match dialled {
+            None => return,
+            Some(Ok(Ok(wire))) => {
                 tracing::info!(server = %wire.node, "connected to Redis");
-                (pause, known_down) = (BACKOFF.0, false);
+                (pause, known_down, failed) = (BACKOFF.0, false, None);
                 match converse(wire, &mut requests).await {
                     Ended::Unwanted => return,
                     Ended::Lost(cause) => cause,
                 }
             }
-            Ok(Err(cause)) => cause,
-            Err(_) => format!("cannot connect within {PATIENCE:?}"),
+            Some(Ok(Err(cause))) => failed.insert(cause).clone(),
+            Some(Err(_)) => {
+                let cause = format!("cannot connect within {PATIENCE:?}");
+                failed.insert(cause).clone()
+            }
         };
         if !known_down {
             tracing::warn!(cause, "no connection to Redis; dialling again");
             known_down = true;
         }
-        let over = sleep(pause);
-        tokio::pin!(over);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut over => break,
-                request = requests.recv() => match request {
-                    Some(request) => fail(request.tell, &cause),
-                    None => return,
-                },
-            }
+        if failing(&mut requests, &cause, sleep(pause)).await.is_none() {
+            return;
         }
         pause = (pause * 2).min(BACKOFF.1);
+    }
+}
+
+/// Waits for something while all requests fail. None when nobody will ask any more.
+async fn failing<T>(
+    requests: &mut mpsc::Receiver<Request>,
+    cause: &str,
+    until: impl Future<Output = T>,
+) -> Option<T> {
+    let mut until = std::pin::pin!(until);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut until => return Some(done),
+            request = requests.recv() => fail(request?.tell, cause),
+        }
     }
 }
 
@@ -196,7 +214,7 @@ fn tell_all(received: &mut BytesMut, waiting: &mut VecDeque<Waiting>) -> Result<
         if first.answers > 0 {
             continue;
         }
-        let demoted = matches!(&answer, Value::Error(text) if text.starts_with("READONLY"));
+        let demoted = is_demoted(&answer);
         if let Some(Waiting { tell, .. }) = waiting.pop_front() {
             drop(tell.send(Ok(answer)));
         }
@@ -205,4 +223,35 @@ fn tell_all(received: &mut BytesMut, waiting: &mut VecDeque<Waiting>) -> Result<
         }
     }
     Ok(())
+}
+
+/// Whether a server refuses because it is a replica. Before version 7 the error of a script stands behind
+/// words about the script.
+fn is_demoted(answer: &Value) -> bool {
+    matches!(answer, Value::Error(text) if text.contains("READONLY"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_is_known_by_what_it_says() {
+        for (text, demoted) in [
+            (
+                "READONLY You can't write against a read only replica.",
+                true,
+            ),
+            (
+                "ERR Error running script (call to f_0a): @user_script:7: @user_script: 7: -READONLY You can't write against a read only replica.",
+                true,
+            ),
+            (
+                "OOM command not allowed when used memory > 'maxmemory'.",
+                false,
+            ),
+        ] {
+            assert_eq!(is_demoted(&Value::Error(text.into())), demoted, "{text}");
+        }
+    }
 }

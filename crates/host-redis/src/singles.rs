@@ -40,7 +40,7 @@ pub(crate) fn is_single(asks: &Asks) -> bool {
 /// Where single questions are gathered.
 #[derive(Debug)]
 pub(crate) struct Singles {
-    queue: mpsc::Sender<Question>,
+    queue: mpsc::Sender<(Question, Tell)>,
 }
 
 #[derive(Debug)]
@@ -49,8 +49,10 @@ struct Question {
     /// The time to go by, unless it is the server's.
     now: Option<Timestamp>,
     asks: Asks,
-    tell: oneshot::Sender<Result<Verdicts, Error>>,
 }
+
+/// Who asked a question, and waits for this.
+type Tell = oneshot::Sender<Result<Verdicts, Error>>;
 
 impl Singles {
     /// Begins to gather. It ends when this is dropped.
@@ -67,31 +69,27 @@ impl Singles {
         asks: Asks,
     ) -> Result<Verdicts, Error> {
         let (tell, told) = oneshot::channel();
-        let question = Question {
-            tenant,
-            now,
-            asks,
-            tell,
-        };
-        self.queue.try_send(question).map_err(|_| Error::Busy)?;
+        let question = Question { tenant, now, asks };
+        self.queue
+            .try_send((question, tell))
+            .map_err(|_| Error::Busy)?;
         let gone = |_| Error::Unavailable("the connection is being closed".to_owned());
         told.await.map_err(gone)?
     }
 }
 
-async fn gather(to: Arc<(Arc<Server>, Keys)>, mut questions: mpsc::Receiver<Question>) {
+async fn gather(to: Arc<(Arc<Server>, Keys)>, mut asked: mpsc::Receiver<(Question, Tell)>) {
     let turns = Arc::new(Semaphore::new(UNDER_WAY));
     let mut batch = Vec::new();
     while let Ok(turn) = Arc::clone(&turns).acquire_owned().await {
-        if questions.recv_many(&mut batch, MOST).await == 0 {
+        if asked.recv_many(&mut batch, MOST).await == 0 {
             return;
         }
-        // Who no longer waits is not served: a nonce that nobody asks about must not be used.
-        let wanted = batch.drain(..).filter(|it| !it.tell.is_closed()).collect();
+        let groups = groups(batch.drain(..));
         let to = Arc::clone(&to);
         tokio::spawn(async move {
             let (server, keys) = &*to;
-            for group in groups(wanted) {
+            for group in groups {
                 answer(server, keys, group).await;
             }
             drop(turn);
@@ -99,42 +97,49 @@ async fn gather(to: Arc<(Arc<Server>, Keys)>, mut questions: mpsc::Receiver<Ques
     }
 }
 
-/// Only what is in one place, and decided at one time, goes together.
-fn groups(questions: Vec<Question>) -> Vec<Vec<Question>> {
-    let mut groups: Vec<Vec<Question>> = Vec::new();
-    for question in questions {
-        let place = |it: &Question| (it.tenant, it.now);
-        let same = |group: &&mut Vec<Question>| {
+/// Only what is decided at one time goes together: all, but for tests.
+fn groups(asked: impl Iterator<Item = (Question, Tell)>) -> Vec<Vec<(Question, Tell)>> {
+    let mut groups: Vec<Vec<(Question, Tell)>> = Vec::new();
+    for (question, tell) in asked {
+        let same = |group: &&mut Vec<(Question, Tell)>| {
             let first = group.first();
-            first.is_some_and(|first| place(first) == place(&question))
+            first.is_some_and(|(first, _)| first.now == question.now)
         };
         match groups.iter_mut().find(same) {
-            Some(group) => group.push(question),
-            None => groups.push(vec![question]),
+            Some(group) => group.push((question, tell)),
+            None => groups.push(vec![(question, tell)]),
         }
     }
     groups
 }
 
-async fn answer(server: &Server, keys: &Keys, mut group: Vec<Question>) {
-    match ask(server, keys, &group).await {
+async fn answer(server: &Server, keys: &Keys, mut group: Vec<(Question, Tell)>) {
+    // Who no longer waits is not served: a nonce that nobody asks about must not be used.
+    group.retain(|(_, tell)| !tell.is_closed());
+    let (questions, mut tells): (Vec<Question>, Vec<Tell>) = group.into_iter().unzip();
+    let gone = futures_util::future::join_all(tells.iter_mut().map(Tell::closed));
+    // What was not sent yet when the last of them has gone is not sent at all.
+    let verdicts = tokio::select! {
+        biased;
+        verdicts = ask(server, keys, &questions) => verdicts,
+        _ = gone => return,
+    };
+    match verdicts {
         Ok(verdicts) => {
-            for (question, verdict) in group.into_iter().zip(verdicts) {
+            for (tell, verdict) in tells.into_iter().zip(verdicts) {
                 // Who asked may have gone.
-                drop(question.tell.send(verdict));
+                drop(tell.send(verdict));
             }
         }
         // One of the rows cannot be read, and nothing was written: the others are not to suffer for it.
-        Err(Error::Corrupt(_)) if group.len() > 1 => {
-            for question in group {
-                let asked = ask(server, keys, std::slice::from_ref(&question)).await;
-                let verdict = asked.and_then(|mut one| one.pop().ok_or_else(short)?);
-                drop(question.tell.send(verdict));
+        Err(Error::Corrupt(_)) if questions.len() > 1 => {
+            for one in questions.into_iter().zip(tells) {
+                Box::pin(answer(server, keys, vec![one])).await;
             }
         }
         Err(error) => {
-            for question in group.drain(..) {
-                drop(question.tell.send(Err(error.clone())));
+            for tell in tells {
+                drop(tell.send(Err(error.clone())));
             }
         }
     }
@@ -149,10 +154,11 @@ async fn ask(
     let Some(Question { tenant, now, .. }) = group.first() else {
         return Ok(Vec::new());
     };
+    // Not in a cluster: there is one server, and it has the rows of every tenant.
     let mut args = Args::default();
     args.put_number(group.len());
-    for question in group {
-        asks::put_keys(&mut args, keys, *tenant, &question.asks);
+    for Question { tenant, asks, .. } in group {
+        asks::put_keys(&mut args, keys, *tenant, asks);
     }
     asks::put_time(&mut args, *now);
     args.put_number(0);
@@ -174,7 +180,7 @@ async fn ask(
     }
     let verdict = |(question, told): (&Question, &[Value])| {
         let told = [std::slice::from_ref(now), told].concat();
-        asks::verdicts(*tenant, &question.asks, &Value::List(told))
+        asks::verdicts(question.tenant, &question.asks, &Value::List(told))
     };
     Ok(group
         .iter()

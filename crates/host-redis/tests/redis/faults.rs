@@ -9,7 +9,10 @@ use asyncgate_core::{
 };
 use asyncgate_host_redis::RedisHost;
 use asyncgate_store::{Error, admission::Host, conformance::nonce};
-use tokio::{io::AsyncWriteExt, net::TcpListener};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 use asyncgate_store::conformance::{PATIENCE, eventually};
 
@@ -67,6 +70,24 @@ async fn paused_and_resumed_under_load() {
     }
     load.until(true).await;
     load.end();
+}
+
+#[tokio::test]
+async fn while_a_silent_server_is_dialled_again_calls_fail_at_once() {
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let host = RedisHost::new(address(&format!("redis://127.0.0.1:{port}")));
+    let (_first, _) = silent.accept().await.unwrap();
+    let (mut second, _) = silent.accept().await.unwrap();
+    let hung_up = async {
+        let mut bytes = [0; 4096];
+        while let Ok(1..) = second.read(&mut bytes).await {}
+    };
+    tokio::select! {
+        biased;
+        () = hung_up => panic!("it waited for the server"),
+        told = is_new(&host, "n") => assert!(told.is_err()),
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! A network that carries nothing for a while, both ways or only one, without closing anything.
 
-use std::{net::Ipv4Addr, sync::Arc};
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use asyncgate_host_redis::RedisHost;
 use tokio::{
@@ -111,4 +111,20 @@ async fn what_was_done_and_not_answered_is_known_afterwards() {
     })
     .await;
     assert_eq!(known, Some(false), "the nonce was used");
+}
+
+#[tokio::test]
+async fn who_left_before_there_was_a_connection_is_not_served() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]).await;
+    let network = Network::to(&server).await;
+    network.carry(false, true);
+    let host = network.host();
+    let left = tokio::time::timeout(Duration::from_millis(50), is_new(&host, "n")).await;
+    assert!(left.is_err(), "there is nobody to answer yet");
+    network.carry(true, true);
+    let host = connected(host).await;
+    assert_eq!(is_new(&host, "n").await, Ok(true), "nobody used it");
 }

@@ -62,7 +62,7 @@ async fn many_at_once_are_answered_as_one_after_the_other() {
     }
     let server = Server::start(&[]).await;
     let host = connected(RedisHost::simulated(server.address())).await;
-    let mut rows: HashMap<Name, Row> = HashMap::new();
+    let mut rows: HashMap<(TenantId, Name), Row> = HashMap::new();
     for round in 0..60_i64 {
         let now = Timestamp::from_millis(1_731_690_000_000 + round * 17_000);
         let asks = (0..40_i64).map(|n| match (n * 7 + round) % 5 {
@@ -71,16 +71,20 @@ async fn many_at_once_are_answered_as_one_after_the_other() {
             2 => bucket("b2", 1 - n % 3, n % 2 == 0),
             other => bucket(&format!("b{}", n % 6), other - 2, n % 11 == 0),
         });
-        let asks: Vec<Asks> = asks.collect();
+        // Some of several tenants, who share scripts as well.
+        let tenants = (0..).map(|n: u8| TenantId::from_bytes([n % 3; 16]));
+        let asks: Vec<(TenantId, Asks)> = tenants.zip(asks).collect();
         let mut foretold: Vec<Result<Verdicts, Error>> = Vec::new();
-        for one in &asks {
-            let load = |name| Ok::<_, Infallible>(rows.get(&name).copied());
-            let Ok(decision) = decide(TENANT, now, one, load);
-            rows.extend(decision.rows);
+        for (tenant, one) in &asks {
+            let load = |name| Ok::<_, Infallible>(rows.get(&(*tenant, name)).copied());
+            let Ok(decision) = decide(*tenant, now, one, load);
+            let written = decision.rows.into_iter();
+            rows.extend(written.map(|(name, row)| ((*tenant, name), row)));
             foretold.push(Ok(decision.verdicts));
         }
         let before = scripts(&server).await;
-        let told = asks.into_iter().map(|one| host.admit(TENANT, now, one));
+        let asks = asks.into_iter();
+        let told = asks.map(|(tenant, one)| host.admit(tenant, now, one));
         assert_eq!(join_all(told).await, foretold, "round {round}");
         let ran = scripts(&server).await - before;
         assert!(ran <= 3, "{ran} scripts for 40 questions");

@@ -1,8 +1,11 @@
 //! Sentinels and clusters: finding the master, following what moves.
 
+use std::net::Ipv4Addr;
+
 use asyncgate_core::{TenantId, Timestamp, admission::Asks};
 use asyncgate_host_redis::RedisHost;
 use asyncgate_store::{Error, admission::Host, conformance::nonce};
+use tokio::net::TcpListener;
 
 use asyncgate_store::conformance::eventually;
 
@@ -36,9 +39,11 @@ async fn sentinels_tell_who_is_master() {
     })
     .await;
     let sentinel = Server::start_sentinel(master.port).await;
-    // The first of them is not there.
+    // The first of them says nothing, and the second is not there.
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let place = format!(
-        "redis+sentinel://127.0.0.1:1,127.0.0.1:{}/main",
+        "redis+sentinel://127.0.0.1:{},127.0.0.1:1,127.0.0.1:{}/main",
+        silent.local_addr().unwrap().port(),
         sentinel.port
     );
     let host = connected(RedisHost::new(address(&place))).await;

@@ -28,7 +28,8 @@ pub enum Backend {
 pub fn forms() -> String {
     format!(
         "store, minimal, redis://[[user]:password@]host[:port][/database], \
-         redis+sentinel://host[:port],.../master, redis+cluster://host[:port],... or {DYNAMO}"
+         redis+sentinel://host[:port],.../master, redis+cluster://host[:port],... or {DYNAMO}; \
+         for TLS to Redis put a proxy such as stunnel beside the server"
     )
 }
 
