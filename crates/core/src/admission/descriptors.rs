@@ -116,22 +116,20 @@ impl Limits {
     }
 }
 
-/// The key of these values.
+/// The key of these values. Whoever chooses a value must not come to a key of others by it: a slash
+/// stands between values only, and a percent sign in none of them.
 fn key(domain: &str, values: &[&str]) -> String {
+    let escaped = values
+        .iter()
+        .map(|value| value.replace('%', "%25").replace('/', "%2F"));
     let key = match values {
-        [] => domain.to_owned(),
-        [value] => (*value).to_owned(),
-        values => {
-            let escaped = values
-                .iter()
-                .map(|value| value.replace('%', "%25").replace('/', "%2F"));
-            escaped.collect::<Vec<_>>().join("/")
-        }
+        [] => format!("%all/{domain}"),
+        _ => escaped.collect::<Vec<_>>().join("/"),
     };
     match key.len() {
         1..=MAX_KEY_BYTES => key,
-        // Whoever chooses a value must not escape the limit by its length.
-        _ => format!("blake3:{}", blake3::hash(key.as_bytes())),
+        // Nor escape the limit by its length.
+        _ => format!("%blake3:{}", blake3::hash(key.as_bytes())),
     }
 }
 
@@ -165,7 +163,10 @@ mod tests {
                 &[("remote_address", "10.0.0.9")][..],
                 Some(("client", "10.0.0.9")),
             ),
-            (&[("remote_address", "10.0.0.1")], Some(("trusted", "edge"))),
+            (
+                &[("remote_address", "10.0.0.1")],
+                Some(("trusted", "%all/edge")),
+            ),
             (
                 &[("path", "/a"), ("remote_address", "1")],
                 Some(("standard", "%2Fa/1")),
@@ -176,7 +177,7 @@ mod tests {
             ),
             (
                 &[("path", "/a"), ("remote_address", "10.0.0.1")],
-                Some(("batch", "/a")),
+                Some(("batch", "%2Fa")),
             ),
             (&[("remote_address", "1"), ("path", "/a")], None),
             (&[("user", "1")], None),
@@ -197,14 +198,24 @@ mod tests {
         );
         assert_eq!(
             found(&limits, "batch", &[]),
-            Some(("batch".into(), "batch".into()))
+            Some(("batch".into(), "%all/batch".into()))
         );
         assert_eq!(found(&limits, "nobody", &user), None);
     }
 
     #[test]
     fn no_two_lists_of_values_share_a_key() {
-        let lists: [&[&str]; 6] = [
+        let long = "x".repeat(MAX_KEY_BYTES + 1);
+        let hashed = key("d", &[&long]);
+        let lists: [&[&str]; 14] = [
+            &[],
+            &["%all", "d"],
+            &[&long],
+            &[&long, "x"],
+            &[&hashed],
+            &["a/b/c"],
+            &["a%2Fb/c"],
+            &["a"],
             &["a/b", "c"],
             &["a", "b/c"],
             &["a%2Fb", "c"],
@@ -213,8 +224,6 @@ mod tests {
             &[""],
         ];
         let mut keys: Vec<String> = lists.iter().map(|values| key("d", values)).collect();
-        let long = "x".repeat(MAX_KEY_BYTES + 1);
-        keys.extend([key("d", &[&long]), key("d", &[&long, "x"])]);
         for key in &keys {
             assert!((1..=MAX_KEY_BYTES).contains(&key.len()), "{key}");
         }
