@@ -8,11 +8,12 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use asyncgate_api::Code;
 use asyncgate_core::{
-    Json, Principal, TenantId, Timestamp,
+    Json, Principal, Rejection, TenantId, Timestamp,
     admission::{Asks, LimitCheck, NonceCheck, NonceResult, Tier, Verdicts, sha256},
+    receipt::hex,
     task::{Created, NewTask},
 };
-use asyncgate_store::{Error, ReadSet, transact_admitted};
+use asyncgate_store::{Error, IdempotencyKey, ReadSet, transact_admitted};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Map, Value};
 use sha2::Sha256;
@@ -139,13 +140,18 @@ impl Engine {
             let message = "the server takes no new work at the moment; try again";
             return Err(Fault::new(Code::HostUnavailable, message).retry_after(1));
         }
-        let check = self.ingress_limit_check(ingress, now, sent.key).await?;
+        let check = self
+            .ingress_limit_check(ingress, now, sent.key.clone())
+            .await?;
         let asks = Asks {
             limits: vec![check.clone()],
             nonces: vec![NonceCheck {
                 namespace: sha256(format!("asyncgate.ingress:{name}").as_bytes()),
                 nonce: sha256(sent.nonce.as_bytes()).to_vec(),
-                ttl_secs: ingress.nonce_ttl_secs,
+                // A second longer than a message can be in time, because those are whole seconds.
+                ttl_secs: ingress
+                    .nonce_ttl_secs
+                    .max(2 * ingress.timestamp_window_secs + 1),
             }],
             ..Asks::default()
         };
@@ -153,6 +159,10 @@ impl Engine {
         let (verdicts, created) = match self.own_host {
             false => self.create_admitted(ingress.tenant, now, asks, new).await?,
             true => {
+                let new = NewTask {
+                    idempotency_key: Some(message_key(name, &sent)),
+                    ..new
+                };
                 self.admit_and_create(ingress.tenant, now, asks, new)
                     .await?
             }
@@ -221,8 +231,10 @@ impl Engine {
         Ok((verdicts, created.transpose()?))
     }
 
-    /// As [`Engine::create_admitted`], where somebody else than the store decides: then it is asked
-    /// first, and its word stands even if the store fails afterwards.
+    /// As [`Engine::create_admitted`], where somebody else than the store decides. Its word stands even if
+    /// the store fails afterwards, or if nobody heard it: a nonce may be used and have no task. So the task
+    /// bears the name of its message, and a message whose nonce was used before still gets the task that it
+    /// never got. Each gets one at most, even if the host forgot the nonce.
     async fn admit_and_create(
         &self,
         tenant: TenantId,
@@ -231,16 +243,39 @@ impl Engine {
         new: NewTask,
     ) -> Result<(Verdicts, Option<Created>), Fault> {
         let answered = self.host.admit(tenant, now, asks).await;
-        let verdicts = answered.map_err(host_fault)?.answer;
-        if !verdicts.passed() {
+        let mut verdicts = answered.map_err(host_fault)?.answer;
+        if !verdicts.passed() && !is_replay(&verdicts) {
             return Ok((verdicts, None));
         }
+        let keyed = new.idempotency_key.clone().map(|key| IdempotencyKey {
+            owner: new.owner.key(),
+            key,
+        });
+        let reads = ReadSet {
+            keyed,
+            ..ReadSet::default()
+        };
         let weight = TASK_WEIGHT + new.payload.len();
-        let decide = self.creating(new);
-        let (store, reads) = (self.store.as_ref(), ReadSet::default());
+        let (store, decide) = (self.store.as_ref(), self.creating(new));
         let decided = asyncgate_store::transact(store, tenant, now, weight, reads, decide).await;
-        Ok((verdicts, Some(decided.map_err(store_fault)??)))
+        match decided.map_err(store_fault)? {
+            Ok(created) if !created.duplicate => Ok((verdicts, Some(created))),
+            Ok(_) | Err(Rejection::IdempotencyConflict { .. }) => {
+                verdicts.nonces = vec![NonceResult::Replay { first_seen: None }];
+                Ok((verdicts, None))
+            }
+            Err(rejection) => Err(rejection.into()),
+        }
     }
+}
+
+/// The name of a message. The same nonce at another time is another message.
+fn message_key(ingress: &str, sent: &Sent) -> String {
+    let Sent {
+        nonce, timestamp, ..
+    } = sent;
+    let digest = sha256(format!("{ingress}\0{timestamp}\0{nonce}").as_bytes());
+    format!("ingress:{}", hex(&digest))
 }
 
 /// What a sender says, beside the payload.
@@ -337,13 +372,14 @@ fn read_key(fields: &Map<String, Value>, path: &[String]) -> Option<String> {
     (1..=MAX_KEY_BYTES).contains(&key.len()).then_some(key)
 }
 
+fn is_replay(verdicts: &Verdicts) -> bool {
+    let mut nonces = verdicts.nonces.iter();
+    nonces.any(|result| *result != NonceResult::Accepted)
+}
+
 /// Why nothing was created. A replay comes first: it has cost nothing.
 fn refusal(verdicts: &Verdicts, headers: Vec<Header>) -> Fault {
-    let replay = verdicts
-        .nonces
-        .iter()
-        .any(|result| *result != NonceResult::Accepted);
-    if replay {
+    if is_replay(verdicts) {
         let message = "this nonce was used before; use a new one for every message";
         return Fault::new(Code::NonceReuse, message);
     }

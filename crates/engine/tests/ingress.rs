@@ -1,0 +1,140 @@
+//! Signed messages where another host than the store decides: it may know of a message whose task was
+//! never made, and may have forgotten one whose task was.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+};
+
+use asyncgate_api::Code;
+use asyncgate_core::{
+    Timestamp,
+    admission::{Asks, NonceCheck, sha256},
+    receipt::hex,
+};
+use asyncgate_engine::{
+    Clock, Engine, Entropy, Ingress, LimitBy, Principal, PrincipalKind, Secret, Settings, TenantId,
+};
+use asyncgate_store::{admission::Host as _, memory::MemoryStore};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde_json::json;
+use sha2::Sha256;
+
+/// Just before a second is over.
+const START: i64 = 1_767_610_800_999;
+const WINDOW: i64 = 300;
+const TENANT: TenantId = TenantId::from_bytes([1; 16]);
+
+#[derive(Debug)]
+struct At(AtomicI64);
+
+impl Clock for At {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+struct Counter(AtomicU64);
+
+impl Entropy for Counter {
+    fn next_u64(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// An engine over a store, whose host is another one.
+fn engine(store: &Arc<MemoryStore>, host: &Arc<MemoryStore>, clock: &Arc<At>) -> Engine {
+    let hooks = Ingress {
+        secrets: vec![Secret::new(b"secret")],
+        tenant: TENANT,
+        principal: Principal::new(PrincipalKind::Service, "hooks"),
+        task_type: "hook".to_owned(),
+        policy: "client".to_owned(),
+        key: LimitBy::Address,
+        timestamp_window_secs: WINDOW.unsigned_abs(),
+        nonce_ttl_secs: 2 * WINDOW.unsigned_abs(),
+        max_body_bytes: 1 << 20,
+    };
+    let settings = Settings {
+        ingress: Arc::new(BTreeMap::from([("hooks".to_owned(), hooks)])),
+        ..Settings::default()
+    };
+    let (store, clock) = (Arc::<MemoryStore>::clone(store), Arc::<At>::clone(clock));
+    let entropy = Arc::new(Counter(AtomicU64::new(1)));
+    let engine = Engine::new(store, clock, entropy, settings);
+    engine.with_host(Arc::<MemoryStore>::clone(host))
+}
+
+fn start() -> Arc<At> {
+    Arc::new(At(AtomicI64::new(START)))
+}
+
+async fn send(engine: &Engine, nonce: &str, timestamp: i64) -> Result<String, Code> {
+    let body = json!({ "nonce": nonce, "timestamp": timestamp }).to_string();
+    let mut mac = Hmac::<Sha256>::new_from_slice(b"secret").unwrap();
+    mac.update(body.as_bytes());
+    let signature = format!("sha256={}", hex(&mac.finalize().into_bytes()));
+    let received = engine.receive("hooks", Some(signature.as_bytes()), body.as_bytes());
+    let received = received.await.map_err(|fault| fault.code)?;
+    Ok(received.task_id)
+}
+
+#[tokio::test]
+async fn a_message_whose_task_was_never_made_gets_it_when_it_is_sent_again() {
+    let (host, clock) = (Arc::new(MemoryStore::new()), start());
+    let at = START / 1_000;
+    // What this store was given is lost; the host's word stands.
+    let lost = engine(&Arc::new(MemoryStore::new()), &host, &clock);
+    assert!(send(&lost, "n", at).await.is_ok());
+    let engine = engine(&Arc::new(MemoryStore::new()), &host, &clock);
+    assert!(send(&engine, "n", at).await.is_ok());
+    assert_eq!(send(&engine, "n", at).await, Err(Code::NonceReuse));
+}
+
+#[tokio::test]
+async fn a_message_that_the_host_forgot_gets_no_second_task() {
+    let (store, clock) = (Arc::new(MemoryStore::new()), start());
+    let at = START / 1_000;
+    let first = engine(&store, &Arc::new(MemoryStore::new()), &clock);
+    assert!(send(&first, "n", at).await.is_ok());
+    let forgetful = engine(&store, &Arc::new(MemoryStore::new()), &clock);
+    assert_eq!(send(&forgetful, "n", at).await, Err(Code::NonceReuse));
+    // The same nonce at another time is another message, for a host that does not know it any more.
+    assert!(send(&forgetful, "m", at).await.is_ok());
+    let later = engine(&store, &Arc::new(MemoryStore::new()), &clock);
+    assert!(send(&later, "m", at + 1).await.is_ok());
+}
+
+/// A message of the future is in time for as long as one can be, and to the last moment used once.
+#[tokio::test]
+async fn a_nonce_is_known_for_as_long_as_its_message_is_in_time() {
+    let (host, clock) = (Arc::new(MemoryStore::new()), start());
+    let at = START / 1_000 + WINDOW;
+    let taken = engine(&Arc::new(MemoryStore::new()), &host, &clock);
+    assert!(send(&taken, "n", at).await.is_ok());
+    // A moment before it is too old.
+    clock
+        .0
+        .store((at + WINDOW) * 1_000 + 999, Ordering::Relaxed);
+    let asks = Asks {
+        nonces: vec![NonceCheck {
+            namespace: sha256(b"asyncgate.ingress:hooks"),
+            nonce: sha256(b"n").to_vec(),
+            ttl_secs: 1,
+        }],
+        ..Asks::default()
+    };
+    let known = host.admit(TENANT, clock.now(), asks).await;
+    assert!(!known.unwrap().passed(), "the host knows it still");
+    assert_eq!(send(&taken, "n", at).await, Err(Code::NonceReuse));
+    clock.0.fetch_add(1, Ordering::Relaxed);
+    assert_eq!(send(&taken, "n", at).await, Err(Code::TimestampOutOfWindow));
+}
