@@ -130,8 +130,8 @@ each tenant, `principal` those of each of its principals, `tasks` the tasks that
 `limits.envoy.DOMAIN` says which policies the descriptors of Envoy's rate limit service come to. Each line is a pattern and a
 policy: `\"remote_address\" = \"client\"`, `\"generic_key=login,remote_address\" = \"login\"`. A pattern fits a descriptor with the
 same keys in the same order, and with the values that it names; the more specific one counts. The values that it leaves
-free are the key of the limit, percent-encoded where they hold `%` or `/` and joined by `/`. A domain without a table stands for the policy of its name, and a descriptor
-that fits nothing is not limited.
+free are the key of the limit, percent-encoded where they hold `%` or `/` and joined by `/`. A domain without a table stands for
+the policy of its name, and a descriptor that fits nothing is not limited.
 
 `mailbox.profile = \"micronode\"` and `amnesia.enabled = true` imply `store = \"memory\"`: no file is made, the admin
 key and the ledger's key live as long as the process, and dead letters are ephemeral. They contradict a `data_dir`
