@@ -13,9 +13,10 @@ use std::{
 
 use asyncgate_core::{
     TenantId, Timestamp,
-    admission::{Asks, Cell, Name, Row, Together, Verdicts, decide},
+    admission::{Asks, Cell, Name, NonceResult, Row, Together, Verdicts, decide},
 };
 use asyncgate_store::Error;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::{
@@ -53,6 +54,16 @@ pub(crate) async fn admit(
     if apart && asks.together == Together::Each && asks.nonces.len() > MAX_ROWS {
         return admit_in_parts(table, turns, tenant, now, asks).await;
     }
+    admit_in_one_step(table, turns, tenant, now, asks).await
+}
+
+async fn admit_in_one_step(
+    table: &Table,
+    turns: &Turns,
+    tenant: TenantId,
+    now: Timestamp,
+    asks: Asks,
+) -> Result<Verdicts, Error> {
     if let ([increment], true, false) = (
         &asks.counters[..],
         asks.limits.is_empty() && asks.nonces.is_empty(),
@@ -71,8 +82,9 @@ pub(crate) async fn admit(
                 names.len()
             )));
         }
-        // Of two who use one nonce, the second need not wait to be told.
-        let mut turn = match apart && names.len() <= 1 {
+        // Nonces are not kept at their seats, so nobody would know more for having waited; and of two who
+        // use one nonce, the second need not wait to be told.
+        let mut turn = match asks.counters.is_empty() && asks.limits.is_empty() {
             true => Turn::default(),
             false => turns.take(&names).await,
         };
@@ -91,7 +103,8 @@ pub(crate) async fn admit(
     Err(Error::Conflict)
 }
 
-/// Nonces that do not depend on each other, a hundred at a time. Each hundred is one step.
+/// Nonces that do not depend on each other, a hundred rows in each step, all steps at once: one after the
+/// other they would take longer than a caller has. If a step fails, the others are done all the same.
 async fn admit_in_parts(
     table: &Table,
     turns: &Turns,
@@ -99,20 +112,46 @@ async fn admit_in_parts(
     now: Timestamp,
     asks: Asks,
 ) -> Result<Verdicts, Error> {
-    let mut all = Verdicts {
-        now,
-        ..Verdicts::default()
-    };
-    for nonces in asks.nonces.chunks(MAX_ROWS) {
-        let part = Asks {
-            nonces: nonces.to_vec(),
-            peek: asks.peek,
-            ..Asks::default()
-        };
-        let part = Box::pin(admit(table, turns, tenant, now, part)).await?;
-        all.nonces.extend(part.nonces);
+    let mut results: Vec<(usize, NonceResult)> = Vec::with_capacity(asks.nonces.len());
+    let steps = parts(tenant, now, asks).into_iter().map(|part| async {
+        let told = admit_in_one_step(table, turns, tenant, now, part.asks).await;
+        told.map(|verdicts| (part.places, verdicts))
+    });
+    // Not until the first fails: a request that is dropped halfway is one of which nobody knows.
+    for told in join_all(steps).await {
+        let (places, verdicts) = told?;
+        results.extend(places.into_iter().zip(verdicts.nonces));
     }
-    Ok(all)
+    results.sort_unstable_by_key(|(place, _)| *place);
+    Ok(Verdicts {
+        now,
+        nonces: results.into_iter().map(|(_, result)| result).collect(),
+        ..Verdicts::default()
+    })
+}
+
+/// Some of the nonces of a question, and where they stand in it.
+#[derive(Default)]
+struct NoncesOf {
+    asks: Asks,
+    places: Vec<usize>,
+}
+
+/// Takes nonces apart. Equal ones stay together, in order, so that it is the first of them that is used.
+fn parts(tenant: TenantId, now: Timestamp, asks: Asks) -> Vec<NoncesOf> {
+    let mut rows: HashMap<Name, usize> = HashMap::new();
+    let mut parts: Vec<NoncesOf> = Vec::new();
+    let names: Vec<Name> = asks.names(tenant, now).collect();
+    for (place, (nonce, name)) in asks.nonces.into_iter().zip(names).enumerate() {
+        let next = rows.len();
+        let part = *rows.entry(name).or_insert(next) / MAX_ROWS;
+        parts.resize_with(parts.len().max(part + 1), NoncesOf::default);
+        let part = &mut parts[part];
+        part.asks.nonces.push(nonce);
+        part.asks.peek = asks.peek;
+        part.places.push(place);
+    }
+    parts
 }
 
 /// A single counter, which DynamoDB itself adds to: no one has to try twice. What it came to is
@@ -326,4 +365,33 @@ fn pause(attempt: u32) -> Duration {
     let longest = PAUSE.0.saturating_mul(1 << attempt.min(16)).min(PAUSE.1);
     let micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
     Duration::from_micros(RandomState::new().hash_one(attempt) % micros.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use asyncgate_store::conformance::nonce;
+
+    use super::*;
+
+    #[test]
+    fn equal_nonces_stay_together_and_all_know_their_places() {
+        // The first is told again at the end, and between are a few more than two parts take.
+        let numbers = (0..=2 * MAX_ROWS).chain([0, 0]);
+        let asks = Asks {
+            nonces: numbers.map(|it| nonce(&it.to_string(), 60)).collect(),
+            peek: true,
+            ..Asks::default()
+        };
+        let tenant = TenantId::from_bytes([7; 16]);
+        let parts = parts(tenant, Timestamp::default(), asks.clone());
+        let lens: Vec<usize> = parts.iter().map(|part| part.places.len()).collect();
+        assert_eq!(lens, [MAX_ROWS + 2, MAX_ROWS, 1]);
+        let last = 2 * MAX_ROWS;
+        assert_eq!(parts[0].places[MAX_ROWS..], [last + 1, last + 2]);
+        for part in parts {
+            assert!(part.asks.peek);
+            let there = part.places.iter().map(|place| &asks.nonces[*place]);
+            assert!(there.eq(&part.asks.nonces));
+        }
+    }
 }

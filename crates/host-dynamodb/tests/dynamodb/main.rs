@@ -16,5 +16,6 @@ mod credentials;
 mod differential;
 mod emulators;
 mod faults;
+mod many_nonces;
 mod tap;
 mod trips;
