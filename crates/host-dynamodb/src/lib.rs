@@ -12,6 +12,8 @@ mod admit;
 mod client;
 mod credentials;
 mod hex;
+mod lines;
+mod question;
 mod refusal;
 mod registry;
 mod rows;
@@ -20,6 +22,8 @@ mod table;
 mod turns;
 
 pub use address::{Address, BadAddress};
+
+use std::sync::Arc;
 
 use asyncgate_core::{
     TenantId, Timestamp,
@@ -31,6 +35,7 @@ use serde_json::json;
 use crate::{
     client::Client,
     credentials::Credentials,
+    lines::Lines,
     rows::{PARTITION, SORT},
     table::Table,
     turns::Turns,
@@ -41,9 +46,14 @@ const REGION: &str = "AWS_REGION";
 
 /// DynamoDB as a host.
 #[derive(Debug)]
-pub struct DynamoHost {
+pub struct DynamoHost(Arc<Shared>);
+
+/// What the callers of one process share.
+#[derive(Debug)]
+struct Shared {
     table: Table,
     turns: Turns,
+    lines: Lines,
 }
 
 /// What is missing before anything can be asked.
@@ -86,13 +96,14 @@ impl DynamoHost {
                 .map_err(|_| BadSetup::Characters(REGION))?,
         };
         let credentials = Credentials::from(&env)?;
-        Ok(Self {
+        Ok(Self(Arc::new(Shared {
             table: Table {
                 name: address.table.clone(),
                 client: Client::new(endpoint, region, credentials, wall)?,
             },
             turns: Turns::default(),
-        })
+            lines: Lines::default(),
+        })))
     }
 }
 
@@ -102,7 +113,7 @@ impl Host for DynamoHost {
     }
 
     fn admit(&self, tenant: TenantId, now: Timestamp, asks: Asks) -> Reply<'_, Verdicts> {
-        Reply::later(admit::admit(&self.table, &self.turns, tenant, now, asks))
+        Reply::later(admit::admit(&self.0, tenant, now, asks))
     }
 
     fn revoked(
@@ -113,15 +124,15 @@ impl Host for DynamoHost {
         if subjects.is_empty() {
             return Reply::now(Vec::new());
         }
-        Reply::later(async move { registry::look_up(&self.table, tenant, &subjects).await })
+        Reply::later(async move { registry::look_up(&self.0.table, tenant, &subjects).await })
     }
 
     fn revoke(&self, tenant: TenantId, revocation: Revocation) -> Reply<'_, (Revocation, bool)> {
-        Reply::later(registry::revoke(&self.table, tenant, revocation))
+        Reply::later(registry::revoke(&self.0.table, tenant, revocation))
     }
 
     fn unrevoke(&self, tenant: TenantId, _: Timestamp, subject: Subject) -> Reply<'_, bool> {
-        Reply::later(registry::unrevoke(&self.table, tenant, subject))
+        Reply::later(registry::unrevoke(&self.0.table, tenant, subject))
     }
 
     fn revocations(
@@ -130,7 +141,7 @@ impl Host for DynamoHost {
         after: Option<Subject>,
         limit: usize,
     ) -> Reply<'_, Vec<Revocation>> {
-        Reply::later(registry::list(&self.table, tenant, after, limit))
+        Reply::later(registry::list(&self.0.table, tenant, after, limit))
     }
 
     /// Looks for a row that is never there: so the table, its key and the credentials are tried.
@@ -138,7 +149,7 @@ impl Host for DynamoHost {
         Reply::later(async {
             let key = json!({ PARTITION: { "S": "ping" }, SORT: { "S": "row" } });
             let input = json!({ "Key": key, "ConsistentRead": true });
-            self.table.call("GetItem", input).await?;
+            self.0.table.call("GetItem", input).await?;
             Ok(())
         })
     }

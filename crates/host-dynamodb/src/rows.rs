@@ -113,17 +113,18 @@ impl Stored {
         Value::Object(item)
     }
 
-    /// The last time that a bucket has seen.
-    pub(crate) const fn seen(&self) -> Option<Timestamp> {
-        match self.row.cell {
-            Cell::Bucket { at, .. } => Some(Timestamp::from_millis(at)),
-            Cell::Nonce { .. } | Cell::Window { .. } | Cell::Delay { .. } => None,
-        }
-    }
-
     /// Whether the row matters at a time.
     pub(crate) fn alive(&self, now: Timestamp) -> bool {
         self.row.until > now
+    }
+}
+
+/// The last time that a bucket has seen. Time does not go back behind it: the bucket would fill again and
+/// again while callers take turns whose clocks are not the same.
+pub(crate) const fn seen(row: &Row) -> Option<Timestamp> {
+    match row.cell {
+        Cell::Bucket { at, .. } => Some(Timestamp::from_millis(at)),
+        Cell::Nonce { .. } | Cell::Window { .. } | Cell::Delay { .. } => None,
     }
 }
 

@@ -16,5 +16,7 @@ mod credentials;
 mod differential;
 mod emulators;
 mod faults;
+mod in_line;
+mod many_nonces;
 mod tap;
 mod trips;

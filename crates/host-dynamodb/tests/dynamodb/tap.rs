@@ -1,4 +1,4 @@
-//! Stands between a host and an emulator: notes every request, and answers some itself.
+//! Stands between a host and an emulator: notes every request, answers some itself, and holds them back.
 
 use std::{
     collections::VecDeque,
@@ -6,10 +6,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use asyncgate_store::conformance::eventually;
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
+    sync::watch,
     task::JoinHandle,
 };
 
@@ -26,6 +28,7 @@ struct Notes {
 pub struct Tap {
     pub port: u16,
     notes: Arc<Mutex<Notes>>,
+    held: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
@@ -35,15 +38,39 @@ impl Tap {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let notes = Arc::new(Mutex::new(Notes::default()));
+        let (held, gate) = watch::channel(false);
         let task = tokio::spawn({
             let notes = Arc::clone(&notes);
             async move {
                 while let Ok((stream, _)) = listener.accept().await {
-                    tokio::spawn(serve(stream, to, Arc::clone(&notes)));
+                    tokio::spawn(serve(stream, to, Arc::clone(&notes), gate.clone()));
                 }
             }
         });
-        Self { port, notes, task }
+        Self {
+            port,
+            notes,
+            held,
+            task,
+        }
+    }
+
+    /// From now on requests are noted, and neither passed on nor answered.
+    pub fn hold(&self) {
+        self.held.send_replace(true);
+    }
+
+    /// Lets go on what was held back.
+    pub fn release(&self) {
+        self.held.send_replace(false);
+    }
+
+    /// Waits until so many requests have been noted.
+    pub async fn until(&self, requests: usize) {
+        eventually(&format!("{requests} requests"), async || {
+            self.notes.lock().unwrap().operations.len() >= requests
+        })
+        .await;
     }
 
     /// The operations since the last time that somebody asked.
@@ -64,7 +91,12 @@ impl Drop for Tap {
     }
 }
 
-async fn serve(stream: TcpStream, to: u16, notes: Arc<Mutex<Notes>>) -> Option<()> {
+async fn serve(
+    stream: TcpStream,
+    to: u16,
+    notes: Arc<Mutex<Notes>>,
+    mut held: watch::Receiver<bool>,
+) -> Option<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let (mut operation, mut len) = (String::new(), 0);
@@ -94,6 +126,7 @@ async fn serve(stream: TcpStream, to: u16, notes: Arc<Mutex<Notes>>) -> Option<(
             notes.operations.push(operation.clone());
             notes.answers.pop_front()
         };
+        held.wait_for(|held| !held).await.ok()?;
         let (status, body) = match own {
             Some(own) => own,
             None => post(to, &operation, std::str::from_utf8(&body).ok()?).await?,

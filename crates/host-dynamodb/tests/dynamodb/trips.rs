@@ -2,11 +2,10 @@
 
 use asyncgate_core::{
     TenantId, Timestamp,
-    admission::{Asks, Increment, NonceCheck, NonceResult, Revocation, Together},
+    admission::{Asks, Increment, NonceCheck, Revocation, Together},
 };
 use asyncgate_host_dynamodb::DynamoHost;
 use asyncgate_store::{
-    Error,
     admission::Host,
     conformance::{bucket, increment, limit, nonce, subject, window},
 };
@@ -174,36 +173,6 @@ async fn several_rows_are_one_transaction() {
     };
     setup.expect(&together, false, &[write, read]).await;
     setup.expect(&nonces(&["f"]), true, &["PutItem"]).await;
-}
-
-#[tokio::test]
-async fn many_nonces_go_a_hundred_at_a_time() {
-    let Some(setup) = Setup::new(Kind::Moto).await else {
-        return;
-    };
-    let texts: Vec<String> = (0..249).map(|n| n.to_string()).collect();
-    let mut texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    texts.push("0");
-    setup.tap.noted();
-    let verdicts = setup.host.admit(TENANT, NOW, nonces(&texts)).await.unwrap();
-    let accepted: Vec<bool> = verdicts
-        .nonces
-        .iter()
-        .map(|result| *result == NonceResult::Accepted)
-        .collect();
-    assert_eq!(accepted.len(), 250);
-    assert!(accepted[..249].iter().all(|accepted| *accepted) && !accepted[249]);
-    // The last hundred is written once more, without the one that was known.
-    assert_eq!(setup.tap.noted(), ["TransactWriteItems"; 4]);
-    let together = Asks {
-        together: Together::All,
-        ..nonces(&texts)
-    };
-    let refused = setup.host.admit(TENANT, NOW, together).await;
-    assert!(
-        matches!(&refused, Err(Error::Unavailable(text)) if text.contains("at most 100 rows")),
-        "{refused:?}"
-    );
 }
 
 #[tokio::test]
