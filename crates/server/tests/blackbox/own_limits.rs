@@ -30,9 +30,7 @@ shadow = true
 {gate}
 "#
     );
-    Launch::new()
-        .file("s.toml", &settings)
-        .set("admission.timeout_ms=60000")
+    Launch::new().file("s.toml", &settings).patient()
 }
 
 fn task(server: &Server) -> crate::http::Response {
