@@ -24,7 +24,8 @@ struct Inner {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The server answered that it does not do this. Nothing was changed.
+    /// The server answered that it does not do this. Nothing was changed, but for what admission may
+    /// have counted: when its backend gave no answer (`HOST_UNAVAILABLE`), or the limit can be overdrawn.
     Refused(ErrorBody),
     /// There was no way to the server, or the connection broke.
     Unreachable,
