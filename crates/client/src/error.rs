@@ -107,7 +107,8 @@ impl Error {
         self.0.attempts
     }
 
-    /// Whether the same call may succeed later without anybody changing anything.
+    /// Whether the same call may succeed later without anybody changing anything. It does not say
+    /// that the call was not done: [`Client`](crate::Client) tells when it repeats one by itself.
     pub fn is_transient(&self) -> bool {
         match &self.0.kind {
             Kind::Refused(body) => matches!(
@@ -118,6 +119,7 @@ impl Error {
                     | Code::QuotaExceeded
                     | Code::ESaturated
                     | Code::EUnavailable
+                    | Code::HostUnavailable
             ),
             Kind::Unreachable | Kind::Timeout | Kind::Protocol => true,
             Kind::Invalid => false,

@@ -153,6 +153,24 @@ fn a_policy_that_is_tried_out_refuses_nobody() {
     assert!(counted, "{}", metrics.text());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_that_nobody_can_be_asked_about_refuses_in_the_words_of_the_route() {
+    let server = limited("tenant = \"few\"")
+        .set("admission.backend=redis://127.0.0.1:1")
+        .set("admission.counter_failure_mode=closed")
+        .start();
+    let message = json!({ "topic": "t", "idem_key": "k", "payload_b64": "" });
+    for (answer, code) in [
+        (server.get("/v1/tasks"), "HOST_UNAVAILABLE"),
+        (server.post("/v1/send", &message), "E_UNAVAILABLE"),
+    ] {
+        assert_eq!(answer.expect(503)["code"], code);
+        assert!(answer.header("Retry-After").is_some(), "{code}");
+    }
+    let refused = grpc::client(&server).recv(grpc::wish("t")).await;
+    assert_eq!(refused.unwrap_err().code(), Code::Unavailable);
+}
+
 #[test]
 fn limits_come_and_go_with_the_settings() {
     let launch = limited("global = \"one\"");
