@@ -126,6 +126,21 @@ fn what_one_limit_refuses_is_not_charged_to_the_others() {
 }
 
 #[test]
+fn a_create_counts_also_when_it_makes_no_task() {
+    let server = limited("tasks = \"few\"").start();
+    let input = json!({ "type": "echo", "payload": {}, "idempotency_key": "k" });
+    for (input, status) in [
+        (&json!({}), 400),
+        (&input, 201),
+        (&input, 200),
+        (&input, 429),
+    ] {
+        server.post("/v1/tasks", input).expect(status);
+    }
+    server.get("/v1/tasks").expect(200);
+}
+
+#[test]
 fn an_answer_about_a_limit_tells_of_that_limit() {
     let server = limited("tenant = \"few\"").start();
     let asked = json!({ "policy": "standard", "key": "k" });
