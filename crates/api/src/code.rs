@@ -205,7 +205,7 @@ impl Plane {
             (Self::Mailbox, Code::NotFound) => Code::ENotFound,
             (Self::Mailbox, Code::TooLarge) => Code::EFrameTooLarge,
             (Self::Mailbox, Code::RateLimit | Code::QuotaExceeded) => Code::ESaturated,
-            (Self::Mailbox, Code::Unavailable) => Code::EUnavailable,
+            (Self::Mailbox, Code::Unavailable | Code::HostUnavailable) => Code::EUnavailable,
             (_, code) => code,
         }
     }
@@ -236,6 +236,28 @@ mod tests {
         for code in Code::ALL {
             let json = serde_json::to_string(&code).unwrap();
             assert_eq!(json, format!("\"{}\"", code.as_str()));
+        }
+    }
+
+    /// What a client of the mailbox knows are the codes of the mailbox.
+    #[test]
+    fn the_mailbox_has_a_code_of_its_own_for_what_can_stop_any_call() {
+        for code in [
+            Code::BadRequest,
+            Code::Unauthorized,
+            Code::Forbidden,
+            Code::NotFound,
+            Code::TooLarge,
+            Code::LimitExceeded,
+            Code::QuotaExceeded,
+            Code::RateLimit,
+            Code::Unavailable,
+            Code::HostUnavailable,
+        ] {
+            let own = Plane::Mailbox.code(code);
+            assert!(own.as_str().starts_with("E_"), "{}", code.as_str());
+            assert_eq!(own.http_status(), code.http_status(), "{}", code.as_str());
+            assert_eq!(Plane::Tasks.code(code), code);
         }
     }
 }

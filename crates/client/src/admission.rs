@@ -1,6 +1,7 @@
 //! A method for every operation of admission.
 //!
-//! What uses something up (a nonce, a count, a token) is not sent again after a lost answer: the
+//! What uses something up (a nonce, a count, a token) is not sent again once it may be used, be it
+//! that the answer was lost or that the server had none from its backend (`HOST_UNAVAILABLE`): the
 //! repetition would be told that it is one.
 
 use asyncgate_api::*;

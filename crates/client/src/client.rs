@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use asyncgate_api::{ErrorBody, Operation};
+use asyncgate_api::{CheckLimits, Code, ErrorBody, Operation, Spec};
 use http::{StatusCode, Uri, uri::Scheme};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::Instant;
@@ -24,13 +24,17 @@ const USER_AGENT: &str = concat!("asyncgate-client/", env!("CARGO_PKG_VERSION"))
 /// Calls a server's operations. Clones are cheap and share connections and settings.
 ///
 /// A call is sent again, as [`Retry`] says,
-/// - when the connection could not be made, or the server answered 429 or 503: nothing was done;
-/// - when the connection broke or the answer did not come in time, if doing the call twice is the
-///   same as doing it once. That holds for everything that reads, advances or ends something; for
-///   `create_task` with an idempotency key, which [`Client::create_task`] adds when there is none;
-///   and for `lease_next`: if a claim was lost on its way back, its lease runs out by itself and the
-///   task is given out again. It does not hold for `report_progress` and `ack_receipt`, which would
-///   leave a second receipt.
+/// - when the connection could not be made, or the server answered 429 or 503 and did nothing;
+/// - when the connection broke, the answer did not come in time, or the backend of admission gave
+///   none (`HOST_UNAVAILABLE`), if doing the call twice is the same as doing it once. That holds for
+///   everything that reads, advances or ends something; for `create_task` with an idempotency key,
+///   which [`Client::create_task`] adds when there is none; and for `lease_next`: if a claim was lost
+///   on its way back, its lease runs out by itself and the task is given out again. It does not hold
+///   for `report_progress` and `ack_receipt`, which would leave a second receipt, and for what uses
+///   something up: `check_nonces`, `increment_counter`, `check_limits` and `verify_warrant`.
+///
+/// That `check_limits` is over its limit is what it was asked: also as an error, with `enforce`, it
+/// is not asked again.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -135,7 +139,7 @@ impl Client {
         let limit = self.shared.timeout + prepared.wait;
         let exchange = self.shared.pool.exchange(self.request(prepared));
         match tokio::time::timeout(limit, exchange).await {
-            Ok(Ok(answer)) => self.judge(answer),
+            Ok(Ok(answer)) => self.judge(prepared.spec, answer),
             Ok(Err(lost)) => Err(self.lost(lost)),
             Err(_) => Err(self.late(limit)),
         }
@@ -153,7 +157,7 @@ impl Client {
                 return Ok(Ok(exchange));
             }
             let (answer, _) = exchange.whole(MAX_REFUSAL_BYTES).await?;
-            Ok(Err(self.refusal(&answer)))
+            Ok(Err(self.refusal(prepared.spec, &answer)))
         };
         let limit = self.shared.timeout;
         let opened = match tokio::time::timeout(limit, opening).await {
@@ -219,14 +223,14 @@ impl Client {
     }
 
     /// Tells a success from a refusal.
-    fn judge(&self, answer: Answer) -> Result<Answer, Failure> {
+    fn judge(&self, spec: &Spec, answer: Answer) -> Result<Answer, Failure> {
         if answer.head.status.is_success() {
             return Ok(answer);
         }
-        Err(self.refusal(&answer))
+        Err(self.refusal(spec, &answer))
     }
 
-    fn refusal(&self, answer: &Answer) -> Failure {
+    fn refusal(&self, spec: &Spec, answer: &Answer) -> Failure {
         let status = answer.head.status;
         let retry_after = answer.head.retry_after;
         let busy = matches!(
@@ -234,7 +238,15 @@ impl Client {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
         );
         if let Ok(body) = serde_json::from_slice::<ErrorBody>(&answer.body) {
-            let again = if busy { Again::Always } else { Again::Never };
+            // The backend may still count what it was asked after nobody waits for it any more, and a
+            // limit that can be overdrawn charges what it refuses.
+            let may_count = body.code == Code::HostUnavailable
+                || (body.code == Code::RateLimit && spec.name == CheckLimits::SPEC.name);
+            let again = match (may_count, busy) {
+                (true, _) => Again::IfRepeatable,
+                (false, true) => Again::Always,
+                (false, false) => Again::Never,
+            };
             return Failure {
                 error: Error::refused(body).after(retry_after),
                 again,

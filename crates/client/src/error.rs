@@ -24,7 +24,8 @@ struct Inner {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The server answered that it does not do this. Nothing was changed.
+    /// The server answered that it does not do this. Nothing was changed, but for what admission may
+    /// have counted: when its backend gave no answer (`HOST_UNAVAILABLE`), or the limit can be overdrawn.
     Refused(ErrorBody),
     /// There was no way to the server, or the connection broke.
     Unreachable,
@@ -106,7 +107,8 @@ impl Error {
         self.0.attempts
     }
 
-    /// Whether the same call may succeed later without anybody changing anything.
+    /// Whether the same call may succeed later without anybody changing anything. It does not say
+    /// that the call was not done: [`Client`](crate::Client) tells when it repeats one by itself.
     pub fn is_transient(&self) -> bool {
         match &self.0.kind {
             Kind::Refused(body) => matches!(
@@ -117,6 +119,7 @@ impl Error {
                     | Code::QuotaExceeded
                     | Code::ESaturated
                     | Code::EUnavailable
+                    | Code::HostUnavailable
             ),
             Kind::Unreachable | Kind::Timeout | Kind::Protocol => true,
             Kind::Invalid => false,

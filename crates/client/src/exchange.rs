@@ -92,7 +92,7 @@ impl Exchange {
         };
         loop {
             if wire.more().await? == 0 {
-                return Err(closed());
+                return Err(wire.closed());
             }
             if let Some(head) = Head::take(&mut wire.read)? {
                 return Ok(Self { head, wire });
@@ -112,7 +112,7 @@ impl Exchange {
             wire.read.reserve(room);
             if wire.more().await? == 0 {
                 if head.body != Body::Rest {
-                    return Err(closed());
+                    return Err(wire.closed());
                 }
                 head.body = Body::Length(0);
             }
@@ -138,8 +138,9 @@ impl Exchange {
 }
 
 impl Wire {
-    /// Reads more, and says how much. What is not sent yet is sent meanwhile: a server may answer,
-    /// and even close the connection, before it has read all of a large request.
+    /// Reads more, and says how much: nothing, when the server has closed the connection. What is not
+    /// sent yet is sent meanwhile: a server may answer, and even close, before it has read all of a
+    /// large request.
     async fn more(&mut self) -> Result<usize, Lost> {
         let read = poll_fn(|cx| {
             if self.unsent.is_none()
@@ -149,13 +150,15 @@ impl Wire {
             }
             pin!(self.connection.read_buf(&mut self.read)).poll(cx)
         });
-        match (read.await, self.unsent.take()) {
-            (Ok(0) | Err(_), Some(error)) | (Err(error), None) => Err(Lost::Broken(error)),
-            (Ok(read), unsent) => {
-                self.unsent = unsent;
-                Ok(read)
-            }
-        }
+        let read = read.await;
+        read.map_err(|error| Lost::Broken(self.unsent.take().unwrap_or(error)))
+    }
+
+    /// The server closed the connection before the answer's end. If it did not take the request, that
+    /// is why.
+    fn closed(&mut self) -> Lost {
+        let closed = || io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed it");
+        Lost::Broken(self.unsent.take().unwrap_or_else(closed))
     }
 
     fn send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -168,13 +171,6 @@ impl Wire {
         }
         Pin::new(&mut self.connection).poll_flush(cx)
     }
-}
-
-fn closed() -> Lost {
-    Lost::Broken(io::Error::new(
-        io::ErrorKind::UnexpectedEof,
-        "the server closed it",
-    ))
 }
 
 #[cfg(test)]
@@ -221,6 +217,33 @@ mod tests {
             let (answer, _server) = tokio::join!(exchange(client, &[b'x'; 999], 9), server);
             let (body, again) = answer.unwrap();
             assert_eq!((&*body, again), (&b"body"[..], false), "{closes}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_ends_with_the_connection_counts_though_the_request_was_not_read() {
+        let (client, mut server) = duplex(64);
+        let server = async {
+            let answer = b"HTTP/1.1 503 Service Unavailable\r\n\r\nbusy";
+            server.write_all(answer).await.unwrap();
+            drop(server);
+        };
+        let (answer, ()) = tokio::join!(exchange(client, &[b'x'; 999], 9), server);
+        let (body, again) = answer.unwrap();
+        assert_eq!((&*body, again), (&b"busy"[..], false));
+    }
+
+    #[tokio::test]
+    async fn a_request_that_was_not_taken_is_why_an_answer_breaks_off() {
+        for length in [0, 20, ANSWER.len() - 1] {
+            let (client, mut server) = duplex(64);
+            server.write_all(&ANSWER[..length]).await.unwrap();
+            drop(server);
+            let lost = exchange(client, &[b'x'; 999], 9).await.unwrap_err();
+            let Lost::Broken(why) = lost else {
+                panic!("{lost}")
+            };
+            assert_eq!(why.kind(), io::ErrorKind::BrokenPipe, "{length}: {why}");
         }
     }
 

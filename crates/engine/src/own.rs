@@ -60,7 +60,7 @@ fn refusal(scope: Scope, told: &Told, headers: Vec<Header>) -> Fault {
         Scope::Global => "the server takes no more calls at the moment; try again later",
         Scope::Tenant => "your tenant made too many calls; try again later",
         Scope::Principal => "you made too many calls; try again later",
-        Scope::Tasks => "your tenant created too many tasks; try again later",
+        Scope::Tasks => "your tenant called create_task too often; try again later",
     };
     let mut fault = Fault::new(Code::RateLimit, message)
         .with("error", "rate_limit_exceeded")

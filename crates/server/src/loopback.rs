@@ -1,7 +1,7 @@
 //! Where no credential is asked for, only those on this machine may call.
 //!
-//! The socket is bound to loopback then, but a web page can reach it too, by rebinding its own name to
-//! 127.0.0.1. Its requests still carry that name.
+//! The main address is a loopback address then, but a web page can reach it too, by rebinding its own
+//! name to 127.0.0.1. Its requests still carry that name. A socket file is out of its reach.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -147,19 +147,28 @@ impl Sockets {
         counts.register(&mut registry);
         let health = ops::health(monitor.clone());
         let metrics = ops::metrics(monitor.clone(), registry);
-        let mut main = routes.merge(health.clone());
-        // Metrics that have an address of their own are for those who can reach that one.
-        if self.metrics.is_none() {
-            main = main.merge(metrics.clone());
-        }
-        let main = asyncgate_rest::refuse_methods(main, engine.clone());
-        let aside = asyncgate_rest::refuse_methods(health.merge(metrics), engine.clone());
+        let complete = |routes: Router| {
+            let mut all = routes.merge(health.clone());
+            // Metrics that have an address of their own are for those who can reach that one.
+            if self.metrics.is_none() {
+                all = all.merge(metrics.clone());
+            }
+            asyncgate_rest::refuse_methods(all, engine.clone())
+        };
+        // No web page can reach a socket file, and its clients name any host.
+        let unix = complete(routes.clone());
+        let main = complete(match settings.allow_insecure_dev {
+            true => loopback::only(routes, engine.clone()),
+            false => routes,
+        });
+        let aside = health.clone().merge(metrics.clone());
+        let aside = asyncgate_rest::refuse_methods(aside, engine.clone());
         let start = |socket: Socket, router| {
             Listener::start(socket, router, limits(settings), counts.clone())
         };
-        let mut listeners = vec![start(self.main, main.clone())?];
+        let mut listeners = vec![start(self.main, main)?];
         if let Some(socket) = self.unix {
-            listeners.push(start(socket.into(), main)?);
+            listeners.push(start(socket.into(), unix)?);
             tracing::info!("serving on uds.path too");
         }
         if let Some(socket) = self.metrics {
@@ -188,16 +197,11 @@ fn routes(
     let domains =
         asyncgate_rest::domain_router(engine.clone(), node.clock.clone(), node.domains(settings));
     let ingress = asyncgate_rest::ingress_router(engine.clone());
-    let all = rest
-        .merge(mcp)
+    rest.merge(mcp)
         .merge(grpc)
         .merge(events)
         .merge(domains)
-        .merge(ingress);
-    match settings.allow_insecure_dev {
-        true => loopback::only(all, engine.clone()),
-        false => all,
-    }
+        .merge(ingress)
 }
 
 fn for_grpc(monitor: Arc<Monitor>) -> asyncgate_grpc::Options {

@@ -9,7 +9,7 @@ use std::{
 
 use asyncgate_api::Plane;
 use asyncgate_engine::registry;
-use asyncgate_sim::{Failure, Op, STEPS_PER_WORLD, Schedule, explore, replay};
+use asyncgate_sim::{Failure, Op, STEPS_PER_WORLD, Schedule, Setup, explore, replay};
 
 const STEPS: usize = 1_000_000;
 
@@ -62,7 +62,11 @@ fn kept_failures_stay_mended() {
 
 #[test]
 fn the_same_seed_gives_the_same_world() {
-    for seed in [3, 4, 5] {
+    // Of both kinds: those that call with JSON, and those that call with typed values.
+    let seeds = [3, 4, 11, 12];
+    let typed = seeds.map(|seed| Setup::of_seed(seed).typed);
+    assert_eq!(typed, [false, false, true, true]);
+    for seed in seeds {
         let first = explore(seed, STEPS_PER_WORLD, None).unwrap();
         let second = explore(seed, STEPS_PER_WORLD, None).unwrap();
         assert_eq!(first, second);

@@ -1,9 +1,10 @@
-//! The simulator can fail: each deliberate defect is found within a few worlds, by a rule that it
-//! breaks, and shrinks to a short schedule that holds every rule without the defect.
+//! The simulator can fail: each deliberate defect is found within a few worlds of either kind, those
+//! that call with JSON and those that call with typed values, by a rule that it breaks, and shrinks to a
+//! short schedule that holds every rule without the defect.
 
-use asyncgate_sim::{Failure, Mutant, STEPS_PER_WORLD, explore, replay, shrink};
+use asyncgate_sim::{Failure, Mutant, STEPS_PER_WORLD, Setup, explore, replay, shrink};
 
-const MOST_WORLDS: u64 = 8;
+const MOST_WORLDS: usize = 8;
 const TRIES: usize = 1_000;
 const MOST_STEPS: usize = 16;
 
@@ -15,7 +16,12 @@ fn rules(mutant: Mutant) -> &'static [&'static str] {
         Mutant::LeasesTwice => &["claim order", "at most one lease"],
         Mutant::DropsCloses => &["obligations closed"],
         Mutant::BurnsAttempts => &["attempts only by reported failures"],
-        Mutant::AcceptsStaleLeases => &["lease expiry", "verdict", "deadlines are met"],
+        Mutant::AcceptsStaleLeases => &[
+            "lease expiry",
+            "verdict",
+            "deadlines are met",
+            "state machine",
+        ],
         Mutant::EndsTwice => &["verdict", "serializable", "terminal immutable"],
         Mutant::TrustsWorkers => &["locatability"],
         Mutant::IgnoresPriority => &["claim order"],
@@ -44,33 +50,48 @@ fn rules(mutant: Mutant) -> &'static [&'static str] {
         Mutant::Overfills => &["shards are bounded"],
         Mutant::PurgesHeld => &["held messages are not purged"],
         Mutant::ForgetsDelays => &["sent as asked"],
-        Mutant::LosesMail => &["messages are serializable", "chain of messages", "messages"],
+        Mutant::LosesMail => &[
+            "messages are serializable",
+            "chain of messages",
+            "messages",
+            "deadlines are met",
+        ],
         Mutant::Miscounts => &["messages are conserved", "topics"],
         Mutant::MixesMail => &["dead letters", "messages are shown as they are"],
         Mutant::ForgetsMessages => &["deadlines are met", "deadlines of messages"],
     }
 }
 
-fn caught(mutant: Mutant) -> Box<Failure> {
-    let worlds = 1..=MOST_WORLDS;
-    let mut failures = worlds.filter_map(|seed| explore(seed, STEPS_PER_WORLD, Some(mutant)).err());
-    let failure = failures.next();
-    failure.unwrap_or_else(|| panic!("{mutant:?} was not caught in {MOST_WORLDS} worlds"))
+/// The first worlds that call with typed values, or with JSON.
+fn worlds(typed: bool) -> impl Iterator<Item = u64> {
+    let is_of_kind = move |seed: &u64| Setup::of_seed(*seed).typed == typed;
+    (1..).filter(is_of_kind).take(MOST_WORLDS)
+}
+
+fn caught(mutant: Mutant, typed: bool) -> Box<Failure> {
+    let live = |seed| explore(seed, STEPS_PER_WORLD, Some(mutant));
+    let failure = worlds(typed).find_map(|seed| live(seed).err());
+    failure.unwrap_or_else(|| {
+        let kind = if typed { "typed" } else { "JSON" };
+        panic!("{mutant:?} was not caught in {MOST_WORLDS} {kind} worlds")
+    })
 }
 
 #[test]
 fn every_defect_is_caught_by_a_rule_that_it_breaks() {
     for mutant in Mutant::ALL {
-        let failure = caught(mutant);
-        println!("{mutant:?}: {failure}");
-        let rule = failure.violation.rule;
-        assert!(rules(mutant).contains(&rule), "{mutant:?}: {failure}");
+        for typed in [false, true] {
+            let failure = caught(mutant, typed);
+            println!("{mutant:?}: {failure}");
+            let rule = failure.violation.rule;
+            assert!(rules(mutant).contains(&rule), "{mutant:?}: {failure}");
+        }
     }
 }
 
 #[test]
 fn failures_shrink_to_short_schedules_that_blame_the_defect() {
-    for mutant in [
+    let shrunk = [
         Mutant::AnswersBeforeCommit,
         Mutant::ForgetsKeys,
         Mutant::LeasesTwice,
@@ -85,8 +106,10 @@ fn failures_shrink_to_short_schedules_that_blame_the_defect() {
         Mutant::ReusesLeases,
         Mutant::DropsTimedOut,
         Mutant::PurgesHeld,
-    ] {
-        let failure = caught(mutant);
+    ];
+    for (n, mutant) in shrunk.into_iter().enumerate() {
+        // The kinds take turns: how a schedule shrinks does not depend on them.
+        let failure = caught(mutant, n % 2 == 1);
         let small = shrink(&failure, Some(mutant), TRIES);
         println!("{mutant:?}:\n{small}");
         assert!(small.steps.len() <= MOST_STEPS, "{mutant:?}:\n{small}");

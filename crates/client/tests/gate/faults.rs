@@ -5,13 +5,15 @@ use std::time::Duration;
 use asyncgate_client::{
     Client, Kind, Retry,
     api::{
-        AckReceiptInput, Code, CompleteInput, LeaseNextInput, ListReceiptsInput, ListTasksInput,
+        AckReceiptInput, CheckLimitsInput, CheckNoncesInput, CheckRevocationsInput, Code,
+        CompleteInput, Flag, IncrementCounterInput, LeaseNextInput, ListReceiptsInput,
+        ListTasksInput, SubjectInput,
     },
 };
 use tokio::time::Instant;
 
 use crate::{
-    proxy::{BUSY, BUSY_NOW, Fault, GARBAGE, Proxy},
+    proxy::{BUSY, BUSY_NOW, Fault, GARBAGE, NO_HOST, OVER, Proxy},
     server::{Gate, KEY, client, create, quick, task},
 };
 
@@ -82,6 +84,65 @@ async fn what_would_leave_a_second_receipt_is_not_repeated() {
     };
     client.ack_receipt(&ack).await.expect_err("a lost answer");
     assert_eq!(gate.count("receipt.acknowledged").await, 1);
+}
+
+#[tokio::test]
+async fn what_may_be_used_up_is_not_sent_again() {
+    let (_gate, proxy, client) = broken().await;
+    let nonce = CheckNoncesInput {
+        namespace: Some("01".repeat(32)),
+        nonce: Some("AQID".to_owned()),
+        ttl_secs: Some(60),
+        checks: None,
+    };
+    proxy.next("/nonces/check", Fault::Answer(NO_HOST));
+    let error = client.check_nonces(&nonce).await;
+    let error = error.expect_err("it may be used");
+    assert_eq!(error.code(), Some(Code::HostUnavailable));
+    assert_eq!(error.attempts(), 1);
+
+    // A limit that can be overdrawn charges what it refuses.
+    let limit = CheckLimitsInput {
+        policy: Some("client".to_owned()),
+        key: Some("k".to_owned()),
+        enforce: Some(Flag(true)),
+        ..Default::default()
+    };
+    proxy.next("/limits/check", Fault::Answer(OVER));
+    let error = client.check_limits(&limit).await.expect_err("over it");
+    assert_eq!(error.code(), Some(Code::RateLimit));
+    assert_eq!(error.attempts(), 1);
+    let allowed = client.check_limits(&limit).await.expect("a verdict");
+    assert_eq!(allowed.remaining, Some(99), "nothing else was charged");
+}
+
+#[tokio::test]
+async fn what_a_limit_or_its_host_kept_from_being_done_is_sent_again() {
+    let (_gate, proxy, client) = broken().await;
+    // It was refused before anything was counted.
+    proxy.next("/increment", Fault::Answer(OVER));
+    let count = IncrementCounterInput {
+        namespace: "01".repeat(32),
+        window_secs: 60,
+        limit: 9,
+        by: None,
+    };
+    let counted = client.increment_counter(&count).await.expect("a count");
+    assert_eq!(counted.count, 1);
+    // What reads, and what has a key, can be done twice.
+    proxy.next("/revocations/check", Fault::Answer(NO_HOST));
+    let asked = CheckRevocationsInput {
+        subject: Some(SubjectInput {
+            kind: "holder_key".to_owned(),
+            key: Some("02".repeat(32)),
+            ..Default::default()
+        }),
+        subjects: None,
+    };
+    let checked = client.check_revocations(&asked).await.expect("a verdict");
+    assert_eq!(checked.result.as_deref(), Some("valid"));
+    proxy.next("POST /v1/tasks", Fault::Answer(NO_HOST));
+    create(&client, "t", "1").await;
 }
 
 #[tokio::test]

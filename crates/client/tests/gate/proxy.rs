@@ -31,6 +31,8 @@ pub enum Fault {
 
 pub const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-type: application/json\r\ncontent-length: 84\r\n\r\n{\"error\":\"unavailable\",\"code\":\"UNAVAILABLE\",\"message\":\"not now\",\"corr_id\":\"proxied\"}";
 pub const BUSY_NOW: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 84\r\n\r\n{\"error\":\"unavailable\",\"code\":\"UNAVAILABLE\",\"message\":\"not now\",\"corr_id\":\"proxied\"}";
+pub const NO_HOST: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 94\r\n\r\n{\"error\":\"host_unavailable\",\"code\":\"HOST_UNAVAILABLE\",\"message\":\"not now\",\"corr_id\":\"proxied\"}";
+pub const OVER: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\ncontent-length: 83\r\n\r\n{\"error\":\"rate_limit\",\"code\":\"RATE_LIMIT\",\"message\":\"too many\",\"corr_id\":\"proxied\"}";
 pub const GARBAGE: &str = "SSH-2.0-OpenSSH_9.9\r\n\r\n";
 
 #[derive(Clone)]

@@ -9,8 +9,10 @@ use std::{
 };
 
 use asyncgate_client::{
-    Client, End, Error, Event, Failure, Outcome, Summary, Worker, WorkerBuilder,
-    api::{Code, CreateTaskInput, ListOpenObligationsInput, Requirements, TaskStatus},
+    Client, End, Error, Event, Failure, Outcome, Retry, Summary, Worker, WorkerBuilder,
+    api::{
+        CheckNoncesInput, Code, CreateTaskInput, ListOpenObligationsInput, Requirements, TaskStatus,
+    },
     handlers,
 };
 use futures_util::StreamExt;
@@ -22,7 +24,7 @@ use tokio::{
 };
 
 use crate::{
-    proxy::{Fault, Proxy},
+    proxy::{Fault, NO_HOST, Proxy},
     server::{Gate, client, create, ended, now, quick, task},
 };
 
@@ -253,6 +255,37 @@ async fn a_lost_answer_to_the_report_is_asked_for_again() {
     assert_eq!(end, Some(End::Completed { duplicate: true }));
     hired.stop().await;
     assert_eq!(gate.count("task.completed").await, 1);
+}
+
+#[tokio::test]
+async fn a_backend_that_hangs_for_a_moment_fails_no_task_for_good() {
+    let gate = Gate::start().await;
+    let proxy = Proxy::to(gate.addr).await;
+    // Its calls are not repeated by the client; what is reported is repeated all the same.
+    let hasty = client(proxy.addr).with_retry(Retry::NONE);
+    let caller = hasty.clone();
+    let hired = hire(
+        builder(hasty)
+            .handle("reports", |_, _| async { Ok(Outcome::empty()) })
+            .handle("asks", move |_, _| {
+                let caller = caller.clone();
+                async move {
+                    caller.check_nonces(&CheckNoncesInput::default()).await?;
+                    Ok(Outcome::empty())
+                }
+            }),
+    );
+    proxy.next("/complete", Fault::Answer(NO_HOST));
+    let client = gate.client();
+    let reports = create(&client, "reports", "1").await;
+    assert_eq!(ended(&client, &reports).await.status, TaskStatus::Succeeded);
+    proxy.next("/nonces/check", Fault::Answer(NO_HOST));
+    let asks = create(&client, "asks", "1").await;
+    while now(&client, &asks).await.attempt == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(now(&client, &asks).await.status, TaskStatus::Queued);
+    hired.stop().await;
 }
 
 #[tokio::test]

@@ -124,8 +124,9 @@ only tried out: counted, but nobody is refused. Built in are the buckets `standa
 the tiered policy `client`; a policy of the same name replaces them.
 
 `limits.gate` limits the server's own operations, over every protocol: `global` counts all calls together, `tenant` those of
-each tenant, `principal` those of each of its principals, `tasks` the tasks that each tenant creates. Each names a
-`token_bucket` or a `fixed_window`. All of them are charged in one step or none is; what needs no credential is not limited.
+each tenant, `principal` those of each of its principals, `tasks` the calls of `create_task` of each tenant, also those that
+are refused for their input or repeat another. Each names a `token_bucket` or a `fixed_window`. All of them are charged in one
+step or none is; what needs no credential is not limited.
 
 `limits.envoy.DOMAIN` says which policies the descriptors of Envoy's rate limit service come to. Each line is a pattern and a
 policy: `\"remote_address\" = \"client\"`, `\"generic_key=login,remote_address\" = \"login\"`. A pattern fits a descriptor with the

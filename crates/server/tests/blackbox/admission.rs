@@ -10,9 +10,8 @@ use crate::{
 const SPACE: &str = "0101010101010101010101010101010101010101010101010101010101010101";
 const KEY: &str = "0202020202020202020202020202020202020202020202020202020202020202";
 
-/// A server that waits for a slow disk rather than let the failure mode decide.
 fn patient() -> Launch {
-    Launch::new().set("admission.timeout_ms=60000")
+    Launch::new().patient()
 }
 
 fn check(server: &Server, policy: &str, key: &str, cost: i64) -> Value {

@@ -172,7 +172,7 @@ fn domains_can_be_switched_off_and_limited_by_client() {
     let few =
         r#"limits.policies={"few": {"kind": "fixed_window", "limit": 3, "window_secs": 7776000}}"#;
     let limited = Launch::new().set(few).set("domains.client_policy=few");
-    let server = limited.start();
+    let server = limited.patient().start();
     for _ in 0..3 {
         ask(&server, Kind::Sign, &one, 99).expect(200);
     }

@@ -33,7 +33,7 @@ shadow = true
 
 fn start() -> Server {
     let launch = Launch::new().file("s.toml", SETTINGS);
-    launch.set("admission.timeout_ms=60000").start()
+    launch.patient().start()
 }
 
 fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {

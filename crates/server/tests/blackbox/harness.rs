@@ -78,6 +78,11 @@ impl Launch {
         self.arg("--set").arg(pair)
     }
 
+    /// Waits for a slow disk rather than let the failure mode of admission decide.
+    pub fn patient(self) -> Self {
+        self.set("admission.timeout_ms=60000")
+    }
+
     /// With a settings file of this name and content.
     pub fn file(self, name: &str, content: &str) -> Self {
         let path = self.dir.path().join(name);

@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::harness::{Launch, Server};
+use crate::harness::{Launch, Server, eventually};
 use crate::http::{Request, Response};
 
 const SECRET: &str = "the-secret-of-the-sender";
@@ -29,8 +29,12 @@ fn message(nonce: &str) -> Value {
 }
 
 fn signed(name: &str, body: impl Into<Vec<u8>>) -> Request {
+    signed_with(SECRET, name, body)
+}
+
+fn signed_with(secret: &str, name: &str, body: impl Into<Vec<u8>>) -> Request {
     let body = body.into();
-    let signature = signature(SECRET, &body);
+    let signature = signature(secret, &body);
     Request::post(&format!("/v1/ingress/{name}"), body).header("X-Signature-256", &signature)
 }
 
@@ -113,10 +117,8 @@ fn what_is_signed_becomes_a_task() {
         400,
         "TIMESTAMP_OUT_OF_WINDOW",
     );
-    let body = message("n-2").to_string();
-    let older = signature("an-older-one", body.as_bytes());
-    let request = Request::post("/v1/ingress/hooks", body).header("X-Signature-256", &older);
-    server.send_bare(&request).expect(200);
+    let older = signed_with("an-older-one", "hooks", message("n-2").to_string());
+    server.send_bare(&older).expect(200);
     assert_eq!(tasks(&server), 2);
 }
 
@@ -240,6 +242,16 @@ fn secrets_are_shown_nowhere_and_change_with_a_reload() {
     for secret in [SECRET, "the-next-one", "an-older-one"] {
         assert!(!log.contains(secret), "{log}");
     }
+    // What is logged is about to be in force. What is refused for its signature costs nothing.
+    let next = signed_with("the-next-one", "hooks", message("c").to_string());
+    eventually("the next secret is in force", || {
+        let answer = server.send_bare(&next);
+        if answer.status == 200 {
+            return Some(());
+        }
+        refused(&answer, 401, "INVALID_SIGNATURE");
+        None
+    });
     refused(
         &send(&server, "hooks", &message("b")),
         401,

@@ -30,9 +30,7 @@ shadow = true
 {gate}
 "#
     );
-    Launch::new()
-        .file("s.toml", &settings)
-        .set("admission.timeout_ms=60000")
+    Launch::new().file("s.toml", &settings).patient()
 }
 
 fn task(server: &Server) -> crate::http::Response {
@@ -128,6 +126,21 @@ fn what_one_limit_refuses_is_not_charged_to_the_others() {
 }
 
 #[test]
+fn a_create_counts_also_when_it_makes_no_task() {
+    let server = limited("tasks = \"few\"").start();
+    let input = json!({ "type": "echo", "payload": {}, "idempotency_key": "k" });
+    for (input, status) in [
+        (&json!({}), 400),
+        (&input, 201),
+        (&input, 200),
+        (&input, 429),
+    ] {
+        server.post("/v1/tasks", input).expect(status);
+    }
+    server.get("/v1/tasks").expect(200);
+}
+
+#[test]
 fn an_answer_about_a_limit_tells_of_that_limit() {
     let server = limited("tenant = \"few\"").start();
     let asked = json!({ "policy": "standard", "key": "k" });
@@ -153,6 +166,24 @@ fn a_policy_that_is_tried_out_refuses_nobody() {
         line.contains("limit_decisions") && line.contains("shadowed") && line.ends_with(" 2")
     });
     assert!(counted, "{}", metrics.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_that_nobody_can_be_asked_about_refuses_in_the_words_of_the_route() {
+    let server = limited("tenant = \"few\"")
+        .set("admission.backend=redis://127.0.0.1:1")
+        .set("admission.counter_failure_mode=closed")
+        .start();
+    let message = json!({ "topic": "t", "idem_key": "k", "payload_b64": "" });
+    for (answer, code) in [
+        (server.get("/v1/tasks"), "HOST_UNAVAILABLE"),
+        (server.post("/v1/send", &message), "E_UNAVAILABLE"),
+    ] {
+        assert_eq!(answer.expect(503)["code"], code);
+        assert!(answer.header("Retry-After").is_some(), "{code}");
+    }
+    let refused = grpc::client(&server).recv(grpc::wish("t")).await;
+    assert_eq!(refused.unwrap_err().code(), Code::Unavailable);
 }
 
 #[test]

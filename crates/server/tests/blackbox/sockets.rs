@@ -46,6 +46,18 @@ fn a_socket_file_serves_the_same_and_goes_with_the_server() {
 }
 
 #[test]
+fn without_credentials_a_socket_file_may_be_called_by_any_name() {
+    let launch = Launch::without_key().env("ALLOW_INSECURE_DEV", "true");
+    let path = launch.dir().join("gate.sock");
+    let server = launch.args(&["--uds", path.to_str().unwrap()]).start();
+    let answer = ask(&path, "/v1/config");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // The network is within reach of web pages, whose names stay refused.
+    let rebound = Request::get("/v1/config").header("Host", "x");
+    server.send_bare(&rebound).refused(403, "FORBIDDEN");
+}
+
+#[test]
 fn who_is_not_on_the_list_is_closed_and_logged() {
     let launch = Launch::new();
     let path = launch.dir().join("gate.sock");

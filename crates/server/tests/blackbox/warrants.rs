@@ -124,7 +124,8 @@ const REVOCABLE: (&str, Vec<u8>) = ("tenuo.revocable", Vec::new());
 
 fn launch() -> Launch {
     let root = hex(key(1).verifying_key().as_bytes());
-    Launch::new().set(&format!("warrants.trusted_roots={root}"))
+    let launch = Launch::new().set(&format!("warrants.trusted_roots={root}"));
+    launch.patient()
 }
 
 #[track_caller]
