@@ -16,7 +16,7 @@ pub enum Scope {
     Tenant,
     /// Each principal of a tenant.
     Principal,
-    /// Each tenant, but only its new tasks.
+    /// Each tenant, but only its calls of `create_task`.
     Tasks,
 }
 
