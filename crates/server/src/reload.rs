@@ -29,25 +29,30 @@ impl Running {
         }
     }
 
-    /// Reads the settings again. Gives back what to run with from now on, if it changed.
-    pub fn reload(&mut self) -> Option<Settings> {
-        self.read_again()
-            .inspect_err(|error| {
-                tracing::error!(event = "config.reload", %error, "the settings stay as they were");
-            })
-            .ok()
-            .flatten()
+    /// Reads the settings again, and lets `apply` put them in force if something changed that needs no
+    /// restart.
+    pub fn reload(&mut self, apply: impl FnOnce(&Settings)) {
+        if let Err(error) = self.read_again(apply) {
+            tracing::error!(event = "config.reload", %error, "the settings stay as they were");
+        }
     }
 
-    fn read_again(&mut self) -> anyhow::Result<Option<Settings>> {
+    fn read_again(&mut self, apply: impl FnOnce(&Settings)) -> anyhow::Result<()> {
         let fresh = Effective::read(&self.inputs)?;
         // Everything is checked before anything is applied.
         let next = self.effective.adopt_live(&fresh)?;
         let settings = Settings::new(&next)?;
+        let changes = changes(&self.effective, &fresh);
+        let is_live = changes.iter().any(|change| change.live);
+        if is_live {
+            self.logs.set(&settings)?;
+            self.effective = next;
+            apply(&settings);
+        }
+        // What is told here is in force already.
         for warning in &fresh.warnings {
             tracing::warn!(event = "config.reload", "{warning}");
         }
-        let changes = changes(&self.effective, &fresh);
         for change in &changes {
             let (key, old, new) = (change.key, &change.from, &change.to);
             if change.live {
@@ -62,15 +67,12 @@ impl Running {
                 );
             }
         }
-        if !changes.iter().any(|change| change.live) {
+        if !is_live {
             tracing::info!(
                 event = "config.reload",
                 "the settings were read again; nothing to apply"
             );
-            return Ok(None);
         }
-        self.logs.set(&settings)?;
-        self.effective = next;
-        Ok(Some(settings))
+        Ok(())
     }
 }

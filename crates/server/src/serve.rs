@@ -66,12 +66,12 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     output::say(&format!("listening on {scheme}://{address}"))?;
 
     while signals.next().await == Wish::Reload {
-        if let Some(settings) = running.reload() {
-            node.reload(&settings);
+        running.reload(|settings| {
+            node.reload(settings);
             for listener in &listeners {
-                listener.set_patience(patience(&settings));
+                listener.set_patience(patience(settings));
             }
-        }
+        });
     }
     tracing::info!("stopping: requests in flight may finish");
     monitor.draining();
