@@ -65,7 +65,8 @@ pub enum Code {
     ENotLeased,
     /// The idem_key was used before, for other content.
     EIdemConflict,
-    /// The backend of admission does not answer, and its failure mode allows nothing without it.
+    /// The backend of admission does not answer, and its failure mode allows nothing without it. It may
+    /// still do what it was asked.
     HostUnavailable,
     /// No policy has this name.
     UnknownPolicy,

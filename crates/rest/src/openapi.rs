@@ -133,8 +133,13 @@ fn refusals() -> Value {
         .iter()
         .map(|code| format!("{} {}", status(*code).as_u16(), code.as_str()))
         .collect();
+    let description = format!(
+        "Refused or failed; nothing was changed, except that after HOST_UNAVAILABLE a nonce may be used and \
+         a limit charged. {}",
+        codes.join(", ")
+    );
     json!({
-        "description": format!("Refused or failed; nothing was changed. {}", codes.join(", ")),
+        "description": description,
         "content": {
             "application/json": { "schema": { "$ref": "#/components/schemas/Error" } },
         },
