@@ -8,12 +8,11 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use asyncgate_api::Code;
 use asyncgate_core::{
-    Json, Principal, Rejection, TenantId, Timestamp,
+    Json, Principal, TenantId, Timestamp,
     admission::{Asks, LimitCheck, NonceCheck, NonceResult, Tier, Verdicts, sha256},
-    receipt::hex,
     task::{Created, NewTask},
 };
-use asyncgate_store::{Error, IdempotencyKey, ReadSet, transact_admitted};
+use asyncgate_store::{Error, ReadSet, transact_admitted};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Map, Value};
 use sha2::Sha256;
@@ -140,9 +139,7 @@ impl Engine {
             let message = "the server takes no new work at the moment; try again";
             return Err(Fault::new(Code::HostUnavailable, message).retry_after(1));
         }
-        let check = self
-            .ingress_limit_check(ingress, now, sent.key.clone())
-            .await?;
+        let check = self.ingress_limit_check(ingress, now, sent.key).await?;
         let asks = Asks {
             limits: vec![check.clone()],
             nonces: vec![NonceCheck {
@@ -159,10 +156,6 @@ impl Engine {
         let (verdicts, created) = match self.own_host {
             false => self.create_admitted(ingress.tenant, now, asks, new).await?,
             true => {
-                let new = NewTask {
-                    idempotency_key: Some(message_key(name, &sent)),
-                    ..new
-                };
                 self.admit_and_create(ingress.tenant, now, asks, new)
                     .await?
             }
@@ -227,14 +220,17 @@ impl Engine {
         let decide = self.creating(new);
         let store = self.store.as_ref();
         let decided = transact_admitted(store, tenant, now, weight, asks, decide).await;
-        let (verdicts, created) = decided.map_err(store_fault)?;
+        let unchanged = |error| {
+            let message = "storage does not answer; nothing was changed; send it again";
+            store_fault(error, message)
+        };
+        let (verdicts, created) = decided.map_err(unchanged)?;
         Ok((verdicts, created.transpose()?))
     }
 
-    /// As [`Engine::create_admitted`], where somebody else than the store decides. Its word stands even if
-    /// the store fails afterwards, or if nobody heard it: a nonce may be used and have no task. So the task
-    /// bears the name of its message, and a message whose nonce was used before still gets the task that it
-    /// never got. Each gets one at most, even if the host forgot the nonce.
+    /// As [`Engine::create_admitted`], where somebody else than the store decides: then it is asked
+    /// first, and its word stands even if the store fails afterwards. Nobody gets in by a used nonce, not even
+    /// who has no task for it: another server, with another store, may have made one.
     async fn admit_and_create(
         &self,
         tenant: TenantId,
@@ -243,39 +239,21 @@ impl Engine {
         new: NewTask,
     ) -> Result<(Verdicts, Option<Created>), Fault> {
         let answered = self.host.admit(tenant, now, asks).await;
-        let mut verdicts = answered.map_err(host_fault)?.answer;
-        if !verdicts.passed() && !is_replay(&verdicts) {
+        let verdicts = answered.map_err(host_fault)?.answer;
+        if !verdicts.passed() {
             return Ok((verdicts, None));
         }
-        let keyed = new.idempotency_key.clone().map(|key| IdempotencyKey {
-            owner: new.owner.key(),
-            key,
-        });
-        let reads = ReadSet {
-            keyed,
-            ..ReadSet::default()
-        };
         let weight = TASK_WEIGHT + new.payload.len();
-        let (store, decide) = (self.store.as_ref(), self.creating(new));
+        let decide = self.creating(new);
+        let (store, reads) = (self.store.as_ref(), ReadSet::default());
         let decided = asyncgate_store::transact(store, tenant, now, weight, reads, decide).await;
-        match decided.map_err(store_fault)? {
-            Ok(created) if !created.duplicate => Ok((verdicts, Some(created))),
-            Ok(_) | Err(Rejection::IdempotencyConflict { .. }) => {
-                verdicts.nonces = vec![NonceResult::Replay { first_seen: None }];
-                Ok((verdicts, None))
-            }
-            Err(rejection) => Err(rejection.into()),
-        }
+        let used = |error| {
+            let message =
+                "storage does not answer, and the nonce is used; send it again with a new one";
+            store_fault(error, message)
+        };
+        Ok((verdicts, Some(decided.map_err(used)??)))
     }
-}
-
-/// The name of a message. The same nonce at another time is another message.
-fn message_key(ingress: &str, sent: &Sent) -> String {
-    let Sent {
-        nonce, timestamp, ..
-    } = sent;
-    let digest = sha256(format!("{ingress}\0{timestamp}\0{nonce}").as_bytes());
-    format!("ingress:{}", hex(&digest))
 }
 
 /// What a sender says, beside the payload.
@@ -372,14 +350,13 @@ fn read_key(fields: &Map<String, Value>, path: &[String]) -> Option<String> {
     (1..=MAX_KEY_BYTES).contains(&key.len()).then_some(key)
 }
 
-fn is_replay(verdicts: &Verdicts) -> bool {
-    let mut nonces = verdicts.nonces.iter();
-    nonces.any(|result| *result != NonceResult::Accepted)
-}
-
 /// Why nothing was created. A replay comes first: it has cost nothing.
 fn refusal(verdicts: &Verdicts, headers: Vec<Header>) -> Fault {
-    if is_replay(verdicts) {
+    let replay = verdicts
+        .nonces
+        .iter()
+        .any(|result| *result != NonceResult::Accepted);
+    if replay {
         let message = "this nonce was used before; use a new one for every message";
         return Fault::new(Code::NonceReuse, message);
     }
@@ -394,13 +371,12 @@ fn refusal(verdicts: &Verdicts, headers: Vec<Header>) -> Fault {
     }
 }
 
-/// The store is the host here, and it failed.
-fn store_fault(error: Error) -> Fault {
+/// The store failed, and this is what it means for who sent.
+fn store_fault(error: Error, message: &'static str) -> Fault {
     let cause = error.to_string();
     match error {
         Error::Corrupt(_) => error.into(),
         Error::Busy | Error::Conflict | Error::Unavailable(_) => {
-            let message = "storage does not answer; nothing was changed; send it again";
             Fault::new(Code::HostUnavailable, message)
                 .retry_after(1)
                 .because(cause)
