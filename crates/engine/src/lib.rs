@@ -9,6 +9,8 @@ mod client;
 mod clock;
 mod engine;
 mod events;
+#[cfg(feature = "fakes")]
+pub mod fakes;
 mod fault;
 mod inflate;
 mod ingress;

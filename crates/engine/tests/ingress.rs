@@ -5,22 +5,16 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicU64, Ordering},
-    },
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use asyncgate_api::Code;
 use asyncgate_core::{
-    Timestamp,
     admission::{Asks, NonceCheck, sha256},
     receipt::hex,
 };
 use asyncgate_engine::{
-    Clock, Engine, Entropy, Ingress, LimitBy, Principal, PrincipalKind, Secret, Settings, TenantId,
+    Clock, Engine, Ingress, LimitBy, Principal, PrincipalKind, Secret, Settings, TenantId,
+    fakes::{Counter, FakeClock},
 };
 use asyncgate_store::{admission::Host as _, memory::MemoryStore};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -32,25 +26,8 @@ const START: i64 = 1_767_610_800_999;
 const WINDOW: i64 = 300;
 const TENANT: TenantId = TenantId::from_bytes([1; 16]);
 
-#[derive(Debug)]
-struct At(AtomicI64);
-
-impl Clock for At {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
-    }
-}
-
-struct Counter(AtomicU64);
-
-impl Entropy for Counter {
-    fn next_u64(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
 /// An engine over a store, whose host is another one.
-fn engine(store: &Arc<MemoryStore>, host: &Arc<MemoryStore>, clock: &Arc<At>) -> Engine {
+fn engine(store: &Arc<MemoryStore>, host: &Arc<MemoryStore>, clock: &Arc<FakeClock>) -> Engine {
     let hooks = Ingress {
         secrets: vec![Secret::new(b"secret")],
         tenant: TENANT,
@@ -66,14 +43,17 @@ fn engine(store: &Arc<MemoryStore>, host: &Arc<MemoryStore>, clock: &Arc<At>) ->
         ingress: Arc::new(BTreeMap::from([("hooks".to_owned(), hooks)])),
         ..Settings::default()
     };
-    let (store, clock) = (Arc::<MemoryStore>::clone(store), Arc::<At>::clone(clock));
-    let entropy = Arc::new(Counter(AtomicU64::new(1)));
+    let (store, clock) = (
+        Arc::<MemoryStore>::clone(store),
+        Arc::<FakeClock>::clone(clock),
+    );
+    let entropy = Arc::new(Counter::default());
     let engine = Engine::new(store, clock, entropy, settings);
     engine.with_host(Arc::<MemoryStore>::clone(host))
 }
 
-fn start() -> Arc<At> {
-    Arc::new(At(AtomicI64::new(START)))
+fn start() -> Arc<FakeClock> {
+    Arc::new(FakeClock::at(START))
 }
 
 async fn send(engine: &Engine, nonce: &str, timestamp: i64) -> Result<String, Code> {
@@ -110,9 +90,7 @@ async fn a_nonce_is_known_for_as_long_as_its_message_is_in_time() {
     let taken = engine(&Arc::new(MemoryStore::new()), &host, &clock);
     assert!(send(&taken, "n", at).await.is_ok());
     // A moment before it is too old.
-    clock
-        .0
-        .store((at + WINDOW) * 1_000 + 999, Ordering::Relaxed);
+    clock.set((at + WINDOW) * 1_000 + 999);
     let asks = Asks {
         nonces: vec![NonceCheck {
             namespace: sha256(b"asyncgate.ingress:hooks"),
@@ -124,6 +102,6 @@ async fn a_nonce_is_known_for_as_long_as_its_message_is_in_time() {
     let known = host.admit(TENANT, clock.now(), asks).await;
     assert!(!known.unwrap().passed(), "the host knows it still");
     assert_eq!(send(&taken, "n", at).await, Err(Code::NonceReuse));
-    clock.0.fetch_add(1, Ordering::Relaxed);
+    clock.advance(1);
     assert_eq!(send(&taken, "n", at).await, Err(Code::TimestampOutOfWindow));
 }

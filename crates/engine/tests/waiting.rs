@@ -7,41 +7,22 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
-use asyncgate_core::Timestamp;
 use asyncgate_engine::{
-    Caller, Clock, Engine, Entropy, Principal, PrincipalKind, Role, Settings, Source, TenantId,
+    Caller, Engine, Principal, PrincipalKind, Role, Settings, Source, TenantId,
+    fakes::{Counter, FakeClock},
     registry,
 };
 use asyncgate_store::memory::MemoryStore;
 use serde_json::{Value, json};
 use tokio::task::yield_now;
 
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_millis(1_767_610_800_000)
-    }
-}
-
-struct Counter(AtomicU64);
-
-impl Entropy for Counter {
-    fn next_u64(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
 fn engine() -> Arc<Engine> {
     Arc::new(Engine::new(
         Arc::new(MemoryStore::new()),
-        Arc::new(Still),
-        Arc::new(Counter(AtomicU64::new(1))),
+        Arc::new(FakeClock::at(1_767_610_800_000)),
+        Arc::new(Counter::default()),
         Settings::default(),
     ))
 }

@@ -9,16 +9,18 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 
-use asyncgate_core::Timestamp;
 use asyncgate_domains::{
     Compat, Decision, Evaluator, Hash, Kind, Limiter, Poprf, Request as DomainRequest, Rules,
     SecretKey, State, signing_hash,
 };
-use asyncgate_engine::{Clock, Engine, Entropy, Settings};
+use asyncgate_engine::{
+    Engine, Settings,
+    fakes::{Counter, FakeClock},
+};
 use asyncgate_rest::{Decide, DomainStates, Domains, StateLost, domain_router};
 use asyncgate_store::memory::MemoryStore;
 use axum::{
@@ -33,22 +35,6 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 const START: i64 = 1_700_000_000;
-
-struct FakeClock(AtomicI64);
-
-impl Clock for FakeClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.0.load(Ordering::SeqCst) * 1_000 + 999)
-    }
-}
-
-struct Counter(AtomicU64);
-
-impl Entropy for Counter {
-    fn next_u64(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
-}
 
 /// Domains in memory, which can be out of reach.
 #[derive(Default)]
@@ -93,12 +79,12 @@ struct World {
 
 impl World {
     fn new(evaluator: Box<dyn Evaluator>, enabled: bool) -> Self {
-        let clock = Arc::new(FakeClock(AtomicI64::new(START)));
+        let clock = Arc::new(FakeClock::at(START * 1_000 + 999));
         let memory = Arc::new(Memory::default());
         let engine = Engine::new(
             Arc::new(MemoryStore::new()),
             clock.clone(),
-            Arc::new(Counter(AtomicU64::new(1))),
+            Arc::new(Counter::default()),
             Settings::default(),
         );
         let rules = Rules {
@@ -228,7 +214,7 @@ async fn a_domain_is_used_looked_at_and_disabled() {
 
     let (_, body) = world.post(Kind::Sign, &signed(Kind::Sign, 1)).await;
     assert_eq!(body["status"]["counter"], 2);
-    world.clock.0.fetch_add(20, Ordering::SeqCst);
+    world.clock.advance(20_000);
     let (response, body) = world.post(Kind::Sign, &signed(Kind::Sign, 2)).await;
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(response.headers()["retry-after"], "40");
@@ -448,7 +434,7 @@ async fn the_published_sequences_hold() {
     for (name, stages, steps) in sequences {
         let world = limiter();
         for (now, outcome, (timer, counter)) in steps {
-            world.clock.0.store(now, Ordering::SeqCst);
+            world.clock.set(now * 1_000 + 999);
             let body = signed_stages(Kind::Sign, 99, "m", &stages);
             let (response, body) = world.post(Kind::Sign, &body).await;
             let expected = match outcome {
@@ -471,7 +457,7 @@ async fn the_published_sequences_hold() {
 #[tokio::test]
 async fn a_disabled_domain_is_never_used_again() {
     let (world, stages) = (limiter(), [(0, None, Some(2), None)]);
-    world.clock.0.store(1, Ordering::SeqCst);
+    world.clock.set(1_999);
     for (kind, status) in [(Kind::Sign, 200), (Kind::Disable, 200), (Kind::Sign, 429)] {
         let body = signed_stages(kind, 1, "m", &stages);
         let (response, body) = world.post(kind, &body).await;

@@ -1,23 +1,16 @@
 //! A real server in this process: the engine over the memory store behind REST, with a clock that
 //! stands still until it is moved.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use asyncgate_client::{
     Client, Retry,
     api::{Code, CreateTaskInput, GetTaskInput, TaskRecord},
 };
-use asyncgate_core::Timestamp;
 use asyncgate_engine::{
-    Authenticator, Caller, Clock, Engine, Entropy, Fault, Principal, PrincipalKind, Role, Settings,
+    Authenticator, Caller, Clock, Engine, Fault, Principal, PrincipalKind, Role, Settings,
     TenantId,
+    fakes::{Counter, FakeClock},
 };
 use asyncgate_store::{ReceiptFilter, SeqPage, Store, memory::MemoryStore};
 use futures_util::future::BoxFuture;
@@ -26,22 +19,6 @@ use tokio::net::TcpListener;
 
 pub const KEY: &str = "key";
 const TENANT: TenantId = TenantId::from_bytes([7; 16]);
-
-struct FakeClock(AtomicI64);
-
-impl Clock for FakeClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
-    }
-}
-
-struct Counter(AtomicU64);
-
-impl Entropy for Counter {
-    fn next_u64(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
-}
 
 struct OneKey;
 
@@ -69,7 +46,7 @@ pub struct Gate {
 impl Gate {
     pub async fn start() -> Self {
         let store = Arc::new(MemoryStore::new());
-        let clock = Arc::new(FakeClock(AtomicI64::new(1_767_610_800_000)));
+        let clock = Arc::new(FakeClock::at(1_767_610_800_000));
         Self::over(store, clock).await
     }
 
@@ -83,7 +60,7 @@ impl Gate {
         let engine = Arc::new(Engine::new(
             Arc::clone(&store) as Arc<dyn Store>,
             Arc::clone(&clock) as Arc<dyn Clock>,
-            Arc::new(Counter(AtomicU64::new(1))),
+            Arc::new(Counter::default()),
             Settings::default(),
         ));
         let options = asyncgate_rest::Options {
@@ -104,7 +81,7 @@ impl Gate {
     /// Lets the server's time pass and acts on the deadlines that came.
     pub async fn advance(&self, time: Duration) {
         let millis = i64::try_from(time.as_millis()).expect("a short time");
-        self.clock.0.fetch_add(millis, Ordering::Relaxed);
+        self.clock.advance(millis);
         for acted in [
             self.engine.act_on_deadlines().await,
             self.engine.act_on_messages().await,

@@ -2,14 +2,14 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicI64, AtomicU64, Ordering},
+    atomic::{AtomicI64, Ordering},
 };
 
 use asyncgate_api::Code;
 use asyncgate_core::{Policy, Timestamp, mailbox};
 use asyncgate_engine::{
-    Caller, Clock, Engine, Entropy, Fault, Principal, PrincipalKind, Role, Settings, Source,
-    TenantId, registry,
+    Caller, Clock, Engine, Fault, Principal, PrincipalKind, Role, Settings, Source, TenantId,
+    fakes::Counter, registry,
 };
 use asyncgate_store::{Store, memory::MemoryStore};
 use serde_json::{Value, json};
@@ -26,14 +26,6 @@ impl Clock for FakeClock {
         let run = i64::try_from(self.started.elapsed().as_millis()).unwrap();
         let forward = self.forward.load(Ordering::Relaxed);
         Timestamp::from_millis(1_767_610_800_000 + forward + run)
-    }
-}
-
-struct Counter(AtomicU64);
-
-impl Entropy for Counter {
-    fn next_u64(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
     }
 }
 
@@ -62,7 +54,7 @@ impl World {
         let engine = Engine::new(
             Arc::clone(&store) as Arc<dyn Store>,
             Arc::clone(&clock) as Arc<dyn Clock>,
-            Arc::new(Counter(AtomicU64::new(1))),
+            Arc::new(Counter::default()),
             Settings {
                 policy: Arc::new(policy),
                 topic_classes: vec![("user:".to_owned(), "user_inbox".to_owned())],

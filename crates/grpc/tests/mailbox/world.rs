@@ -2,14 +2,14 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    atomic::{AtomicBool, Ordering},
 };
 
 use asyncgate_api::Code;
-use asyncgate_core::Timestamp;
 use asyncgate_engine::{
-    Authenticator, Caller, Clock, Engine, Entropy, Fault, Principal, PrincipalKind, Role, Settings,
+    Authenticator, Caller, Clock, Engine, Fault, Principal, PrincipalKind, Role, Settings,
     TenantId,
+    fakes::{Counter, FakeClock},
 };
 use asyncgate_grpc::{
     Options,
@@ -26,22 +26,6 @@ pub struct World {
     pub router: Router,
     pub serving: Arc<AtomicBool>,
     clock: Arc<FakeClock>,
-}
-
-struct FakeClock(AtomicI64);
-
-impl Clock for FakeClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
-    }
-}
-
-struct Counter(AtomicU64);
-
-impl Entropy for Counter {
-    fn next_u64(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
 }
 
 /// Knows an admin, an agent, and a key for which the place where keys are kept cannot be reached.
@@ -72,11 +56,11 @@ impl World {
     }
 
     pub fn with(settings: Settings) -> Self {
-        let clock = Arc::new(FakeClock(AtomicI64::new(1_767_610_800_000)));
+        let clock = Arc::new(FakeClock::at(1_767_610_800_000));
         let engine = Arc::new(Engine::new(
             Arc::new(MemoryStore::new()),
             Arc::clone(&clock) as Arc<dyn Clock>,
-            Arc::new(Counter(AtomicU64::new(1))),
+            Arc::new(Counter::default()),
             settings,
         ));
         let serving = Arc::new(AtomicBool::new(true));
@@ -99,7 +83,7 @@ impl World {
 
     /// Lets time pass, and acts on the deadlines that came.
     pub async fn advance(&self, millis: i64) {
-        self.clock.0.fetch_add(millis, Ordering::Relaxed);
+        self.clock.advance(millis);
         self.engine.act_on_messages().await.unwrap();
     }
 

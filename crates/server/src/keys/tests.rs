@@ -1,25 +1,16 @@
 //! Every way to be let in, and every way to be refused.
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use asyncgate_core::Timestamp;
+use asyncgate_engine::fakes::FakeClock;
 use prometheus_client::registry::Registry;
 
 use super::*;
 use crate::config::{Effective, Inputs};
 
 /// A clock that stands still until it is moved.
-struct Still(AtomicI64);
-
-impl Clock for Still {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
-    }
-}
-
-fn still() -> Arc<Still> {
-    Arc::new(Still(AtomicI64::new(1_767_610_800_000)))
+fn still() -> Arc<FakeClock> {
+    Arc::new(FakeClock::at(1_767_610_800_000))
 }
 
 fn settings(env: &[(&str, &str)]) -> Settings {
@@ -41,7 +32,7 @@ fn in_dir(dir: &tempfile::TempDir) -> Settings {
     settings(&[("ASYNCGATE_DATA_DIR", dir.path().to_str().unwrap())])
 }
 
-fn open(settings: &Settings, clock: &Arc<Still>) -> (Keys, Option<Token>) {
+fn open(settings: &Settings, clock: &Arc<FakeClock>) -> (Keys, Option<Token>) {
     let clock: Arc<dyn Clock> = clock.clone();
     Keys::open(settings, &clock).unwrap()
 }
@@ -151,23 +142,23 @@ async fn a_key_is_proved_once_and_a_revoked_one_dies_within_the_recheck() {
 
     let path = dir.path().join("keys.json");
     let original = std::fs::read_to_string(&path).unwrap();
-    clock.0.fetch_add(60_000, Ordering::Relaxed);
+    clock.advance(60_000);
     assert!(
         keys.authenticate(Some(token.reveal())).await.is_ok(),
         "an unchanged record keeps its proof"
     );
 
     std::fs::write(&path, "half an edit").unwrap();
-    clock.0.fetch_add(60_000, Ordering::Relaxed);
+    clock.advance(60_000);
     assert!(
         keys.authenticate(Some(token.reveal())).await.is_ok(),
         "an unreadable file revokes nobody"
     );
 
     std::fs::write(&path, r#"{"version":1,"keys":[]}"#).unwrap();
-    clock.0.fetch_add(29_999, Ordering::Relaxed);
+    clock.advance(29_999);
     assert!(keys.authenticate(Some(token.reveal())).await.is_ok());
-    clock.0.fetch_add(1, Ordering::Relaxed);
+    clock.advance(1);
     assert!(counted(&keys).contains("cap_cache_entries 1\n"));
     assert_eq!(
         code(&keys, Some(token.reveal())).await,
@@ -179,7 +170,7 @@ async fn a_key_is_proved_once_and_a_revoked_one_dies_within_the_recheck() {
     assert!(after.contains(revoked), "{after}");
 
     std::fs::write(&path, original).unwrap();
-    clock.0.fetch_add(30_000, Ordering::Relaxed);
+    clock.advance(30_000);
     assert!(keys.authenticate(Some(token.reveal())).await.is_ok());
 }
 

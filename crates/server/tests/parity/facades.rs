@@ -1,18 +1,13 @@
 //! Twins: engines with the same fake time and ids, each behind one facade.
 
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicU64, Ordering},
-    },
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use asyncgate_api::{Code, Method, Plane};
-use asyncgate_core::Timestamp;
 use asyncgate_engine::{
-    Authenticator, Caller, Clock, Engine, Entropy, Entry, Fault, Principal, PrincipalKind, Role,
-    Settings, TenantId, registry,
+    Authenticator, Caller, Clock, Engine, Entry, Fault, Principal, PrincipalKind, Role, Settings,
+    TenantId,
+    fakes::{Counter, FakeClock},
+    registry,
 };
 use asyncgate_store::{ReceiptFilter, SeqPage, Store, memory::MemoryStore};
 use axum::{
@@ -56,23 +51,6 @@ enum Protocol {
 const TENANT: TenantId = TenantId::from_bytes([7; 16]);
 const KEY: &str = "key";
 
-struct FakeClock(AtomicI64);
-
-impl Clock for FakeClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
-    }
-}
-
-/// The same numbers for everyone who draws them in the same order.
-struct Counter(AtomicU64);
-
-impl Entropy for Counter {
-    fn next_u64(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
 struct OneKey;
 
 impl Authenticator for OneKey {
@@ -104,11 +82,11 @@ impl Twin {
 
     fn new(protocol: Protocol) -> Self {
         let store = Arc::new(MemoryStore::new());
-        let clock = Arc::new(FakeClock(AtomicI64::new(1_767_610_800_000)));
+        let clock = Arc::new(FakeClock::at(1_767_610_800_000));
         let engine = Arc::new(Engine::new(
             Arc::clone(&store) as Arc<dyn Store>,
             Arc::clone(&clock) as Arc<dyn Clock>,
-            Arc::new(Counter(AtomicU64::new(1))),
+            Arc::new(Counter::default()),
             Settings::default(),
         ));
         let auth: Arc<dyn Authenticator> = Arc::new(OneKey);
@@ -149,7 +127,7 @@ impl Twin {
     /// Lets time pass, and acts on the deadlines that came.
     pub async fn advance(&self, millis: i64) {
         if millis > 0 {
-            self.clock.0.fetch_add(millis, Ordering::Relaxed);
+            self.clock.advance(millis);
             let tasks = self.engine.act_on_deadlines().await;
             let messages = self.engine.act_on_messages().await;
             tasks.and(messages).expect("the memory store does not fail");
