@@ -53,8 +53,8 @@ impl Asked {
         self.raw(name)?.strip_prefix('"')?.strip_suffix('"')
     }
 
-    /// A text, or none.
-    pub fn name(&self, name: &str) -> &str {
+    /// A text, empty where there is none.
+    pub fn text_or_empty(&self, name: &str) -> &str {
         self.text(name).unwrap_or_default()
     }
 

@@ -154,7 +154,7 @@ impl Model {
     fn canceled(&self, answered: &Answered<'_>, journal: &mut Journal) -> Checked {
         let output: CancelTaskOutput = answered.read()?;
         let Question { actor, asked, .. } = answered.question;
-        let id = asked.name("task_id");
+        let id = asked.text_or_empty("task_id");
         let task = self.task(actor.tenant, id).map(|story| &story.task);
         let ended = task.filter(|task| task.status() == Status::Canceled);
         let told = || format!("{output:?} of {id}");
@@ -243,7 +243,7 @@ impl Model {
         let Question {
             actor, asked, now, ..
         } = answered.question;
-        let id = asked.name("task_id");
+        let id = asked.text_or_empty("task_id");
         let task = self.task(actor.tenant, id).map(|story| &story.task);
         if !answered.prompt {
             return hold(task.is_some(), "nothing acknowledged is lost", || {
@@ -263,7 +263,7 @@ impl Model {
         let Question {
             actor, asked, op, ..
         } = answered.question;
-        let id = asked.name("task_id");
+        let id = asked.text_or_empty("task_id");
         let Some(story) = self.task(actor.tenant, id) else {
             return broken("nothing acknowledged is lost", id);
         };
@@ -347,7 +347,7 @@ impl Model {
         if let Ok(id) = receipt_id.parse::<ReceiptId>() {
             journal.receipt_at(actor.tenant, id.seq());
         }
-        let task = asked.name("task_id");
+        let task = asked.text_or_empty("task_id");
         let ended = self.task(actor.tenant, task).map(|story| &story.task);
         if let Some(task) = ended.filter(|task| task.status().is_terminal()) {
             journal.ended(actor.tenant, task.id, task.status());

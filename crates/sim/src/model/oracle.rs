@@ -134,14 +134,14 @@ impl Model {
 
     fn get(&self, question: &Question<'_>) -> Verdict {
         question.principal()?;
-        let id = question.asked.name("task_id");
+        let id = question.asked.text_or_empty("task_id");
         let story = self.task(question.actor.tenant, id);
         question.may_read(&story.ok_or(Code::TaskNotFound)?.task)
     }
 
     fn cancel(&self, question: &Question<'_>) -> Verdict {
         question.principal()?;
-        let id = question.asked.name("task_id");
+        let id = question.asked.text_or_empty("task_id");
         let story = self.task(question.actor.tenant, id);
         let task = &story.ok_or(Code::TaskNotFound)?.task;
         question.own(&task.created_by)?;
@@ -167,7 +167,7 @@ impl Model {
 
     fn one_receipt(&self, question: &Question<'_>) -> Verdict {
         question.principal()?;
-        let id = question.asked.name("receipt_id");
+        let id = question.asked.text_or_empty("receipt_id");
         let receipt = self.receipt(question.actor.tenant, id);
         let receipt = receipt.ok_or(Code::ReceiptNotFound)?;
         let from_me = receipt.from.is(&question.actor.caller.principal);
@@ -180,11 +180,11 @@ impl Model {
     fn under_lease(&self, question: &Question<'_>) -> Verdict {
         let worker = question.worker()?;
         let Question { op, asked, now, .. } = *question;
-        let id = asked.name("task_id");
+        let id = asked.text_or_empty("task_id");
         let story = self.task(question.actor.tenant, id);
         let task = &story.ok_or(Code::TaskNotFound)?.task;
         self.check_sizes(op, asked)?;
-        let lease_id = asked.name("lease_id");
+        let lease_id = asked.text_or_empty("lease_id");
         let outcome = match op {
             Op::COMPLETE => Some(Outcome::Succeeded),
             Op::FAIL => Some(Outcome::Failed),

@@ -429,11 +429,11 @@ impl World {
                     reach.is_some_and(|reach| self.model.has_work(tenant, reach))
                 }
                 Op::GET => {
-                    let id = flight.asked.name("task_id");
+                    let id = flight.asked.text_or_empty("task_id");
                     self.model.has_ended(tenant, id)
                 }
                 Op::RECV => {
-                    let topic = flight.asked.name("topic");
+                    let topic = flight.asked.text_or_empty("topic");
                     self.model.mail.has_message(tenant, topic)
                 }
                 // It brings letters back bit by bit.

@@ -77,7 +77,7 @@ impl Mail {
                 self.sent(answered, &output.results, journal, &mut gains)?;
             }
             Op::RECV => self.received(answered, &mut gains)?,
-            Op::ACK_MESSAGE => self.acked(answered, asked.name("msg_id"), journal)?,
+            Op::ACK_MESSAGE => self.acked(answered, asked.text_or_empty("msg_id"), journal)?,
             Op::ACK_BATCH => {
                 let output: AckBatchOutput = answered.read()?;
                 let fates = answered.notes.fates.iter();
@@ -90,7 +90,7 @@ impl Mail {
                 })?;
                 for (ack, fate) in asked.items("acks").iter().zip(&answered.notes.fates) {
                     if *fate == Fate::Done {
-                        self.acked(answered, ack.name("msg_id"), journal)?;
+                        self.acked(answered, ack.text_or_empty("msg_id"), journal)?;
                     }
                 }
             }
@@ -246,7 +246,7 @@ impl Mail {
         let bytes = bytes.min(self.policy.max_bytes);
         let mut seen = 0;
         let post = &self.posts[answered.question.actor.tenant];
-        let line = post.line(asked.name("topic"), Kind::Ready);
+        let line = post.line(asked.text_or_empty("topic"), Kind::Ready);
         let next = line.take(most).enumerate().take_while(|(n, message)| {
             seen += message.payload.len();
             *n == 0 || seen <= bytes
@@ -267,7 +267,7 @@ impl Mail {
             actor, asked, now, ..
         } = answered.question;
         let topics = self.posts[actor.tenant].topics();
-        let after = asked.name("cursor");
+        let after = asked.text_or_empty("cursor");
         let mut later = topics.iter().filter(|topic| topic.name.as_str() > after);
         let page: Vec<_> = later.by_ref().take(limit(asked.number("limit"))).collect();
         let more = later.next().is_some();

@@ -199,7 +199,10 @@ impl Mail {
         // Which of the call's items each new message is.
         let mut sent: Vec<usize> = Vec::new();
         for one in asked {
-            let name = (one.name("topic").into(), one.name("idem_key").into());
+            let name = (
+                one.text_or_empty("topic").into(),
+                one.text_or_empty("idem_key").into(),
+            );
             let fresh = foreseen.writes.iter().position(|write| {
                 let message = &write.message;
                 message.topic == name.0 && message.idem_key == name.1
@@ -239,7 +242,10 @@ impl Mail {
         new: &mut Vec<Expected>,
     ) -> Fate {
         let policy = &self.policy;
-        let (topic, idem_key) = (asked.name("topic"), asked.name("idem_key"));
+        let (topic, idem_key) = (
+            asked.text_or_empty("topic"),
+            asked.text_or_empty("idem_key"),
+        );
         let shard = shard_of(topic, asked.text("partition_key"), policy.shards);
         let siblings = || new.iter().filter(|write| write.message.shard == shard);
         let payload = payload(asked).0;
@@ -304,7 +310,7 @@ impl Mail {
         let most = most.min(self.policy.max_messages.into());
         let bytes = asked.number("max_bytes").unwrap_or(usize::MAX);
         let bytes = bytes.min(self.policy.max_bytes);
-        let topic = asked.name("topic");
+        let topic = asked.text_or_empty("topic");
         let room = u64::from(self.policy.global_inflight).saturating_sub(self.inflight);
         let (mut seen, mut given, mut handed) = (0, 0, 0);
         for (n, message) in post.line(topic, Kind::Ready).take(most).enumerate() {
@@ -395,12 +401,12 @@ impl Mail {
         asked_at: Timestamp,
         now: Timestamp,
     ) -> Foreseen {
-        let topic = asked.name("topic");
-        let waits = reads.waiting.is_some() && asked.name("state") != "dlq";
+        let topic = asked.text_or_empty("topic");
+        let waits = reads.waiting.is_some() && asked.text_or_empty("state") != "dlq";
         let waiting = [Kind::Ready, Kind::Delayed];
         let waiting = waiting.into_iter().filter(|_| waits);
         let waiting = waiting.flat_map(|kind| post.line(topic, kind));
-        let is_dead = reads.dead.is_some() && asked.name("state") != "ready";
+        let is_dead = reads.dead.is_some() && asked.text_or_empty("state") != "ready";
         let dead = post.dead.iter().filter(|_| is_dead);
         let dead = dead.filter_map(|seq| post.messages.get(seq));
         let dead = dead.filter(|message| &*message.topic == topic);
@@ -478,8 +484,8 @@ pub(super) fn letters<'a>(
 
 fn is_sendable(asked: &Asked) -> bool {
     let lives = asked.number("ttl_ms").is_none_or(|ttl: i64| ttl > 0);
-    !asked.name("topic").is_empty()
-        && !asked.name("idem_key").is_empty()
+    !asked.text_or_empty("topic").is_empty()
+        && !asked.text_or_empty("idem_key").is_empty()
         && is_later(asked)
         && lives
 }

@@ -25,7 +25,7 @@ impl Mail {
         now: Timestamp,
         acked: &[Expected],
     ) -> Settled {
-        let Ok(id) = asked.name("msg_id").parse::<MessageId>() else {
+        let Ok(id) = asked.text_or_empty("msg_id").parse::<MessageId>() else {
             return Err(Code::ESchema);
         };
         let earlier = acked.iter().map(|write| &write.message);
