@@ -16,12 +16,7 @@ fn rules(mutant: Mutant) -> &'static [&'static str] {
         Mutant::LeasesTwice => &["claim order", "at most one lease"],
         Mutant::DropsCloses => &["obligations closed"],
         Mutant::BurnsAttempts => &["attempts only by reported failures"],
-        Mutant::AcceptsStaleLeases => &[
-            "lease expiry",
-            "verdict",
-            "deadlines are met",
-            "state machine",
-        ],
+        Mutant::AcceptsStaleLeases => &["lease expiry", "verdict", "deadlines are met"],
         Mutant::EndsTwice => &["verdict", "serializable", "terminal immutable"],
         Mutant::TrustsWorkers => &["locatability"],
         Mutant::IgnoresPriority => &["claim order"],
@@ -50,12 +45,7 @@ fn rules(mutant: Mutant) -> &'static [&'static str] {
         Mutant::Overfills => &["shards are bounded"],
         Mutant::PurgesHeld => &["held messages are not purged"],
         Mutant::ForgetsDelays => &["sent as asked"],
-        Mutant::LosesMail => &[
-            "messages are serializable",
-            "chain of messages",
-            "messages",
-            "deadlines are met",
-        ],
+        Mutant::LosesMail => &["messages are serializable", "chain of messages", "messages"],
         Mutant::Miscounts => &["messages are conserved", "topics"],
         Mutant::MixesMail => &["dead letters", "messages are shown as they are"],
         Mutant::ForgetsMessages => &["deadlines are met", "deadlines of messages"],
@@ -68,24 +58,27 @@ fn worlds(typed: bool) -> impl Iterator<Item = u64> {
     (1..).filter(is_of_kind).take(MOST_WORLDS)
 }
 
+/// How the defect shows in them.
+fn failures(mutant: Mutant, typed: bool) -> impl Iterator<Item = Box<Failure>> {
+    worlds(typed).filter_map(move |seed| explore(seed, STEPS_PER_WORLD, Some(mutant)).err())
+}
+
 fn caught(mutant: Mutant, typed: bool) -> Box<Failure> {
-    let live = |seed| explore(seed, STEPS_PER_WORLD, Some(mutant));
-    let failure = worlds(typed).find_map(|seed| live(seed).err());
-    failure.unwrap_or_else(|| {
-        let kind = if typed { "typed" } else { "JSON" };
-        panic!("{mutant:?} was not caught in {MOST_WORLDS} {kind} worlds")
-    })
+    let kind = if typed { "typed" } else { "JSON" };
+    let failure = failures(mutant, typed).next();
+    failure.unwrap_or_else(|| panic!("{mutant:?} was not caught in {MOST_WORLDS} {kind} worlds"))
 }
 
 #[test]
 fn every_defect_is_caught_by_a_rule_that_it_breaks() {
     for mutant in Mutant::ALL {
-        for typed in [false, true] {
-            let failure = caught(mutant, typed);
-            println!("{mutant:?}: {failure}");
-            let rule = failure.violation.rule;
-            assert!(rules(mutant).contains(&rule), "{mutant:?}: {failure}");
-        }
+        let failure = caught(mutant, false);
+        println!("{mutant:?}: {failure}");
+        let is_its_own = |failure: &Failure| rules(mutant).contains(&failure.violation.rule);
+        assert!(is_its_own(&failure), "{mutant:?}: {failure}");
+        // Some break another rule first in one world or another.
+        let found = failures(mutant, true).any(|failure| is_its_own(&failure));
+        assert!(found, "{mutant:?} in typed worlds");
     }
 }
 
