@@ -1,10 +1,10 @@
 //! The hash chain that makes a ledger tamper-evident.
 //!
 //! Each receipt's link is a hash over the link before it and everything the receipt says, its id and
-//! time included. Whoever knows one link of a ledger can tell whether anything up to it was changed,
-//! left out, added or reordered. A signed head lets somebody else know a link.
+//! time included. Anyone who knows one link of a ledger can detect that something before it was
+//! changed, left out, added or reordered. The server signs the head, so that others can trust a link.
 //!
-//! Preimages are lists of parts, each behind its length in four big-endian bytes, behind a domain:
+//! A preimage is a domain name and a list of parts, each part behind its length in four big-endian bytes:
 //!
 //! ```text
 //! link = BLAKE3("asyncgate.link.v1", previous link, tenant id, receipt id, created at, type, from,
@@ -24,7 +24,7 @@ impl Link {
     /// The link before the first receipt.
     pub const START: Self = Self([0; 32]);
 
-    /// From the bytes of the hash.
+    /// Builds a link from the bytes of the hash.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -34,7 +34,7 @@ impl Link {
         &self.0
     }
 
-    /// The link of `receipt`, which follows the receipt with this link.
+    /// Returns the link of `receipt`, which follows the receipt with this link.
     #[must_use]
     pub fn then(&self, tenant: TenantId, receipt: &Receipt) -> Self {
         let mut parts = Preimage::new("asyncgate.link.v1");
@@ -54,7 +54,7 @@ impl fmt::Display for Link {
     }
 }
 
-/// The text is no link.
+/// The error for a text that is no link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a link: it must be b3: and 64 hexadecimal digits")]
 pub struct NotALink;
@@ -69,19 +69,19 @@ impl FromStr for Link {
     }
 }
 
-/// Where a tenant's ledger ends, and what it comes to.
+/// The end of a tenant's ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Head {
     /// The place of the last receipt, 0 when there is none.
     pub seq: Seq,
-    /// Its link.
+    /// The link of the last receipt.
     pub link: Link,
-    /// How many obligations are open.
+    /// The number of open obligations.
     pub open_obligations: u64,
 }
 
 impl Head {
-    /// What a signature of this head is made over.
+    /// Returns the bytes that a signature of this head covers.
     pub fn statement(&self, tenant: TenantId, signed_at: Timestamp) -> Vec<u8> {
         let mut parts = Preimage::new("asyncgate.head.v1");
         parts.add(tenant.as_bytes());

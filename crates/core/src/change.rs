@@ -1,8 +1,8 @@
-//! What a decision wants written. A store applies all of it in one commit, or none.
+//! The changes that a decision wants written. A store applies all of them in one commit, or none.
 
 use crate::{PrincipalKey, Receipt, Relationship, Seq, Task, Timestamp, task::Standing};
 
-/// A decision: what to write, and what to answer once it is written.
+/// A decision: the rows to write, and the answer to give once they are written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision<T> {
     /// The rows to write.
@@ -24,27 +24,27 @@ pub struct Changes {
     pub closed: Vec<ObligationKey>,
     /// Receipts that were handed over for the first time.
     pub delivered: Option<Delivery>,
-    /// What is known of the principal that was seen.
+    /// The new history of the principal that was seen.
     pub relationship: Option<Relationship>,
 }
 
 impl Changes {
-    /// Whether there is nothing to write.
+    /// Returns true if there is nothing to write.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A task to write, and where it stood before.
+/// A task to write, with its standing before.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskWrite {
-    /// The task as it shall be.
+    /// The task's new content.
     pub task: Task,
-    /// How the task stood before; absent for a new task.
+    /// The task's status and placement before this write; absent for a new task.
     pub before: Option<Standing>,
 }
 
-/// An open obligation's place: whose it is, and where its receipt stands.
+/// The place of an open obligation: its owner, and the place of its receipt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObligationKey {
     /// The principal that the obligation is addressed to.
@@ -58,6 +58,6 @@ pub struct ObligationKey {
 pub struct Delivery {
     /// The places of the receipts.
     pub seqs: Vec<Seq>,
-    /// When they were handed over.
+    /// The time of the handover.
     pub at: Timestamp,
 }

@@ -3,7 +3,7 @@
 //! Ready work is queued by class, so that a claim looks only at the heads of the classes that the
 //! worker can serve, however many tasks stand behind them or need somebody else.
 
-/// What a worker must offer to be given a task.
+/// The demands that a worker must meet to be given a task.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Class {
     /// The task's type.
@@ -12,7 +12,7 @@ pub struct Class {
     pub capabilities: Vec<String>,
 }
 
-/// What a worker offers.
+/// A worker's offer: the tasks that it can serve.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reach {
     /// The worker's capabilities, sorted, each once.
@@ -22,8 +22,8 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// Whether a worker that offers this may be given tasks of `class`: every required capability
-    /// is offered, and the type is accepted.
+    /// Returns true if a worker with this offer may be given tasks of `class`: every required
+    /// capability is offered, and the type is accepted.
     pub fn serves(&self, class: &Class) -> bool {
         let accepted = self
             .accept_types
@@ -33,11 +33,12 @@ impl Reach {
             && class
                 .capabilities
                 .iter()
+                // `Reach::new` keeps the offered capabilities sorted.
                 .all(|needed| self.capabilities.binary_search(needed).is_ok())
     }
 }
 
-/// Sorted, each once: the form in which capability sets are compared.
+/// Sorts names and removes doubles: the form in which capability sets are compared.
 pub(crate) fn as_set(mut names: Vec<String>) -> Vec<String> {
     names.sort_unstable();
     names.dedup();
@@ -45,7 +46,7 @@ pub(crate) fn as_set(mut names: Vec<String>) -> Vec<String> {
 }
 
 impl Reach {
-    /// What a worker offers, from lists in any order.
+    /// Builds an offer from lists in any order.
     pub fn new(capabilities: Vec<String>, accept_types: Option<Vec<String>>) -> Self {
         Self {
             capabilities: as_set(capabilities),

@@ -1,4 +1,4 @@
-//! What a decision is given of the outside: the time, ids, the instance and the settings.
+//! Everything a decision receives from outside: the time, ids, the instance and the settings.
 
 use std::sync::Arc;
 

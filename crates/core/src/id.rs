@@ -2,8 +2,8 @@
 //! which sort as their texts do.
 //!
 //! Invariants: ids drawn from later stamps sort later. An id carries the place in its tenant's
-//! ledger where its story begins (a receipt's own, a task's assignment, a lease's acceptance), so
-//! that a store can find the thing by its id without an index of ids.
+//! ledger where its story begins (a receipt's own place, a task's assignment, a lease's
+//! acceptance), so that a store finds the thing by its id without an index of ids.
 
 use std::{fmt, str::FromStr};
 
@@ -19,18 +19,18 @@ macro_rules! id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// From the sixteen bytes of its UUID.
+            /// Builds an id from the sixteen bytes of its UUID.
             pub const fn from_bytes(bytes: [u8; 16]) -> Self {
                 Self(Uuid::from_bytes(bytes))
             }
 
-            /// The sixteen bytes of its UUID.
+            /// Returns the sixteen bytes of its UUID.
             pub const fn as_bytes(&self) -> &[u8; 16] {
                 self.0.as_bytes()
             }
 
-            /// The place in the ledger that the id names. Only a look at the row there tells
-            /// whether the id is real.
+            /// Returns the place in the ledger that the id names. Anyone can invent an id, so a caller
+            /// must compare the whole id with that of the row found there.
             pub const fn seq(&self) -> Seq {
                 ((self.0.as_u128() >> SEQ_SHIFT) as u64) & SEQ_MASK
             }
@@ -57,7 +57,7 @@ id!(
     TenantId
 );
 id!(
-    /// A task. Its place is its age: of two tasks with one priority, the lower place goes first.
+    /// A task. Of two tasks with the same priority, the one with the lower place is older and goes first.
     TaskId
 );
 id!(
@@ -76,22 +76,23 @@ pub struct MessageId(u128);
 impl MessageId {
     const RANDOM_BITS: u32 = 80 - SEQ_BITS;
 
-    /// From its sixteen bytes.
+    /// Builds an id from its sixteen bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(bytes))
     }
 
-    /// Its sixteen bytes.
+    /// Returns its sixteen bytes.
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
 
-    /// The place that the id names. Only a look at the row there tells whether the id is real.
+    /// Returns the place that the id names. Anyone can invent an id, so a caller must compare the
+    /// whole id with that of the row found there.
     pub const fn seq(&self) -> u64 {
         ((self.0 >> Self::RANDOM_BITS) as u64) & SEQ_MASK
     }
 
-    /// The id with another place.
+    /// Returns the same id with another place.
     #[must_use]
     pub const fn moved_to(self, seq: u64) -> Self {
         let mask = (SEQ_MASK as u128) << Self::RANDOM_BITS;
@@ -100,7 +101,7 @@ impl MessageId {
     }
 }
 
-/// The digits of a ULID: no I, L, O or U.
+/// The digits of a ULID: Crockford's base 32, without I, L, O and U.
 const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 impl fmt::Display for MessageId {
@@ -113,7 +114,7 @@ impl fmt::Display for MessageId {
     }
 }
 
-/// The text is no ULID.
+/// The error for a text that is no ULID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a ULID: it must be 26 digits and letters")]
 pub struct NotAUlid;
@@ -122,7 +123,7 @@ impl FromStr for MessageId {
     type Err = NotAUlid;
 
     fn from_str(text: &str) -> Result<Self, NotAUlid> {
-        // The first digit has room for three of its five bits.
+        // 26 digits of 5 bits are 130 bits: the first digit may use only three of its five.
         if text.len() != 26 || text.as_bytes()[0] > b'7' {
             return Err(NotAUlid);
         }
@@ -136,29 +137,31 @@ impl FromStr for MessageId {
     }
 }
 
+// A UUIDv7 has 62 bits after its variant: 44 for the place, the lower 18 random. See `Ids::uuid`.
 const SEQ_BITS: u32 = 44;
 const SEQ_SHIFT: u32 = 18;
 const SEQ_MASK: u64 = (1 << SEQ_BITS) - 1;
 
-/// When an [`Ids`] was made: milliseconds and a counter within them, never given out twice.
+/// The moment of an [`Ids`]: milliseconds and a counter within them, never given out twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp(u64);
 
 impl Stamp {
     const COUNTER_BITS: u32 = 12;
 
-    /// The first stamp of a millisecond.
+    /// Returns the first stamp of a millisecond.
     pub const fn of_millis(millis: i64) -> Self {
         let millis = if millis < 0 { 0 } else { millis as u64 };
+        // A UUIDv7 has room for 48 bits of milliseconds and 12 bits of counter.
         Self((millis << Self::COUNTER_BITS) & ((1 << 60) - 1))
     }
 
-    /// From what [`Stamp::as_u64`] gave.
+    /// Restores a stamp from the number that [`Stamp::as_u64`] returned.
     pub const fn from_u64(value: u64) -> Self {
         Self(value & ((1 << 60) - 1))
     }
 
-    /// As a number that sorts as the stamp does.
+    /// Returns the stamp as a number of the same order.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
@@ -173,7 +176,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Ids for one decision: `stamp` must be unique in the process, `seed` random.
+    /// Creates the source for one decision: `stamp` must be unique in the process, `seed` random.
     pub const fn new(stamp: Stamp, seed: u64) -> Self {
         Self {
             stamp,
@@ -182,22 +185,22 @@ impl Ids {
         }
     }
 
-    /// The id of the task whose assignment stands at `seq`.
+    /// Draws the id of the task whose assignment stands at `seq`.
     pub fn task(&mut self, seq: Seq) -> TaskId {
         TaskId(self.uuid(seq))
     }
 
-    /// The id of the lease whose acceptance stands at `seq`.
+    /// Draws the id of the lease whose acceptance stands at `seq`.
     pub fn lease(&mut self, seq: Seq) -> LeaseId {
         LeaseId(self.uuid(seq))
     }
 
-    /// The id of the receipt at `seq`.
+    /// Draws the id of the receipt at `seq`.
     pub fn receipt(&mut self, seq: Seq) -> ReceiptId {
         ReceiptId(self.uuid(seq))
     }
 
-    /// The id of the message at `seq`.
+    /// Draws the id of the message at `seq`.
     pub fn message(&mut self, seq: u64) -> MessageId {
         let millis = u128::from(self.stamp.0 >> Stamp::COUNTER_BITS);
         let random = self.random() >> (64 - MessageId::RANDOM_BITS);
@@ -205,14 +208,16 @@ impl Ids {
         MessageId(millis << 80 | tail)
     }
 
-    /// A UUIDv7 that names nothing stored.
+    /// Draws a UUIDv7 that names nothing stored.
     pub fn correlation(&mut self) -> [u8; 16] {
         let place = self.random();
         *self.uuid(place).as_bytes()
     }
 
-    /// Sixty-four random bits that follow from the seed.
+    /// Draws sixty-four random bits that follow from the seed.
     pub fn random(&mut self) -> u64 {
+        // SplitMix64: the state is the seed plus a multiple of the golden ratio, so a clone of the
+        // source draws the same numbers again.
         self.drawn += 1;
         mix(self.seed.wrapping_add(self.drawn.wrapping_mul(GOLDEN)))
     }
@@ -220,6 +225,7 @@ impl Ids {
     fn uuid(&mut self, seq: Seq) -> Uuid {
         let random = self.random() >> (64 - SEQ_SHIFT);
         let tail = ((seq & SEQ_MASK) << SEQ_SHIFT) | random;
+        // 48 bits of milliseconds, the version 7, 12 bits of counter; below, the variant and the tail.
         let high = ((self.stamp.0 >> Stamp::COUNTER_BITS) << 16)
             | 0x7000
             | (self.stamp.0 & ((1 << Stamp::COUNTER_BITS) - 1));

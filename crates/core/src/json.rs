@@ -8,18 +8,17 @@ use std::{fmt, sync::Arc};
 
 use serde_json::value::RawValue;
 
-/// How deeply a value may be nested.
+/// The deepest allowed nesting of a value.
 pub const MAX_DEPTH: usize = 128;
 
 /// The longest whole number that is canonical as plain digits.
 const MAX_PLAIN_DIGITS: usize = 20;
 
-/// A JSON value as its sender wrote it.
-/// Copies share the text.
+/// A JSON value in its sender's own text. Copies share the text.
 #[derive(Clone)]
 pub struct Json(Arc<RawValue>);
 
-/// The value is nested more deeply than [`MAX_DEPTH`].
+/// The error for a value that is nested more deeply than [`MAX_DEPTH`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("JSON is nested more than {MAX_DEPTH} levels deep")]
 pub struct TooDeep;
@@ -33,7 +32,7 @@ impl Json {
         Ok(Self(raw.into()))
     }
 
-    /// Reads back a text that a [`Json`] gave, or fails if it is none.
+    /// Reads back the text of an earlier [`Json`]; returns none if it is not well-formed.
     pub fn from_text(text: String) -> Option<Self> {
         RawValue::from_string(text).ok().map(|raw| Self(raw.into()))
     }
@@ -58,12 +57,12 @@ impl Json {
         self.text().len()
     }
 
-    /// Never: every JSON value has text.
+    /// Returns false: every JSON value has text.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Whether this is `null`, `[]`, `{}` or `""`: a value that says nothing.
+    /// Returns true for `null`, `[]`, `{}` and `""`: values that say nothing.
     pub fn says_nothing(&self) -> bool {
         let canonical = canonical(self.text());
         [&b"null"[..], b"[]", b"{}", b"\"\""].contains(&canonical.as_slice())
@@ -77,7 +76,7 @@ impl Json {
     }
 }
 
-/// Equal values, not equal texts.
+/// Compares values, not texts.
 impl PartialEq for Json {
     fn eq(&self, other: &Self) -> bool {
         self.text() == other.text() || canonical(self.text()) == canonical(other.text())
@@ -93,7 +92,7 @@ impl fmt::Debug for Json {
     }
 }
 
-/// How deeply arrays and objects are nested in a well-formed text.
+/// Returns the deepest nesting of arrays and objects in a well-formed text.
 fn depth(text: &str) -> usize {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in text.bytes() {
@@ -113,7 +112,7 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// The canonical bytes of a well-formed text.
+/// Returns the canonical bytes of a well-formed text.
 pub fn canonical(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 16);
     write_canonical(&mut out, text);
@@ -129,7 +128,7 @@ pub(crate) fn write_canonical(out: &mut Vec<u8>, text: &str) {
     reader.value(out);
 }
 
-/// Reads well-formed JSON. On anything else it stops early; it never panics.
+/// A reader of well-formed JSON. On other text it stops early; it never panics.
 struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -145,13 +144,13 @@ impl<'a> Reader<'a> {
             None => {}
         }
         if self.rest.len() == before {
-            // No value stands here: the text is not well-formed.
+            // There is no value here: the text is not well-formed. Ending it stops the loops above.
             self.rest = &[];
         }
         self.skip_space();
     }
 
-    /// Members are written as they come, and put in order only if they are not.
+    /// Writes the members in their order in the text, and sorts them only if they are not in order.
     fn object(&mut self, out: &mut Vec<u8>) {
         self.skip();
         out.push(b'{');
@@ -195,7 +194,7 @@ impl<'a> Reader<'a> {
     fn string(&mut self, out: &mut Vec<u8>) {
         self.pass(1);
         out.push(b'"');
-        // Control characters cannot stand in a string as they are, so only these two end a run.
+        // Control characters must be escaped in JSON, so only a quote or a backslash ends a run.
         while let Some(run) = self.rest.iter().position(|byte| b"\"\\".contains(byte)) {
             let escaped = self.rest[run] == b'\\';
             out.extend_from_slice(self.pass(run));
@@ -216,13 +215,13 @@ impl<'a> Reader<'a> {
             b"n" => write_char(out, '\n'),
             b"r" => write_char(out, '\r'),
             b"t" => write_char(out, '\t'),
-            // It stands for itself: a quote, a slash or a backslash.
+            // A quote, a slash or a backslash stands for itself.
             [itself] => write_char(out, char::from(*itself)),
             _ => {}
         }
     }
 
-    /// A surrogate that has no partner is no character; it is kept as an escape.
+    /// Decodes a `\u` escape. A surrogate without its partner is no character; it stays an escape.
     fn unicode_escape(&mut self, out: &mut Vec<u8>) {
         let Some(unit) = self.hex4() else { return };
         let before_low = self.rest;
@@ -263,7 +262,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over one byte and the white space behind it.
+    /// Skips one byte and the white space after it.
     fn skip(&mut self) {
         self.pass(1);
         self.skip_space();
@@ -283,7 +282,7 @@ impl<'a> Reader<'a> {
         found
     }
 
-    /// The next bytes, as many as there are.
+    /// Takes the next `count` bytes, or fewer at the end of the text.
     fn pass(&mut self, count: usize) -> &'a [u8] {
         let (passed, rest) = self.rest.split_at(count.min(self.rest.len()));
         self.rest = rest;
@@ -291,14 +290,14 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Where a member of an object was written.
+/// The place in the output of one member of an object.
 struct Member {
     begin: usize,
     key_end: usize,
     end: usize,
 }
 
-/// Orders the members that were written from `start` on by their keys.
+/// Sorts the members that were written from `start` on by their keys.
 fn put_in_order(out: &mut Vec<u8>, start: usize, members: &mut [Member]) {
     let ordered = members.windows(2).all(|pair| {
         let (left, right) = (&pair[0], &pair[1]);
@@ -307,7 +306,7 @@ fn put_in_order(out: &mut Vec<u8>, start: usize, members: &mut [Member]) {
     if ordered {
         return;
     }
-    // Members with one key keep their order: it tells which of them counts.
+    // The sort is stable: of members with one key, the last one counts for most readers.
     members.sort_by_cached_key(|member| out[member.begin..member.key_end].to_vec());
     let mut sorted = Vec::with_capacity(out.len() - start);
     for (n, member) in members.iter().enumerate() {
@@ -333,6 +332,7 @@ fn write_char(out: &mut Vec<u8>, c: char) {
 /// Writes a number so that `1`, `1.0` and `10e-1` agree and no digit is ever rounded away: whole
 /// numbers of up to [`MAX_PLAIN_DIGITS`] digits plainly, others as digits and a power of ten.
 fn write_number(out: &mut Vec<u8>, text: &str) {
+    // Most numbers are canonical already; this test saves their parsing.
     let plain = text.len() <= MAX_PLAIN_DIGITS
         && text.bytes().all(|byte| byte.is_ascii_digit())
         && (text.len() == 1 || !text.starts_with('0'));
@@ -353,6 +353,7 @@ fn write_number(out: &mut Vec<u8>, text: &str) {
         return;
     }
     let Ok(exponent) = exponent.parse::<i64>() else {
+        // An exponent beyond 64 bits: such numbers are equal only if their texts are.
         out.extend_from_slice(text.as_bytes());
         return;
     };

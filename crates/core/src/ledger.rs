@@ -1,4 +1,4 @@
-//! The ledger's end: gives receipts their places and enforces what every receipt must satisfy.
+//! The end of the ledger: gives receipts their places and enforces what holds for every receipt.
 
 use crate::{
     Changes, Env, Json, LeaseId, ObligationKey, Principal, Receipt, ReceiptId, ReceiptType, Seq,
@@ -6,11 +6,11 @@ use crate::{
     receipt::{MAX_PARENTS, is_terminal, opens_obligation},
 };
 
-/// Appends receipts to [`Changes`], from the ledger's next free place on.
+/// Appends receipts to [`Changes`], starting at the ledger's next free place.
 #[derive(Debug)]
 pub struct Ledger {
     next: Seq,
-    /// What has been decided so far.
+    /// The changes decided so far.
     pub changes: Changes,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Draft<'a> {
 }
 
 impl Ledger {
-    /// A ledger whose last receipt stands at `head` (0 when there is none).
+    /// Continues a ledger whose last receipt stands at `head` (0 when there is none).
     pub fn after(head: Seq) -> Self {
         Self {
             next: head + 1,
@@ -34,7 +34,7 @@ impl Ledger {
         }
     }
 
-    /// The place that the next receipt will get.
+    /// Returns the place that the next receipt will get.
     pub(crate) const fn next_seq(&self) -> Seq {
         self.next
     }
@@ -50,8 +50,9 @@ impl Ledger {
         id
     }
 
-    /// Appends a terminal receipt that discharges the obligations `parents`, all owed to its
-    /// addressee. This is the only way to give a receipt parents that it terminates.
+    /// Appends a terminal receipt that discharges the obligations `parents`, which must all be owed to
+    /// its addressee. There is no other way to write a terminal receipt with parents, so the index of
+    /// open obligations cannot drift from the ledger.
     pub(crate) fn discharge(
         &mut self,
         env: &mut Env,
@@ -69,7 +70,7 @@ impl Ledger {
         self.push(env, draft, parents)
     }
 
-    /// Appends a receipt that follows from others without discharging them.
+    /// Appends a receipt that names `parents` as its cause, without discharging them.
     pub(crate) fn follow(
         &mut self,
         env: &mut Env,

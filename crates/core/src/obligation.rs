@@ -1,7 +1,7 @@
 //! Open obligations, recomputed from nothing but receipts.
 //!
-//! Stores keep an index of open obligations so that listing them is cheap; the ledger is the truth,
-//! and this is how the index is checked against it.
+//! Stores keep an index of open obligations so that listing them is cheap. The ledger is the truth;
+//! this function recomputes the obligations, to check the index against it.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,10 +10,10 @@ use crate::{
     receipt::{can_terminate, opens_obligation},
 };
 
-/// The obligations that no receipt of the ledger discharges, in ledger order.
+/// Returns the obligations that no receipt of the ledger discharges, in ledger order.
 ///
-/// An obligation is discharged by any receipt, by whomever, whose type can terminate the
-/// obligation's and which names it as a parent.
+/// An obligation is discharged by any receipt, from any principal, whose type can terminate the
+/// obligation's type and which names the obligation as a parent.
 pub fn open<'a>(ledger: impl IntoIterator<Item = &'a Receipt>) -> Vec<ObligationKey> {
     let mut types: BTreeMap<ReceiptId, ReceiptType> = BTreeMap::new();
     let mut opened = Vec::new();
@@ -23,6 +23,8 @@ pub fn open<'a>(ledger: impl IntoIterator<Item = &'a Receipt>) -> Vec<Obligation
         if opens_obligation(receipt.receipt_type) {
             opened.push(receipt);
         }
+        // A parent always stands before its child in the ledger, so its type is known by now. A
+        // parent that is not there is ignored: it cannot have opened an obligation.
         discharged.extend(receipt.parents.iter().filter(|parent| {
             types
                 .get(parent)

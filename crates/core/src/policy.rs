@@ -1,4 +1,4 @@
-//! The settings that rules read. Defaults are the contract's.
+//! The settings that rules read. The defaults are the ones the contract promises.
 
 use crate::mailbox;
 
@@ -9,11 +9,11 @@ pub struct Policy {
     pub default_lease_ttl_ms: i64,
     /// The longest lease time and extension; longer requests are shortened.
     pub max_lease_ttl_ms: i64,
-    /// How long after its end a lease still counts.
+    /// The time after its end for which a lease still counts.
     pub lease_grace_ms: i64,
-    /// The most that an expired task waits before it can be claimed again.
+    /// The longest time that an expired task waits before it can be claimed again.
     pub expiry_jitter_ms: i64,
-    /// How many reported failures a task may have when it names no limit.
+    /// The number of reported failures that ends a task, unless the task names one.
     pub default_max_attempts: u32,
     /// The first retry delay when a task names none.
     pub default_retry_backoff_seconds: u32,
@@ -21,17 +21,17 @@ pub struct Policy {
     pub max_retry_backoff_seconds: u32,
     /// The priority of tasks that name none.
     pub default_priority: i32,
-    /// Whether a success must say where its result is.
+    /// The treatment of a success that does not say where its result is.
     pub locatability: Locatability,
     /// The largest payload or result.
     pub max_payload_bytes: usize,
-    /// How many leases of a task may expire before an anomaly is recorded.
+    /// The number of leases of a task that may expire before an anomaly is recorded.
     pub expiries_before_anomaly: u32,
-    /// How many renewals a lease may have before an anomaly is recorded.
+    /// The number of renewals a lease may have before an anomaly is recorded.
     pub renewals_before_anomaly: u32,
-    /// How long a principal may be silent before its next sight counts as a new session.
+    /// The longest silence of a principal within one session.
     pub session_gap_ms: i64,
-    /// What the mailbox's rules read.
+    /// The settings that the mailbox's rules read.
     pub mailbox: mailbox::Policy,
 }
 
@@ -56,7 +56,7 @@ impl Default for Policy {
     }
 }
 
-/// What happens to a success that does not say where its result is.
+/// The treatment of a success that does not say where its result is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locatability {
     /// The task ends, its obligation stays open until proof arrives.

@@ -1,13 +1,14 @@
-//! Hashing lists of parts so that no two different lists meet.
+//! Hashing lists of parts so that two different lists never give the same bytes.
 
 use crate::{Json, Principal, json::write_canonical};
 
-/// A domain and parts, each behind its length. Parts are gathered and hashed in one go, which is
-/// several times quicker than many small updates.
+/// A domain name and parts, each behind its length. The parts are gathered and hashed in one go,
+/// which is several times faster than many small updates of the hash.
 pub(crate) struct Preimage(Vec<u8>);
 
 impl Preimage {
     pub(crate) fn new(domain: &str) -> Self {
+        // 512 bytes hold most receipts, so that the vector seldom grows.
         let mut bytes = Vec::with_capacity(512);
         bytes.extend_from_slice(domain.as_bytes());
         Self(bytes)
@@ -18,8 +19,10 @@ impl Preimage {
         self.0.extend_from_slice(part);
     }
 
-    /// A JSON value by its canonical bytes.
+    /// Adds a JSON value by its canonical bytes.
     pub(crate) fn add_json(&mut self, json: &Json) {
+        // The canonical bytes go straight into the buffer; their length is only known afterwards and
+        // is written into the four bytes kept free here.
         let at = self.0.len();
         self.0.extend_from_slice(&[0; 4]);
         write_canonical(&mut self.0, json.text());
@@ -27,7 +30,7 @@ impl Preimage {
         self.0[at..at + 4].copy_from_slice(&len.to_be_bytes());
     }
 
-    /// A number of parts that follow.
+    /// Adds the number of parts that follow.
     pub(crate) fn add_count(&mut self, count: usize) {
         self.0.extend_from_slice(&(count as u32).to_be_bytes());
     }
@@ -44,12 +47,12 @@ impl Preimage {
         );
     }
 
-    /// The gathered bytes.
+    /// Returns the gathered bytes.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
-    /// The hash of the gathered bytes.
+    /// Returns the hash of the gathered bytes.
     pub(crate) fn hash(&self) -> blake3::Hash {
         blake3::hash(&self.0)
     }

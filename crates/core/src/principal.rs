@@ -1,11 +1,11 @@
-//! Who does something: a kind, an id, and optionally the instance of it that is at work.
+//! Principals: a kind, an id, and optionally the instance that acts.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// Anyone who creates, works on or receives something. Copies share the names.
+/// Anyone who creates, works on or receives something. Copies share the text of their names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Principal {
-    /// What sort of principal it is.
+    /// The sort of principal.
     pub kind: PrincipalKind,
     /// Its stable name within its kind.
     pub id: Arc<str>,
@@ -28,7 +28,7 @@ impl Principal {
         Self::new(PrincipalKind::System, "asyncgate")
     }
 
-    /// What identifies the principal, without its instance.
+    /// Returns the identity of the principal, without its instance.
     pub fn key(&self) -> PrincipalKey {
         PrincipalKey {
             kind: self.kind,
@@ -36,16 +36,16 @@ impl Principal {
         }
     }
 
-    /// Whether both are the same principal, perhaps by different instances.
+    /// Returns true if both are the same principal, perhaps through different instances.
     pub fn is(&self, other: &Self) -> bool {
         self.kind == other.kind && self.id == other.id
     }
 }
 
-/// What identifies a principal within a tenant.
+/// The identity of a principal within a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PrincipalKey {
-    /// What sort of principal it is.
+    /// The sort of principal.
     pub kind: PrincipalKind,
     /// Its stable name within its kind.
     pub id: Arc<str>,
@@ -94,7 +94,7 @@ impl PrincipalKind {
     }
 }
 
-/// The text is no kind of principal.
+/// The error for a text that is no kind of principal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown principal kind")]
 pub struct UnknownKind;

@@ -1,4 +1,4 @@
-//! Why a rule refused. A refused decision changes nothing.
+//! The reasons why a rule refuses. A refused decision changes nothing.
 
 use crate::{TaskId, task::Status};
 
@@ -35,7 +35,7 @@ pub enum Rejection {
     /// A value is larger than allowed.
     #[error("{what} is larger than {limit} bytes")]
     TooLarge {
-        /// What is too large.
+        /// The thing that is too large.
         what: &'static str,
         /// The largest allowed size in bytes.
         limit: usize,
@@ -43,7 +43,7 @@ pub enum Rejection {
     /// There are more of something than allowed.
     #[error("{what} exceeds {limit}")]
     LimitExceeded {
-        /// What there is too much of.
+        /// The thing there is too much of.
         what: &'static str,
         /// The largest allowed number or size.
         limit: usize,

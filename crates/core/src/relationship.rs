@@ -1,4 +1,4 @@
-//! What the server knows of a principal it has met: first and last seen, and in how many sessions.
+//! The server's memory of a principal: first and last seen, and the number of sessions.
 
 use crate::{Policy, Principal, Timestamp};
 
@@ -7,16 +7,16 @@ use crate::{Policy, Principal, Timestamp};
 pub struct Relationship {
     /// The principal, with the instance that was seen last.
     pub principal: Principal,
-    /// When it was first seen.
+    /// The time of the first sight.
     pub first_seen_at: Timestamp,
-    /// When it was last seen.
+    /// The time of the last sight.
     pub last_seen_at: Timestamp,
-    /// How many sessions it has had.
+    /// The number of sessions so far.
     pub sessions_count: u64,
 }
 
 impl Relationship {
-    /// The relationship after the principal is seen at `now`. A session begins with the first
+    /// Returns the relationship after the principal is seen at `now`. A session begins with the first
     /// sight, with another instance, or after a long silence.
     #[must_use]
     pub fn seen(
@@ -38,13 +38,14 @@ impl Relationship {
         Self {
             principal,
             first_seen_at: known.first_seen_at,
+            // Concurrent calls can arrive out of order: the time of the last sight never goes back.
             last_seen_at: now.max(known.last_seen_at),
             sessions_count: known.sessions_count + u64::from(silent || elsewhere),
         }
     }
 
-    /// Whether writing `self` after `known` is worth a commit: a new session always is, a mere
-    /// later sight once a second.
+    /// Returns true if writing `self` over `known` is worth a commit: always for a new session, and at
+    /// most once a second for a later sight, so that busy principals do not write on every call.
     pub fn is_news(&self, known: &Self) -> bool {
         self.sessions_count != known.sessions_count
             || self.last_seen_at.millis_since(known.last_seen_at) >= 1_000

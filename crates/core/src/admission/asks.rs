@@ -1,4 +1,4 @@
-//! Several questions at once, answered in one step.
+//! Several questions in one call, answered in one step.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use super::{
 };
 use crate::{TenantId, Timestamp};
 
-/// What is asked.
+/// The questions of one call.
 ///
-/// Counters count whatever comes of the rest. Limits are charged all or not at all: a refusal charges
-/// nothing, except overdraw to the limits that themselves refused. If nonces stand beside counters and
-/// limits, or are to be used [`Together`], all of it must pass for any nonce to be used or any limit to
-/// be charged, and a replay costs nothing.
+/// A counter counts whatever the other answers are. Limits are charged all or not at all: a refusal
+/// charges nothing, except overdraw to the limits that themselves refused. If nonces stand beside
+/// counters or limits, or are to be used [`Together`], everything must pass before any nonce is used
+/// or any limit is charged, and a replay costs nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asks {
     /// Calls to count.
@@ -21,14 +21,14 @@ pub struct Asks {
     pub limits: Vec<LimitCheck>,
     /// Nonces to use.
     pub nonces: Vec<NonceCheck>,
-    /// Whether nonces depend on each other.
+    /// The dependence of the nonces on each other.
     pub together: Together,
-    /// Whether to say what would happen, and change nothing.
+    /// True to learn the answers without changing anything.
     pub peek: bool,
 }
 
 impl Asks {
-    /// The rows that are asked about at a time: those of counters, of limits and of nonces, in order.
+    /// Returns the names of the rows that the questions need: of counters, limits and nonces, in order.
     pub fn names(&self, tenant: TenantId, now: Timestamp) -> impl Iterator<Item = Name> {
         let counters = self.counters.iter().map(move |it| it.name(tenant, now));
         let limits = self.limits.iter().map(move |it| it.name(tenant, now));
@@ -36,43 +36,43 @@ impl Asks {
         counters.chain(limits).chain(nonces)
     }
 
-    /// How many things are asked.
+    /// Returns the number of questions.
     pub const fn len(&self) -> usize {
         self.counters.len() + self.limits.len() + self.nonces.len()
     }
 
-    /// Whether nothing is asked.
+    /// Returns true if there are no questions.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Whether nonces depend on each other.
+/// The dependence of nonces on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Together {
-    /// Each is used for itself.
+    /// Each nonce is used on its own.
     #[default]
     Each,
-    /// None is used unless all can be.
+    /// No nonce is used unless all can be.
     All,
 }
 
-/// What is answered, in the order asked.
+/// The answers, in the order of the questions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdicts {
     /// The time of the decision.
     pub now: Timestamp,
-    /// What was counted.
+    /// The answers of the counters.
     pub counters: Vec<Counted>,
-    /// What the limits say.
+    /// The answers of the limits.
     pub limits: Vec<Limited>,
-    /// Whether the nonces are new. One that is `Accepted` was used only if [`Verdicts::passed`], unless
-    /// each was asked for itself.
+    /// The answers about the nonces. An `Accepted` nonce was used only if [`Verdicts::passed`], unless
+    /// each nonce was asked on its own.
     pub nonces: Vec<NonceResult>,
 }
 
 impl Verdicts {
-    /// Whether everything may happen.
+    /// Returns true if everything passed.
     pub fn passed(&self) -> bool {
         let fresh = |result: &NonceResult| *result == NonceResult::Accepted;
         self.counters.iter().all(|counted| counted.allowed)
@@ -81,7 +81,7 @@ impl Verdicts {
     }
 }
 
-/// What to answer and what to write.
+/// The answers, and the rows to write.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decision {
     /// The answer.
@@ -90,14 +90,14 @@ pub struct Decision {
     pub rows: Vec<(Name, Row)>,
 }
 
-/// Decides. `load` is asked for each row once.
+/// Answers the questions. `load` is called once for each row.
 pub fn decide<E>(
     tenant: TenantId,
     now: Timestamp,
     asks: &Asks,
     load: impl FnMut(Name) -> Result<Option<Row>, E>,
 ) -> Result<Decision, E> {
-    let mut sheet = Sheet {
+    let mut working = WorkingSet {
         load,
         now,
         rows: HashMap::new(),
@@ -109,26 +109,28 @@ pub fn decide<E>(
     };
     for increment in &asks.counters {
         let name = increment.name(tenant, now);
-        let (row, counted) = increment.decide(now, sheet.get(name)?);
-        sheet.put(name, row);
+        let (row, counted) = increment.decide(now, working.get(name)?);
+        working.put(name, row);
         verdicts.counters.push(counted);
     }
+    // Nonces alone, each on its own, are the one case where a refusal does not undo the others.
     let each =
         asks.together == Together::Each && asks.counters.is_empty() && asks.limits.is_empty();
-    let counted = sheet.mark();
+    // Counters stay counted after a refusal: the undo goes back to here.
+    let counted = working.mark();
     for check in &asks.limits {
         let name = check.name(tenant, now);
-        let (limited, row) = limit(check, now, sheet.get(name)?);
+        let (limited, row) = limit(check, now, working.get(name)?);
         if let Some(row) = row {
-            sheet.put(name, row);
+            working.put(name, row);
         }
         verdicts.limits.push(limited);
     }
     for check in &asks.nonces {
         let name = check.name(tenant);
-        let result = match check.decide(now, sheet.get(name)?) {
+        let result = match check.decide(now, working.get(name)?) {
             Ok(row) => {
-                sheet.put(name, row);
+                working.put(name, row);
                 NonceResult::Accepted
             }
             Err(replay) => replay,
@@ -136,30 +138,31 @@ pub fn decide<E>(
         verdicts.nonces.push(result);
     }
     if !each && !verdicts.passed() {
-        sheet.undo(counted);
-        settle(&mut sheet, tenant, &asks.limits, &mut verdicts)?;
+        working.undo(counted);
+        settle(&mut working, tenant, &asks.limits, &mut verdicts)?;
     }
     let rows = match asks.peek {
         true => Vec::new(),
-        false => sheet.rows(),
+        false => working.into_rows(),
     };
     Ok(Decision { verdicts, rows })
 }
 
-/// After a refusal: limits that refused take what a refusal costs, unless it was for a replay, and the
-/// others stand as they stood.
+/// Charges a refusal, after everything but the counters was undone: limits that refused charge the
+/// price of a refusal, unless a nonce was a replay, and the others show their state before the call.
 fn settle<E, L: FnMut(Name) -> Result<Option<Row>, E>>(
-    sheet: &mut Sheet<L>,
+    working: &mut WorkingSet<L>,
     tenant: TenantId,
     limits: &[LimitCheck],
     verdicts: &mut Verdicts,
 ) -> Result<(), E> {
-    let now = sheet.now;
+    let now = working.now;
     let replayed = |result: &NonceResult| *result != NonceResult::Accepted;
     let replayed = verdicts.nonces.iter().any(replayed);
     for (check, verdict) in limits.iter().zip(&mut verdicts.limits) {
         let name = check.name(tenant, now);
-        let stored = sheet.get(name)?;
+        let stored = working.get(name)?;
+        // This limit would have passed: it reports its state, read with a cost of zero.
         if verdict.allowed && !verdict.shadowed {
             let look = LimitCheck {
                 cost: 0,
@@ -175,26 +178,27 @@ fn settle<E, L: FnMut(Name) -> Result<Option<Row>, E>>(
             continue;
         }
         let (again, row) = limit(check, now, stored);
-        // Alone it might pass: it was refused because of what stands beside it, and costs nothing.
+        // On its own it would pass: it was refused because an earlier limit of this call took from the
+        // same row, and costs nothing.
         let alone = again.allowed && !again.shadowed;
         if let Some(row) = row.filter(|_| !alone && !replayed) {
-            sheet.put(name, row);
+            working.put(name, row);
             *verdict = again;
         }
     }
     Ok(())
 }
 
-/// The rows that a decision looks at, as it leaves them.
-struct Sheet<L> {
+/// The rows that a decision has read, with its writes applied to them.
+struct WorkingSet<L> {
     load: L,
     now: Timestamp,
     rows: HashMap<Name, Option<Row>>,
-    /// What was written over what, in order.
+    /// The rows that were overwritten, in order, with their content before.
     written: Vec<(Name, Option<Row>)>,
 }
 
-impl<L> Sheet<L> {
+impl<L> WorkingSet<L> {
     fn get<E>(&mut self, name: Name) -> Result<Option<Row>, E>
     where
         L: FnMut(Name) -> Result<Option<Row>, E>,
@@ -202,6 +206,7 @@ impl<L> Sheet<L> {
         if let Some(row) = self.rows.get(&name) {
             return Ok(*row);
         }
+        // The decision sees its own writes; a row past its end counts as absent.
         let row = (self.load)(name)?.filter(|row| row.until > self.now);
         self.rows.insert(name, row);
         Ok(row)
@@ -222,8 +227,8 @@ impl<L> Sheet<L> {
         }
     }
 
-    /// What was written in the end.
-    fn rows(self) -> Vec<(Name, Row)> {
+    /// Returns the rows that were written, each once.
+    fn into_rows(self) -> Vec<(Name, Row)> {
         let mut names: Vec<Name> = self.written.into_iter().map(|(name, _)| name).collect();
         names.sort_unstable();
         names.dedup();

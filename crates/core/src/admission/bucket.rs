@@ -1,39 +1,41 @@
-//! Token buckets: a burst at once, and then so many a minute.
+//! Token buckets: a burst at once, and then a rate per minute.
 //!
-//! What a bucket holds is counted in parts of a token that are so small that each millisecond brings
-//! a whole number of them. So refilling is exact, however often somebody looks.
+//! The content of a bucket is counted in parts of a token, so small that each millisecond brings a
+//! whole number of them. So refilling is exact, however often it is computed.
 
 use super::{Cell, Flaw, Limited, Name, Row, Standing, name::Sort};
 use crate::{TenantId, Timestamp};
 
-/// Refill rates are given in millionths of a token.
+/// The number of millionths in a token. Refill rates are given in millionths.
 pub const MILLIONTHS: u64 = 1_000_000;
 
-/// The most parts that a bucket may hold: what a 64-bit floating point number holds exactly, so that
-/// backends whose scripts have no others agree.
+/// The most parts that a bucket may hold: the largest integer that a 64-bit floating point number
+/// holds exactly, because some backends run scripts that have no other numbers.
 const MAX_PARTS: u64 = (1 << 53) - 1;
 
 const MINUTE_MS: u64 = 60_000;
 
-/// How a bucket fills and empties.
+/// The size and rates of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
     capacity: u64,
-    /// How many parts come back each millisecond.
+    /// The number of parts that come back each millisecond.
     refill: u64,
-    /// How many parts a token has.
+    /// The number of parts in a token.
     unit: u64,
     overdraw: bool,
 }
 
 impl Bucket {
-    /// A bucket of `capacity` tokens, of which `refill` come back every `per_ms` milliseconds.
+    /// Builds a bucket of `capacity` tokens, of which `refill` come back every `per_ms` milliseconds.
     pub fn new(capacity: u64, refill: u64, per_ms: u64) -> Result<Self, Flaw> {
         if capacity == 0 || refill == 0 || per_ms == 0 {
             return Err(Flaw::Zero {
                 fields: "capacity and refill",
             });
         }
+        // `refill` tokens in `per_ms` are `refill` parts of 1/`per_ms` token each millisecond. The
+        // shortened fraction gives the fewest parts per token.
         let common = greatest_common_divisor(refill, per_ms);
         let (refill, unit) = (refill / common, per_ms / common);
         let parts = capacity.checked_mul(unit);
@@ -48,39 +50,39 @@ impl Bucket {
         })
     }
 
-    /// A bucket that gets so many millionths of a token a minute.
+    /// Builds a bucket that gains `millionths` of a token each minute.
     pub fn per_minute(capacity: u64, millionths: u64) -> Result<Self, Flaw> {
         Self::new(capacity, millionths, MINUTE_MS * MILLIONTHS)
     }
 
-    /// Whether a refused call costs too, down to minus the capacity.
+    /// Sets if a refused call costs too, down to minus the capacity.
     #[must_use]
     pub const fn with_overdraw(mut self, overdraw: bool) -> Self {
         self.overdraw = overdraw;
         self
     }
 
-    /// How many tokens it holds when full.
+    /// Returns the number of tokens in the full bucket.
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// How many parts come back each millisecond.
+    /// Returns the number of parts that come back each millisecond.
     pub const fn refill(&self) -> u64 {
         self.refill
     }
 
-    /// How many parts a token has.
+    /// Returns the number of parts in a token.
     pub const fn unit(&self) -> u64 {
         self.unit
     }
 
-    /// Whether a refused call costs too.
+    /// Returns true if a refused call costs too.
     pub const fn overdraw(&self) -> bool {
         self.overdraw
     }
 
-    /// How long an empty bucket takes to be full, in seconds.
+    /// Returns the seconds in which an empty bucket fills.
     pub const fn fill_secs(&self) -> u64 {
         self.full().unsigned_abs().div_ceil(self.refill * 1_000)
     }
@@ -98,6 +100,7 @@ impl Bucket {
         let before = self.level(now, stored);
         let wanted = cost.saturating_mul(self.unit.cast_signed());
         let full = self.full();
+        // More than the full bucket holds can never be allowed: no wait helps, and nothing is charged.
         let beyond = wanted > full;
         let allowed = cost < 0 || (!beyond && before >= wanted);
         let charged = before.saturating_sub(wanted).clamp(-full, full);
@@ -124,7 +127,7 @@ impl Bucket {
         (limited, (level != before).then_some(row))
     }
 
-    /// What the bucket holds now.
+    /// Returns the content of the bucket now.
     fn level(self, now: Timestamp, stored: Option<Row>) -> i64 {
         let full = self.full();
         let Some(Row {
@@ -134,18 +137,19 @@ impl Bucket {
         else {
             return full;
         };
-        // The rate may have changed since: the same tokens are another number of parts.
+        // The rate may have changed since the row was written: the same tokens are now another number
+        // of parts.
         let bounds = |level: i128| level.clamp(i128::from(-full), i128::from(full));
         let level = i128::from(level) * i128::from(self.unit) / i128::from(unit.max(1));
         let elapsed = now.as_millis().saturating_sub(at).max(0);
         let refilled = i128::from(elapsed) * i128::from(self.refill);
-        // A smaller bucket cannot be overdrawn by more than it holds, whatever was owed to a larger one.
+        // A smaller bucket cannot be overdrawn by more than it holds, even if a larger one was.
         let level = bounds(bounds(level) + refilled);
         i64::try_from(level).unwrap_or(full)
     }
 
     const fn full(&self) -> i64 {
-        // Checked when it was made.
+        // `Bucket::new` has checked that this does not overflow.
         (self.capacity * self.unit).cast_signed()
     }
 
@@ -158,7 +162,7 @@ impl Bucket {
                 unit: self.unit,
                 at: now.as_millis(),
             },
-            // Full again: the same as never used.
+            // A full bucket is the same as one that was never used, so the row may go then.
             until: now.plus_millis(i64::try_from(millis).unwrap_or(i64::MAX)),
         }
     }

@@ -3,7 +3,7 @@
 use super::{Cell, FOR_EVER, Flaw, Limited, Name, Row, Standing, name::Sort, seconds};
 use crate::{TenantId, Timestamp};
 
-/// The largest number in a stage: what every JSON reader holds exactly.
+/// The largest number in a stage: every JSON reader holds it exactly.
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 const MAX_STAGES: usize = 1_000;
 
@@ -12,16 +12,17 @@ const MAX_STAGES: usize = 1_000;
 pub struct Stage {
     /// Seconds before each batch.
     pub delay: u64,
-    /// Whether the next delay counts from the attempt, rather than from when it was allowed.
+    /// True if the next delay counts from the attempt; false if it counts from the time at which the
+    /// attempt was allowed.
     pub reset_timer: bool,
-    /// How many attempts follow one delay.
+    /// The number of attempts after one delay.
     pub batch_size: u64,
-    /// How many batches there are.
+    /// The number of batches.
     pub repetitions: u64,
 }
 
 impl Stage {
-    /// A stage of one attempt after so many seconds.
+    /// Builds a stage of one attempt after `delay` seconds.
     pub const fn after(delay: u64) -> Self {
         Self {
             delay,
@@ -36,28 +37,29 @@ impl Stage {
     }
 }
 
-/// How far a sequence has come.
+/// The progress through a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// How many attempts were accepted.
+    /// The number of accepted attempts.
     pub counter: u64,
-    /// From when the next delay counts, in seconds since 1970.
+    /// The start of the next delay, in seconds since 1970.
     pub timer: i64,
 }
 
-/// What an attempt came to.
+/// The answer to an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
-    /// Whether it was accepted.
+    /// True if it was accepted.
     pub accepted: bool,
-    /// From when it is or was allowed, in seconds since 1970; absent past the last stage.
+    /// The time from which it is allowed, in seconds since 1970; absent after the last stage.
     pub not_before: Option<i64>,
-    /// How far the sequence has come now.
+    /// The progress after the attempt.
     pub progress: Progress,
 }
 
-/// Makes an attempt at a time in seconds since 1970, whatever the stages are: one of no attempts is
-/// passed over, one of more than can be counted never ends, and a delay beyond all time is never over.
+/// Makes an attempt at a time in seconds since 1970. It accepts any stages: a stage without attempts
+/// is skipped, a stage with more attempts than can be counted never ends, and a delay beyond the end
+/// of time is never over.
 pub fn attempt(stages: &[Stage], progress: Progress, now: i64) -> Attempt {
     let Some((stage, start)) = stage_of(stages, progress.counter) else {
         return Attempt {
@@ -66,6 +68,7 @@ pub fn attempt(stages: &[Stage], progress: Progress, now: i64) -> Attempt {
             progress,
         };
     };
+    // Only the first attempt of a batch waits. The stage has attempts, so the batch is not empty.
     let first = (progress.counter - start).is_multiple_of(stage.batch_size);
     let delay = if first { stage.delay } else { 0 };
     let not_before = progress.timer.saturating_add_unsigned(delay);
@@ -82,11 +85,11 @@ pub fn attempt(stages: &[Stage], progress: Progress, now: i64) -> Attempt {
     }
 }
 
-/// The stage that an attempt belongs to, and the number of the stage's first attempt.
+/// Returns the stage that an attempt belongs to, and the number of the stage's first attempt.
 fn stage_of(stages: &[Stage], counter: u64) -> Option<(Stage, u64)> {
     let mut start: u64 = 0;
     for stage in stages {
-        // An end beyond all numbers is never reached.
+        // An end that overflows is never reached.
         match start.checked_add(stage.attempts()) {
             Some(end) if counter >= end => start = end,
             _ => return Some((*stage, start)),
@@ -95,14 +98,14 @@ fn stage_of(stages: &[Stage], counter: u64) -> Option<(Stage, u64)> {
     None
 }
 
-/// Stages, one after the other. After the last there is nothing more.
+/// Stages, one after the other. After the last stage no attempt is accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delay {
     stages: Vec<Stage>,
 }
 
 impl Delay {
-    /// A sequence of stages.
+    /// Builds a sequence of stages.
     pub fn new(stages: Vec<Stage>) -> Result<Self, Flaw> {
         if stages.is_empty() || stages.len() > MAX_STAGES {
             return Err(Flaw::Stages { max: MAX_STAGES });
@@ -136,7 +139,7 @@ impl Delay {
         Name::new(tenant, Sort::Delay, &[policy.as_bytes(), key.as_bytes()])
     }
 
-    /// As [`Delay::attempt`], over a row. A cost of zero only looks.
+    /// Runs [`Delay::attempt`] on a row. A cost of zero only looks.
     pub(super) fn decide(
         &self,
         now: Timestamp,
@@ -153,7 +156,8 @@ impl Delay {
         let now = seconds(now);
         let attempt = self.attempt(before, now);
         let after = if cost == 0 { before } else { attempt.progress };
-        // When the next attempt is allowed.
+        // The time of the next allowed attempt: an attempt at the beginning of time is refused and
+        // names it.
         let next = self.attempt(after, i64::MIN).not_before;
         let retry = attempt.not_before.map(|at| at.saturating_sub(now).max(1));
         let limited = Limited {

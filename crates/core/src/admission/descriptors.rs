@@ -1,24 +1,24 @@
-//! Descriptors: how a proxy names what it wants limited, and which policy and key that comes to.
+//! Descriptors: the names that a proxy gives to what it wants limited, and the policy and key they mean.
 //!
-//! A descriptor is a list of keys with values, in a domain. Each domain has patterns: a pattern is a
-//! list of keys, some with the value that they must have, and names a policy. The values that it leaves
-//! free make up the key of the limit, so that a proxy and any other caller who name the same client meet
-//! the same bucket.
+//! A descriptor is a list of keys with values, in a domain. Each domain has patterns. A pattern is a
+//! list of keys, some with a required value, and names a policy. The values that it leaves free form
+//! the key of the limit, so that a proxy and any other caller that name the same client use the same
+//! bucket.
 
 use std::{collections::HashMap, sync::Arc};
 
 use super::{Flaw, Limits};
 
-/// The longest key that stands for itself.
+/// The longest key that is used unhashed.
 const MAX_KEY_BYTES: usize = 256;
 
-/// Which policies descriptors come to, by their domain. The most specific pattern comes first.
+/// The patterns of each domain, the most specific first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Descriptors(HashMap<String, Vec<Pattern>>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pattern {
-    /// Keys, and the values that they must have.
+    /// The keys, and their required values.
     entries: Vec<(String, Option<String>)>,
     policy: Arc<str>,
 }
@@ -48,7 +48,7 @@ impl Pattern {
         self.entries.len() == entries.len() && self.entries.iter().zip(entries).all(fits)
     }
 
-    /// The values that the pattern leaves free.
+    /// Returns the values that the pattern leaves free.
     fn free<'a>(&self, entries: &[(&str, &'a str)]) -> Vec<&'a str> {
         let given = self.entries.iter().zip(entries);
         let free = given.filter(|((_, value), _)| value.is_none());
@@ -57,7 +57,7 @@ impl Pattern {
 }
 
 impl Limits {
-    /// These, with patterns: for each its domain, its text and the policy that it names.
+    /// Adds patterns to these limits; each is a domain, a text and the name of a policy.
     pub fn with_descriptors(
         mut self,
         patterns: impl IntoIterator<Item = (String, String, String)>,
@@ -83,7 +83,8 @@ impl Limits {
             return Err(flaws);
         }
         for patterns in domains.values_mut() {
-            // From the left, a value that must be is more specific than any; then in a fixed order.
+            // A required value (false) sorts before a free one, from left to right. The entries break
+            // ties, so that the order does not depend on the order of the settings.
             patterns.sort_by(|one, other| {
                 let free = |pattern: &Pattern| -> Vec<bool> {
                     let entries = pattern.entries.iter();
@@ -98,8 +99,8 @@ impl Limits {
         Ok(self)
     }
 
-    /// The policy and the key of a descriptor; none if nothing limits it. A domain without patterns
-    /// stands for the policy of its name.
+    /// Returns the policy and the key of a descriptor, or none if nothing limits it. A domain without
+    /// patterns stands for the policy of the same name.
     pub fn described(&self, domain: &str, entries: &[(&str, &str)]) -> Option<(Arc<str>, String)> {
         let (policy, free) = match self.descriptors.0.get(domain) {
             Some(patterns) => {
@@ -116,8 +117,8 @@ impl Limits {
     }
 }
 
-/// The key of these values. Whoever chooses a value must not come to a key of others by it: a slash
-/// stands between values only, and a percent sign in none of them.
+/// Joins values to a key. A client may choose a value, but must not reach the key of others with it:
+/// so a slash only stands between values, and a percent sign only begins an escape.
 fn key(domain: &str, values: &[&str]) -> String {
     let escaped = values
         .iter()
@@ -128,7 +129,7 @@ fn key(domain: &str, values: &[&str]) -> String {
     };
     match key.len() {
         1..=MAX_KEY_BYTES => key,
-        // Nor escape the limit by its length.
+        // A long value must not escape the limit either, so it is hashed and not cut or refused.
         _ => format!("%blake3:{}", blake3::hash(key.as_bytes())),
     }
 }

@@ -1,13 +1,13 @@
-//! Domains: sequences of delays that describe themselves. The rules of their requests are in the crate
-//! `asyncgate-domains`; here is what is remembered of one.
+//! Domains: sequences of delays that describe themselves. The rules of their requests are in the
+//! crate `asyncgate-domains`; this file has only the state that is stored for each domain.
 
 use super::Progress;
 
-/// How a domain stands.
+/// The state of a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DomainState {
-    /// How far it has come.
+    /// The progress through its stages.
     pub progress: Progress,
-    /// Whether it was disabled, which is for ever.
+    /// True if it was disabled, which is for ever.
     pub disabled: bool,
 }

@@ -10,13 +10,13 @@ use crate::Timestamp;
 
 const MAX_POLICY_BYTES: usize = 64;
 
-/// What is wrong with a limit.
+/// The defects that settings of limits can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Flaw {
-    /// Something must not be zero.
+    /// A number that must not be zero is zero.
     #[error("{fields} must be more than 0")]
     Zero {
-        /// What.
+        /// The settings in question.
         fields: &'static str,
     },
     /// A bucket whose rate and capacity have too many digits together.
@@ -25,24 +25,24 @@ pub enum Flaw {
     /// A window that is too long.
     #[error("window_secs must be 1 to {max}")]
     WindowLength {
-        /// The longest.
+        /// The longest allowed window.
         max: u64,
     },
     /// No stages, or too many.
     #[error("stages must have 1 to {max} entries")]
     Stages {
-        /// The most.
+        /// The largest allowed number of stages.
         max: usize,
     },
-    /// A stage that cannot be.
+    /// A stage with impossible numbers.
     #[error(
         "stage {index}: batchSize and repetitions must be at least 1, and all numbers below 2^53"
     )]
     Stage {
-        /// Which, from 0.
+        /// The number of the stage, from 0.
         index: usize,
     },
-    /// A name that cannot be used.
+    /// A policy with a name that is not allowed.
     #[error("the name of a policy must have 1 to 64 letters, digits, '_', '-', '.' or '/'")]
     PolicyName,
     /// A tier that names no bucket.
@@ -50,25 +50,25 @@ pub enum Flaw {
     NoBucket {
         /// The tier.
         tier: &'static str,
-        /// What it names.
+        /// The name in the settings.
         named: String,
     },
-    /// A client of two tiers.
+    /// A client that is listed in two tiers.
     #[error("{client} is listed in two tiers")]
     TwoTiers {
-        /// Which client.
+        /// The client.
         client: String,
     },
-    /// A policy that is not there.
+    /// A policy that does not exist.
     #[error("there is no policy named {named}")]
     NoPolicy {
-        /// What is named.
+        /// The name in the settings.
         named: String,
     },
-    /// A policy that the server's own operations cannot be limited by.
+    /// A policy of a kind that cannot limit the server's own operations.
     #[error("{named} must be a token_bucket or a fixed_window")]
     NotForOwn {
-        /// What is named.
+        /// The name in the settings.
         named: String,
     },
     /// A pattern that cannot be read.
@@ -76,17 +76,17 @@ pub enum Flaw {
     Pattern,
 }
 
-/// How a client is treated.
+/// The treatment of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Tier {
-    /// As everyone.
+    /// The treatment of every client that is not listed.
     #[default]
     Standard,
-    /// Better.
+    /// More than the standard.
     Trusted,
-    /// With large bursts.
+    /// Large bursts.
     Batch,
-    /// Worse.
+    /// Less than the standard.
     Throttled,
 }
 
@@ -104,33 +104,33 @@ impl Tier {
         }
     }
 
-    /// The tier with a name.
+    /// Returns the tier with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tier| tier.as_str() == name)
     }
 }
 
-/// A client whose tier somebody set while the server ran.
+/// A client whose tier was set while the server ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientTier {
-    /// Which client.
+    /// The client.
     pub client: String,
     /// Its tier.
     pub tier: Tier,
-    /// Why, if it was said.
+    /// The reason, if one was given.
     pub reason: Option<String>,
-    /// Until when; after it the settings count again.
+    /// The end of the change; from then on the settings count again.
     pub until: Option<Timestamp>,
 }
 
 impl ClientTier {
-    /// Whether it counts at a time.
+    /// Returns true if it holds at this time.
     pub fn holds(&self, now: Timestamp) -> bool {
         self.until.is_none_or(|until| until > now)
     }
 }
 
-/// A policy that takes the bucket of its key's tier.
+/// The names of the buckets of a tiered policy, one for each tier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tiered(pub [Arc<str>; Tier::ALL.len()]);
 
@@ -140,21 +140,21 @@ impl Default for Tiered {
     }
 }
 
-/// What a name stands for.
+/// A policy: the meaning of a name in the settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Policy {
     /// A rule.
     Rule {
         /// The rule.
         rule: Rule,
-        /// Whether it is only tried out: counted, but nobody is refused.
+        /// True if it is only on trial: refusals are counted, but nobody is refused.
         shadow: bool,
     },
-    /// A bucket for each tier.
+    /// A choice among buckets, by the tier of the key.
     Tiered {
         /// The buckets.
         tiered: Tiered,
-        /// Whether it is only tried out.
+        /// True if it is only on trial.
         shadow: bool,
     },
 }
@@ -164,26 +164,26 @@ pub enum Policy {
 pub struct Limits {
     policies: BTreeMap<Arc<str>, Policy>,
     tiers: HashMap<String, Tier>,
-    /// By what the server's own operations are limited.
+    /// The limits of the server's own operations.
     pub(super) own: Vec<(Scope, Resolved)>,
     pub(super) descriptors: Descriptors,
 }
 
-/// No policy has the name.
+/// The error for a name that no policy has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there is no such policy")]
 pub struct UnknownPolicy;
 
-/// The rule that a policy comes to for one key.
+/// The rule of a policy for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// The name of the rule, which its rows are found by.
+    /// The name of the rule, by which its rows are found.
     pub policy: Arc<str>,
     /// The rule.
     pub rule: Rule,
-    /// Whether it is only tried out.
+    /// True if it is only on trial.
     pub shadow: bool,
-    /// The key's tier, if the policy asks for it.
+    /// The key's tier, if the policy depends on it.
     pub tier: Option<Tier>,
 }
 
@@ -199,8 +199,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The built-in policies and these, which may stand in for them, with the clients of each tier.
-    /// Everything that is wrong is told, with the name of the policy that it is about.
+    /// Combines the built-in policies with these, which may replace them, and with the clients of each
+    /// tier. Returns all defects, each with the name of its policy.
     pub fn new(
         policies: impl IntoIterator<Item = (String, Policy)>,
         clients: impl IntoIterator<Item = (Tier, String)>,
@@ -219,6 +219,7 @@ impl Limits {
                 flaws.push((String::new(), Flaw::TwoTiers { client }));
             }
         }
+        // Checked after all policies are known: a tiered policy may name one that stands after it.
         for (name, policy) in &limits.policies {
             let missing = limits.missing(policy);
             flaws.extend(missing.map(|flaw| (name.to_string(), flaw)));
@@ -229,7 +230,7 @@ impl Limits {
         }
     }
 
-    /// The buckets that a tiered policy names and that are not there.
+    /// Returns the buckets that a tiered policy names and that do not exist.
     fn missing<'a>(&'a self, policy: &'a Policy) -> impl Iterator<Item = Flaw> + 'a {
         let named = match policy {
             Policy::Tiered { tiered, .. } => Some(tiered.0.iter().zip(Tier::ALL)),
@@ -253,34 +254,34 @@ impl Limits {
         })
     }
 
-    /// The policies by name.
+    /// Returns the policies by name.
     pub fn policies(&self) -> impl Iterator<Item = (&str, &Policy)> {
         let policies = self.policies.iter();
         policies.map(|(name, policy)| (name.as_ref(), policy))
     }
 
-    /// The policy of a name, with the name as it is kept.
+    /// Returns the policy with this name, and the shared copy of the name.
     pub(super) fn policy(&self, name: &str) -> Option<(&Arc<str>, &Policy)> {
         self.policies.get_key_value(name)
     }
 
-    /// Whether a policy asks for the key's tier.
+    /// Returns true if a policy depends on the key's tier.
     pub fn is_tiered(&self, policy: &str) -> bool {
         matches!(self.policies.get(policy), Some(Policy::Tiered { .. }))
     }
 
-    /// The tier that the settings give a client.
+    /// Returns the tier that the settings give a client.
     pub fn tier(&self, client: &str) -> Tier {
         self.tiers.get(client).copied().unwrap_or_default()
     }
 
-    /// The clients that the settings list.
+    /// Returns the clients that the settings list.
     pub fn clients(&self) -> impl Iterator<Item = (&str, Tier)> {
         let tiers = self.tiers.iter();
         tiers.map(|(client, tier)| (client.as_str(), *tier))
     }
 
-    /// The rule of a policy for a key of some tier.
+    /// Returns the rule of a policy for a key of some tier.
     pub fn resolve(&self, policy: &str, tier: Tier) -> Result<Resolved, UnknownPolicy> {
         let (name, found) = self.policies.get_key_value(policy).ok_or(UnknownPolicy)?;
         let rule = |name: &Arc<str>, shadow: bool, tier: Option<Tier>| match self.policies.get(name)
@@ -305,7 +306,7 @@ impl Limits {
     }
 }
 
-/// The tiers' buckets, and the policy that chooses among them.
+/// Returns the tiers' buckets, and the policy that chooses among them.
 fn built_in() -> BTreeMap<Arc<str>, Policy> {
     const BUCKETS: [(Tier, u64, u64); 4] = [
         (Tier::Standard, 100, 10),
@@ -316,6 +317,7 @@ fn built_in() -> BTreeMap<Arc<str>, Policy> {
     let mut policies = BTreeMap::new();
     for (tier, capacity, per_minute) in BUCKETS {
         let bucket = Bucket::per_minute(capacity, per_minute * MILLIONTHS);
+        // These constants always make a bucket; the error case exists only for settings.
         if let Ok(bucket) = bucket {
             let rule = Rule::Bucket(bucket.with_overdraw(true));
             let shadow = false;

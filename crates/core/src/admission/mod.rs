@@ -1,12 +1,12 @@
-//! Admission: may this happen now?
+//! Admission: decides if something may happen now.
 //!
-//! What is asked is answered from small rows that are found by a [`Name`]: nonces that were seen,
-//! calls that were counted, tokens that are left, delays that run. A row says itself until when it
-//! matters; a store may forget it from then on, and must not before.
+//! A question is answered from small rows that are found by a [`Name`]: nonces that were seen,
+//! calls that were counted, tokens that are left, delays that run. Each row carries the time until
+//! which it matters; a store may forget it from then on, and must not before.
 //!
 //! Invariants: the same row and the same question give the same answer on every backend; a question
 //! of several parts is answered in one step, all or nothing; all figures are integers, so that
-//! nothing is lost or won by rounding.
+//! rounding neither loses nor gains anything.
 
 mod asks;
 mod bucket;
@@ -40,55 +40,55 @@ use crate::Timestamp;
 /// The longest window and life that can be asked for: 90 days.
 pub const MAX_SECS: u64 = 7_776_000;
 
-/// What is remembered under one [`Name`].
+/// The memory kept under one [`Name`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// What there is to know.
+    /// The content.
     pub cell: Cell,
-    /// Until when it matters. At this time and after it, the row is as good as not there.
+    /// The end of its life. From this time on, the row counts as absent.
     pub until: Timestamp,
 }
 
-/// The content of a [`Row`]. Its sort is part of the name, so that none is ever read as another.
+/// The content of a [`Row`]. Its sort is part of the name, so no row is ever read as another sort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cell {
     /// A nonce that was seen.
     Nonce {
-        /// When first, in seconds since 1970.
+        /// The time of its first use, in seconds since 1970.
         first_seen: i64,
     },
     /// Calls in one window.
     Window {
-        /// How many.
+        /// The number of calls.
         count: u64,
     },
-    /// What a bucket holds.
+    /// The content of a bucket.
     Bucket {
-        /// In parts of a token; negative when overdrawn.
+        /// The content, in parts of a token; negative when overdrawn.
         level: i64,
-        /// How many such parts a token has.
+        /// The number of parts in a token.
         unit: u64,
-        /// When it was so, in milliseconds since 1970.
+        /// The time of this content, in milliseconds since 1970.
         at: i64,
     },
-    /// How far a sequence of delays has come.
+    /// The progress through a sequence of delays.
     Delay {
-        /// How many attempts were accepted.
+        /// The number of accepted attempts.
         counter: u64,
-        /// From when the next delay counts, in seconds since 1970.
+        /// The start of the next delay, in seconds since 1970.
         timer: i64,
     },
 }
 
-/// A row that matters for ever.
+/// The end of a row that matters for ever.
 const FOR_EVER: Timestamp = Timestamp::from_millis(i64::MAX);
 
-/// Whole seconds since 1970.
+/// Returns whole seconds since 1970.
 const fn seconds(now: Timestamp) -> i64 {
     now.as_millis().div_euclid(1_000)
 }
 
-/// The first time of a second.
+/// Returns the first moment of a second.
 const fn at_second(second: i64) -> Timestamp {
     Timestamp::from_millis(second.saturating_mul(1_000))
 }

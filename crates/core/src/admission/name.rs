@@ -1,24 +1,24 @@
-//! How rows are found.
+//! Names of admission rows.
 
 use std::hash::{Hash, Hasher};
 
 use crate::TenantId;
 
-/// The name of a row: 128 bits of a hash over the tenant, the sort of row, and what it is about.
+/// The name of a row: 128 bits of a hash over the tenant, the sort of row, and its subject.
 ///
-/// Each part goes in with its length, so that no two inputs meet.
+/// Each part is hashed behind its length, so that different inputs never give the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name([u8; 16]);
 
 impl Hash for Name {
-    /// Half of a hash is enough to be found by.
+    /// Feeds only half of the name to the hasher: it is a hash already, and 64 bits are enough.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let [a, b, c, d, e, f, g, h, ..] = self.0;
         state.write_u64(u64::from_ne_bytes([a, b, c, d, e, f, g, h]));
     }
 }
 
-/// The sort of a row.
+/// The sort of a row. The numbers are part of stored names and never change.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Sort {
     Nonce = 1,
@@ -28,7 +28,7 @@ pub(super) enum Sort {
     Delay = 5,
 }
 
-/// Room for all that is usual, so that naming does not allocate.
+/// The bytes kept on the stack: enough for nearly all names, so that they need no allocation.
 const USUAL_BYTES: usize = 384;
 
 impl Name {
@@ -45,7 +45,7 @@ impl Name {
         Self(head)
     }
 
-    /// From its sixteen bytes.
+    /// Builds a name from its sixteen bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
@@ -56,7 +56,7 @@ impl Name {
     }
 }
 
-/// What is to be hashed: on the stack while it fits, which is much faster.
+/// The bytes to be hashed. They stay on the stack while they fit, which is much faster.
 struct Bytes {
     usual: [u8; USUAL_BYTES],
     len: usize,

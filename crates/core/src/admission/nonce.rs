@@ -1,4 +1,4 @@
-//! Nonces: what may happen once.
+//! Nonces: bytes that may be used once.
 
 use super::{Cell, Name, Row, name::Sort, seconds};
 use crate::{TenantId, Timestamp};
@@ -9,22 +9,22 @@ pub const MAX_NONCE_BYTES: usize = 64;
 /// A nonce to be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NonceCheck {
-    /// What it is unique within.
+    /// The space within which the nonce is unique.
     pub namespace: [u8; 32],
     /// The nonce, 1 to [`MAX_NONCE_BYTES`] bytes.
     pub nonce: Vec<u8>,
-    /// For how long it counts as used, at most [`MAX_SECS`](super::MAX_SECS).
+    /// The time for which it counts as used, at most [`MAX_SECS`](super::MAX_SECS).
     pub ttl_secs: u64,
 }
 
-/// Whether a nonce was new.
+/// The answer about a nonce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NonceResult {
-    /// It was.
+    /// The nonce was new.
     Accepted,
-    /// It was not.
+    /// The nonce was used before.
     Replay {
-        /// When it was used first, in seconds since 1970, if the backend knows.
+        /// The time of its first use, in seconds since 1970, if the backend knows it.
         first_seen: Option<i64>,
     },
 }
@@ -34,7 +34,7 @@ impl NonceCheck {
         Name::new(tenant, Sort::Nonce, &[&self.namespace, &self.nonce])
     }
 
-    /// What is answered, and what to remember. A repeated use does not prolong the first.
+    /// Returns the row to remember, or the replay. A repeated use does not prolong the first.
     pub(super) fn decide(&self, now: Timestamp, stored: Option<Row>) -> Result<Row, NonceResult> {
         if let Some(Row {
             cell: Cell::Nonce { first_seen },

@@ -1,4 +1,4 @@
-//! Revocation: what must not be trusted any more, whoever shows it.
+//! Revocation: warrants and keys that must not be trusted any more.
 
 use std::{collections::HashSet, fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::Timestamp;
 
-/// What a revocation is about.
+/// The kinds of things that can be revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SubjectKind {
     /// One warrant.
@@ -30,7 +30,7 @@ impl SubjectKind {
         }
     }
 
-    /// Whether the subject is a key.
+    /// Returns true if the subject is a key.
     pub const fn is_key(self) -> bool {
         match self {
             Self::WarrantId => false,
@@ -39,7 +39,7 @@ impl SubjectKind {
     }
 }
 
-/// The text names no kind of subject.
+/// The error for a text that names no kind of subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("kind must be warrant_id, issuer_key or holder_key")]
 pub struct NotAKind;
@@ -53,17 +53,17 @@ impl FromStr for SubjectKind {
     }
 }
 
-/// What is revoked: the SHA-256 of a warrant's sixteen id bytes or of a key's thirty-two.
+/// A thing that can be revoked: the SHA-256 of a warrant's sixteen id bytes or of a key's thirty-two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Subject {
-    /// What it is.
+    /// The kind of thing.
     pub kind: SubjectKind,
     /// Its hash.
     pub hash: [u8; 32],
 }
 
 impl Subject {
-    /// One warrant.
+    /// Returns the subject of one warrant.
     pub fn warrant(id: &[u8; 16]) -> Self {
         Self {
             kind: SubjectKind::WarrantId,
@@ -71,7 +71,7 @@ impl Subject {
         }
     }
 
-    /// A key, as issuer or as holder.
+    /// Returns the subject of a key, as issuer or as holder.
     pub fn key(kind: SubjectKind, key: &[u8; 32]) -> Self {
         let hash = sha256(key);
         Self { kind, hash }
@@ -87,7 +87,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// The SHA-256 of some bytes.
+/// Returns the SHA-256 of some bytes.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
@@ -95,16 +95,16 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
 /// A subject that must not be trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Revocation {
-    /// What is revoked.
+    /// The revoked subject.
     pub subject: Subject,
-    /// Why, if it was said.
+    /// The reason, if one was given.
     pub reason: Option<String>,
-    /// Since when.
+    /// The time from which it holds.
     pub revoked_at: Timestamp,
 }
 
 impl Revocation {
-    /// The revocation that holds: the first one stands. Answers whether it is the new one.
+    /// Returns the revocation that holds, and true if it is this one: the first revocation stays.
     pub fn over(self, stored: Option<Self>) -> (Self, bool) {
         match stored {
             Some(first) => (first, false),
@@ -113,7 +113,7 @@ impl Revocation {
     }
 }
 
-/// Keys that cannot be revoked, because everything would stop.
+/// Keys that cannot be revoked, because revoking them would stop everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Protected(HashSet<[u8; 32]>);
 
@@ -123,18 +123,18 @@ impl Protected {
         Self(keys.into_iter().map(|key| sha256(key)).collect())
     }
 
-    /// Whether a subject is a protected key.
+    /// Returns true if a subject is a protected key.
     pub fn covers(&self, subject: &Subject) -> bool {
         subject.kind.is_key() && self.0.contains(&subject.hash)
     }
 }
 
-/// How long an answer about a revocation may be kept.
+/// The times for which an answer about a revocation may be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RevocationCache {
-    /// For how long it is as good as new.
+    /// The time for which it is as good as new.
     pub ttl_ms: i64,
-    /// For how long it may stand in when nobody can be asked.
+    /// The time for which it may be used while the registry cannot be reached.
     pub max_staleness_ms: i64,
 }
 
@@ -147,19 +147,19 @@ impl Default for RevocationCache {
     }
 }
 
-/// How good a kept answer is.
+/// The age class of a kept answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
     /// As good as new.
     Fresh,
-    /// The registry must be asked; the kept answer may stand in if it cannot be.
+    /// The registry must be asked first; the kept answer may be used if the registry cannot be reached.
     Stale,
-    /// It must not be used.
+    /// The kept answer must not be used.
     Expired,
 }
 
 impl RevocationCache {
-    /// How good an answer is that was kept for so long.
+    /// Returns the age class of an answer that was kept for `age_ms`.
     pub const fn freshness(&self, age_ms: i64) -> Freshness {
         if age_ms < self.ttl_ms {
             Freshness::Fresh

@@ -1,16 +1,16 @@
-//! One limit: a rule, whose it is, and what it says.
+//! One limit: a rule, the key it applies to, and its answer.
 
 use std::sync::Arc;
 
 use super::{Bucket, Delay, Name, Progress, Row, Window};
 use crate::{TenantId, Timestamp};
 
-/// How something is limited.
+/// The way in which something is limited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
-    /// A burst, and then so many a minute.
+    /// A burst at once, and then a rate per minute.
     Bucket(Bucket),
-    /// So many in each window.
+    /// A number of calls in each window.
     Window(Window),
     /// Attempts in stages.
     Delay(Arc<Delay>),
@@ -36,48 +36,49 @@ impl Rule {
     }
 }
 
-/// A limit to be asked.
+/// A question to one limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitCheck {
-    /// The name that the rule has in the settings. Rows of rules with other names are others.
+    /// The name of the rule in the settings. Each name has rows of its own.
     pub policy: Arc<str>,
-    /// Whose limit it is, 1 to 256 bytes.
+    /// The client or thing that is limited, 1 to 256 bytes.
     pub key: String,
     /// The rule.
     pub rule: Rule,
-    /// How much is wanted. Zero only looks; negative gives back.
+    /// The amount wanted. Zero only looks; a negative amount gives back.
     pub cost: i64,
-    /// Whether a refusal is only counted, and the call allowed all the same.
+    /// True if a refusal is only counted and the call is allowed all the same.
     pub shadow: bool,
 }
 
-/// What a limit says.
+/// The answer of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limited {
-    /// Whether the call may happen.
+    /// True if the call may happen.
     pub allowed: bool,
-    /// Whether it would have been refused, were the rule not only tried out.
+    /// True if the rule would have refused but is only on trial.
     pub shadowed: bool,
     /// The most that can be had at once.
     pub limit: u64,
-    /// How much is left.
+    /// The amount that is left.
     pub remaining: u64,
-    /// When all is there again, in seconds since 1970; for delays, when the next attempt is allowed.
+    /// The time at which everything is there again, in seconds since 1970; for delays, the time of the
+    /// next allowed attempt.
     pub reset_at: i64,
-    /// When the same call would be allowed; absent when it is, or never will be.
+    /// The wait after which the same call would be allowed; absent if it is allowed now or never will be.
     pub retry_after_secs: Option<u64>,
-    /// What the rule's kind has to say beyond that.
+    /// The details that only this kind of rule has.
     pub standing: Standing,
 }
 
-/// How a limit stands after the decision.
+/// The state of a limit after the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// A bucket, in parts of a token.
     Bucket {
-        /// How many there are; negative when overdrawn.
+        /// The number of parts; negative when overdrawn.
         level: i64,
-        /// How many make a token.
+        /// The number of parts in a token.
         unit: u64,
     },
     /// A window.
@@ -87,7 +88,7 @@ pub enum Standing {
 }
 
 impl LimitCheck {
-    /// Where the limit's row stands.
+    /// Returns the name of the limit's row.
     pub fn name(&self, tenant: TenantId, now: Timestamp) -> Name {
         match &self.rule {
             Rule::Bucket(_) => Bucket::name(tenant, &self.policy, &self.key),
@@ -97,7 +98,7 @@ impl LimitCheck {
     }
 }
 
-/// What a limit says of a call, and the row to write. What is only asked about is not written.
+/// Returns the limit's answer to a call, and the row to write if the call changes it.
 pub fn limit(check: &LimitCheck, now: Timestamp, stored: Option<Row>) -> (Limited, Option<Row>) {
     let stored = stored.filter(|row| row.until > now);
     let (mut limited, row) = match &check.rule {

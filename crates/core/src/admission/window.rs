@@ -1,32 +1,32 @@
-//! Windows of time that begin at multiples of their length since 1970, and what is counted in them.
+//! Windows of time that begin at multiples of their length since 1970, and counts of calls in them.
 
 use super::{Cell, Flaw, Limited, MAX_SECS, Name, Row, Standing, at_second, name::Sort, seconds};
 use crate::{TenantId, Timestamp};
 
-/// How long a window is kept after its end, at most: another instance's clock may be behind.
+/// The longest time that a window is kept after its end: the clock of another instance may be behind.
 const LINGER_SECS: i64 = 60;
 
-/// A call to be counted. Every call counts, also one that is refused.
+/// A call to be counted. Every call counts, even one that is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Increment {
-    /// What is counted.
+    /// The name of the counter.
     pub namespace: [u8; 32],
-    /// How long a window is, at least 1.
+    /// The length of a window, at least 1.
     pub window_secs: u64,
-    /// How many calls a window may have.
+    /// The number of calls that a window may have.
     pub limit: u64,
-    /// How many calls this is.
+    /// The number of calls to add.
     pub by: u64,
 }
 
-/// What a count came to.
+/// The answer of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
-    /// Whether the count is within the limit.
+    /// True if the count is within the limit.
     pub allowed: bool,
-    /// The count, this call included. It stops at the largest number.
+    /// The count, this call included. It stops at the largest number instead of overflowing.
     pub count: u64,
-    /// How many calls are left.
+    /// The number of calls that are left.
     pub remaining: u64,
     /// The number of the window since 1970.
     pub bucket: u64,
@@ -65,14 +65,14 @@ impl Increment {
 /// A limit on calls in one window. A refusal costs nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// How many calls a window may have.
+    /// The number of calls that a window may have.
     pub limit: u64,
-    /// How long a window is, at least 1.
+    /// The length of a window, at least 1.
     pub window_secs: u64,
 }
 
 impl Window {
-    /// So many calls in so many seconds.
+    /// Builds a limit of `limit` calls in `window_secs` seconds.
     pub fn new(limit: u64, window_secs: u64) -> Result<Self, Flaw> {
         if limit == 0 {
             return Err(Flaw::Zero { fields: "limit" });
@@ -108,9 +108,11 @@ impl Window {
         } else {
             before.saturating_add(wanted)
         };
-        // A limit may have become lower meanwhile; giving back is allowed all the same.
+        // The limit may have been lowered since, so the count may stay above it; giving back is always
+        // allowed.
         let allowed = after <= self.limit || cost < 0;
         let count = if allowed { after } else { before };
+        // A wait only helps if the whole cost fits into an empty window.
         let retry = (wanted <= self.limit).then(|| frame.left(now));
         let limited = Limited {
             allowed,
@@ -136,7 +138,7 @@ fn count(stored: Option<Row>) -> u64 {
     }
 }
 
-/// One window.
+/// One window of time.
 struct Frame {
     bucket: u64,
     end: i64,

@@ -1,4 +1,4 @@
-//! Hashes of messages: what a receiver can check, and the chain that each shard keeps.
+//! Hashes of messages: those that a receiver can check, and the chain that each shard keeps.
 //!
 //! ```text
 //! payload_hash = BLAKE3(payload)
@@ -7,7 +7,7 @@
 //! link         = BLAKE3("asyncgate.mailbox.link.v1", L(previous link), L(hash_chain))
 //! ```
 //!
-//! L(x) is the length of x in four big-endian bytes and then x as it stands on the wire: `ts` in
+//! L(x) is the length of x in four big-endian bytes, followed by x in its wire form: `ts` in
 //! RFC 3339, `payload_hash` as `b3:` and hexadecimal digits. In `link`, both parts are the 32 bytes.
 
 use std::{collections::BTreeMap, fmt};
@@ -20,7 +20,7 @@ use crate::{Link, Timestamp, preimage::Preimage};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// From the bytes of the hash.
+    /// Builds a digest from the bytes of the hash.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -38,12 +38,12 @@ impl fmt::Display for Digest {
     }
 }
 
-/// The hash of a message's content.
+/// Returns the hash of a message's content.
 pub fn payload_hash(payload: &[u8]) -> Digest {
     Digest(*blake3::hash(payload).as_bytes())
 }
 
-/// The hash of an envelope.
+/// Returns the hash of an envelope.
 pub fn hash_chain(
     topic: &str,
     sent_at: Timestamp,
@@ -64,17 +64,17 @@ pub fn hash_chain(
     Digest(*parts.hash().as_bytes())
 }
 
-/// Where a shard's chain ends.
+/// The end of a shard's chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ChainHead {
-    /// How many messages the chain has had.
+    /// The number of messages in the chain so far.
     pub seq: u64,
     /// The link of the last one.
     pub link: Link,
 }
 
 impl ChainHead {
-    /// The head after a message with this hash.
+    /// Returns the head after a message with this hash.
     #[must_use]
     pub fn then(&self, hash_chain: &Digest) -> Self {
         let mut parts = Preimage::new("asyncgate.mailbox.link.v1");
@@ -86,7 +86,7 @@ impl ChainHead {
         }
     }
 
-    /// What a signature of this head is made over.
+    /// Returns the bytes that a signature of this head covers.
     pub fn statement(&self, tenant: crate::TenantId, shard: u16, signed_at: Timestamp) -> Vec<u8> {
         let mut parts = Preimage::new("asyncgate.mailbox.head.v1");
         parts.add(tenant.as_bytes());
@@ -98,12 +98,12 @@ impl ChainHead {
     }
 }
 
-/// What no longer agrees.
+/// The hash that a message does not match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
-    /// The content and its hash.
+    /// The content does not match its hash.
     PayloadHash,
-    /// The envelope and its hash.
+    /// The envelope does not match its hash.
     HashChain,
 }
 
@@ -118,11 +118,12 @@ impl Flaw {
 }
 
 impl Message {
-    /// Checks the message against its hashes. What is gone has no content left to check.
+    /// Checks the message against its hashes. A message that is gone has no content left to check.
     pub fn flaw(&self) -> Option<Flaw> {
         if payload_hash(&self.payload) != self.payload_hash {
             return Some(Flaw::PayloadHash);
         }
+        // The envelope's hash covers the payload's hash, not the payload: both must be checked.
         let now = hash_chain(
             &self.topic,
             self.sent_at,
@@ -133,7 +134,7 @@ impl Message {
         (now != self.hash_chain).then_some(Flaw::HashChain)
     }
 
-    /// The shard's chain after this message.
+    /// Returns the head of the shard's chain after this message.
     pub fn chain_head(&self) -> ChainHead {
         let before = ChainHead {
             seq: self.chain_seq.saturating_sub(1),
@@ -143,8 +144,8 @@ impl Message {
     }
 }
 
-/// The shard of a topic, or of a partition key. Stable over restarts and versions: the first eight
-/// bytes of BLAKE3 as a big-endian number, modulo the number of shards.
+/// Returns the shard of a topic, or of a partition key within it. It is stable over restarts and
+/// versions: the first eight bytes of BLAKE3 as a big-endian number, modulo the number of shards.
 pub fn shard_of(topic: &str, partition_key: Option<&str>, shards: u16) -> u16 {
     let mut parts = Preimage::new("asyncgate.shard.v1");
     parts.add(topic.as_bytes());

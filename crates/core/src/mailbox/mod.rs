@@ -1,11 +1,11 @@
 //! Messages: sent once, delivered at least once, acknowledged or dead.
 //!
-//! A message stands in one of five states. `Ready` and `Delayed` wait, `Leased` is in a receiver's
-//! hands until a deadline, `Dead` is a dead letter, and `Gone` is only remembered: so that a repeated
+//! A message is in one of five states. `Ready` and `Delayed` wait, `Leased` is with a receiver
+//! until a deadline, `Dead` is a dead letter, and `Gone` is only remembered, so that a repeated
 //! acknowledgement is answered and a repeated send is recognised.
 //!
-//! Invariants: what was acknowledged is never delivered again; what is neither acknowledged nor
-//! purged is delivered again or becomes a dead letter; nothing waits for ever.
+//! Invariants: an acknowledged message is never delivered again; a message that is neither
+//! acknowledged nor purged is delivered again or becomes a dead letter; no message waits for ever.
 
 mod envelope;
 mod policy;
@@ -31,22 +31,22 @@ pub use sweep::{Swept, sweep};
 
 use crate::{LeaseId, Link, MessageId, Timestamp};
 
-/// A message with all that is known of it. Copies share what its sender wrote.
+/// A message and everything known about it. Copies share the parts that its sender wrote.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// Its id, which carries its place among the tenant's messages.
+    /// The id, which carries its place among the tenant's messages.
     pub id: MessageId,
-    /// Where it was sent to.
+    /// The topic it was sent to.
     pub topic: Arc<str>,
-    /// Messages with one key share a shard, so that they keep their order.
+    /// The key that selects its shard: messages with one key share a shard and keep their order.
     pub partition_key: Option<Arc<str>>,
     /// The shard it counts against and whose chain it is part of.
     pub shard: u16,
-    /// When it was sent.
+    /// The time it was sent.
     pub sent_at: Timestamp,
     /// The sender's name for it.
     pub idem_key: Arc<str>,
-    /// What the sender says about it.
+    /// The sender's labels for it.
     pub attrs: Arc<BTreeMap<String, String>>,
     /// The content. Empty once the message is gone.
     pub payload: Bytes,
@@ -58,69 +58,69 @@ pub struct Message {
     pub prev: Link,
     /// The message's place in its shard's chain, from 1.
     pub chain_seq: u64,
-    /// Follows the message through logs and answers.
+    /// The id that follows the message through logs and answers.
     pub corr_id: [u8; 16],
-    /// Higher goes first.
+    /// The rank among ready messages; higher goes first.
     pub priority: i32,
-    /// When it is too old to be delivered, if its sender said so.
+    /// The time from which it is too old to be delivered, if its sender set one.
     pub expires_at: Option<Timestamp>,
-    /// Since when it waits: when it was sent, or brought back from the dead letters.
+    /// The start of its wait: the time it was sent, or brought back from the dead letters.
     pub since: Timestamp,
-    /// Where it stands.
+    /// The current state.
     pub state: State,
-    /// How often it was delivered.
+    /// The number of deliveries.
     pub attempt: u32,
     /// The last delivery.
     pub delivery: Option<Delivery>,
     /// The reason of the last refusal.
     pub reason: Option<String>,
-    /// What the last refusal said of its error.
+    /// The error text of the last refusal.
     pub last_error: Option<String>,
 }
 
-/// Where a message stands.
+/// The state of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// It can be delivered.
     Ready,
     /// It can be delivered later.
     Delayed {
-        /// From when on.
+        /// The first time at which it can be delivered.
         until: Timestamp,
     },
     /// A receiver has it.
     Leased {
-        /// When it is taken back.
+        /// The time at which it is taken back.
         until: Timestamp,
     },
     /// It is a dead letter.
     Dead {
-        /// Why.
+        /// The reason for it.
         cause: Cause,
-        /// Since when.
+        /// The time at which it became one.
         at: Timestamp,
-        /// When it is forgotten.
+        /// The time at which it is forgotten.
         until: Timestamp,
     },
     /// It was acknowledged or purged, and is remembered for a while.
     Gone {
-        /// When it is forgotten.
+        /// The time at which it is forgotten.
         until: Timestamp,
     },
 }
 
-/// One handing over to a receiver.
+/// One handover of a message to a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {
     /// The receiver's fencing token.
     pub lease: LeaseId,
-    /// When it was handed over.
+    /// The time of the handover.
     pub at: Timestamp,
-    /// How long the receiver asked to keep it.
+    /// The time for which the receiver asked to keep it.
     pub visibility_ms: i64,
 }
 
-/// Why a message became a dead letter.
+/// The reason why a message became a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
     /// Its last allowed delivery failed.
@@ -144,7 +144,7 @@ impl Cause {
         }
     }
 
-    /// What a dead letter says when no receiver gave a reason.
+    /// Returns the reason of a dead letter for which no receiver gave one.
     const fn reason(self) -> &'static str {
         match self {
             Self::MaxAttempts => "visibility_timeout",
@@ -154,27 +154,27 @@ impl Cause {
     }
 }
 
-/// What logs and counts may know of a message.
+/// The facts about a message that logs and metrics may see.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
-    /// Where it was sent to, to be told as its class only.
+    /// The topic; logs and metrics show only its class.
     pub topic: Arc<str>,
     /// The shard it is in.
     pub shard: u16,
-    /// What follows it through logs.
+    /// The id that follows it through logs.
     pub corr_id: [u8; 16],
 }
 
 /// A message that became a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Death {
-    /// Which message.
+    /// The message.
     pub trace: Trace,
-    /// Why.
+    /// The rule that made it a dead letter.
     pub cause: Cause,
-    /// The reason that the dead letter has.
+    /// The reason recorded with the dead letter.
     pub reason: String,
-    /// How often it was delivered.
+    /// The number of deliveries.
     pub attempt: u32,
 }
 
@@ -215,19 +215,21 @@ impl Kind {
     }
 }
 
-/// How a message stands for the indexes of a store.
+/// The facts by which a store indexes a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// What it counts as.
+    /// The sort of its state.
     pub kind: Kind,
-    /// When it must be looked at, if ever.
+    /// The next time at which the server must look at it, if there is one.
     pub due: Option<Timestamp>,
 }
 
 impl Message {
-    /// How the message stands.
+    /// Returns the facts by which a store indexes the message.
     pub fn standing(&self) -> Standing {
         let (kind, due) = match self.state {
+            // The retention is no deadline of the row: it is a setting and may change with a restart. The
+            // server looks for messages that wait too long by their `since`.
             State::Ready => (Kind::Ready, self.expires_at),
             State::Delayed { until } => {
                 let due = self.expires_at.map_or(until, |end| end.min(until));
@@ -240,22 +242,23 @@ impl Message {
         Standing { kind, due }
     }
 
-    /// Roughly how much memory the message takes.
+    /// Returns roughly the memory that the message takes.
     pub fn weight(&self) -> usize {
         let attrs = self
             .attrs
             .iter()
             .map(|(key, value)| key.len() + value.len());
+        // 256 bytes stand for the fields of fixed size.
         self.payload.len() + self.topic.len() + self.idem_key.len() + attrs.sum::<usize>() + 256
     }
 
-    /// Whether the message grew too old to be delivered.
+    /// Returns true if the message is too old to be delivered.
     fn is_expired(&self, now: Timestamp, policy: &Policy) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
             || self.since.plus_millis(policy.ready_retention_ms) <= now
     }
 
-    /// What logs and counts may know of the message.
+    /// Returns the facts about the message that logs and metrics may see.
     pub fn trace(&self) -> Trace {
         Trace {
             topic: Arc::clone(&self.topic),
@@ -264,8 +267,9 @@ impl Message {
         }
     }
 
+    /// Makes the message a dead letter.
     fn die(&mut self, cause: Cause, now: Timestamp, policy: &Policy) -> Death {
-        // A send is recognised through its message, which must not go before the window is over.
+        // A repeated send is recognised by this row, so the row must outlive the replay window.
         let window = self.sent_at.plus_millis(policy.t_replay_ms);
         let until = now.plus_millis(policy.dlq_retention_ms).max(window);
         self.state = State::Dead {
@@ -284,7 +288,8 @@ impl Message {
         }
     }
 
-    /// Forgets all but what answers to repeated calls and the chain need.
+    /// Marks the message as gone and drops everything that neither the answers to repeated calls nor
+    /// the chain need.
     fn go(&mut self, until: Timestamp) {
         self.state = State::Gone { until };
         self.payload = Bytes::new();
@@ -294,7 +299,7 @@ impl Message {
     }
 }
 
-/// What a decision of the mailbox writes.
+/// The rows that a decision of the mailbox writes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
     /// Messages to insert or replace.
@@ -306,7 +311,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Whether there is nothing to write.
+    /// Returns true if there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.forgotten.is_empty()
     }
@@ -317,19 +322,19 @@ impl Changes {
     }
 }
 
-/// A message to write, and how it stood before.
+/// A message to write, with its standing before.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MessageWrite {
-    /// The message as it shall be.
+    /// The message's new content.
     pub message: Message,
-    /// How it stood; absent for a new one.
+    /// The message's standing before; absent for a new one.
     pub before: Option<Standing>,
 }
 
-/// What a decision writes, and what it answers.
+/// A decision: the rows to write, and the answer to give once they are written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision<T> {
-    /// What to write.
+    /// The rows to write.
     pub changes: Changes,
     /// The answer.
     pub output: T,

@@ -3,11 +3,11 @@
 /// Limits and defaults of the mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// How many shards new messages are spread over.
+    /// The number of shards for new messages.
     pub shards: u16,
-    /// The most messages that wait in one shard.
+    /// The most messages that may wait in one shard.
     pub shard_capacity: u32,
-    /// The most messages that are with receivers at once.
+    /// The most messages that may be with receivers at once.
     pub global_inflight: u32,
     /// The most sends that are remembered to recognise repetitions.
     pub dedup_capacity: u32,
@@ -21,21 +21,21 @@ pub struct Policy {
     pub max_messages: u16,
     /// The most bytes of content that one call hands over, unless the first message alone has more.
     pub max_bytes: usize,
-    /// How long a repeated send or acknowledgement is recognised.
+    /// The time for which a repeated send or acknowledgement is recognised.
     pub t_replay_ms: i64,
     /// The first step of the backoff after a refusal.
     pub backoff_base_ms: i64,
     /// The longest backoff.
     pub backoff_max_ms: i64,
-    /// How many deliveries a message gets.
+    /// The number of deliveries that a message gets.
     pub max_attempts: u32,
-    /// How long a message may wait.
+    /// The longest time that a message may wait.
     pub ready_retention_ms: i64,
-    /// How many times the asked time a receiver may keep a message by extending.
+    /// The longest total time of a delivery with extensions, as a multiple of the visibility it began with.
     pub inflight_factor: u32,
-    /// How long dead letters are kept.
+    /// The time for which dead letters are kept.
     pub dlq_retention_ms: i64,
-    /// Whether an acknowledgement must name its lease.
+    /// True if an acknowledgement must name its lease.
     pub require_lease: bool,
     /// The largest content.
     pub max_payload_bytes: usize,
@@ -67,16 +67,17 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// How long to wait after failed delivery number `attempt`: anything up to a bound that doubles
-    /// each time, so that those who failed together do not come back together.
+    /// Returns the wait after failed delivery number `attempt`: a random time up to a bound that
+    /// doubles each time, so that messages that failed together do not come back together.
     pub fn backoff_ms(&self, attempt: u32, random: u64) -> i64 {
+        // A shift by 63 would give a negative number; the bound is reached long before.
         let doubled = 1_i64.checked_shl(attempt.min(62)).unwrap_or(i64::MAX);
         let bound = self
             .backoff_base_ms
             .saturating_mul(doubled)
             .min(self.backoff_max_ms)
             .max(0);
-        // Multiplying and shifting maps the 64 random bits evenly onto 0..=bound.
+        // Multiplying and shifting maps the 64 random bits evenly onto 0..=bound, without modulo bias.
         let spread = (u128::from(random) * (bound as u128 + 1)) >> 64;
         spread as i64
     }

@@ -1,14 +1,14 @@
-//! Receiving: messages change hands until a deadline.
+//! Receiving: a receiver gets messages under leases, until a deadline.
 
 use super::{
     Cause, Changes, Death, Decision, Delivery, Flaw, Full, Message, Rejection, State, Trace,
 };
 use crate::{Env, MessageId};
 
-/// What a receiver wants.
+/// A receiver's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
-    /// How long it keeps each message.
+    /// The time for which it keeps each message.
     pub visibility_ms: i64,
     /// The most messages.
     pub max_messages: usize,
@@ -16,30 +16,30 @@ pub struct Wish {
     pub max_bytes: usize,
 }
 
-/// What a receiver got, and what was met on the way.
+/// The outcome of a receive.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Received {
     /// The messages, each with its delivery.
     pub messages: Vec<Message>,
-    /// Messages whose bytes do not agree with their hashes, which are handed to nobody.
+    /// Messages that do not match their hashes. They are handed to nobody.
     pub damaged: Vec<Damage>,
-    /// The messages that became dead letters on the way.
+    /// Messages that became dead letters during the call.
     pub died: Vec<Death>,
 }
 
-/// A message whose bytes do not agree with its hashes.
+/// A message that does not match its hashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// Which message.
+    /// The message.
     pub id: MessageId,
-    /// What logs and counts may know of it.
+    /// The facts about it that logs and metrics may see.
     pub trace: Trace,
-    /// What does not agree.
+    /// The hash that does not match.
     pub flaw: Flaw,
 }
 
-/// Hands over `candidates`, which are ready messages of one topic in their order. `inflight` is how
-/// many messages receivers hold already.
+/// Hands over `candidates`, which are ready messages of one topic in their order. `inflight` is the
+/// number of messages that receivers hold already.
 pub fn receive(
     mut env: Env,
     wish: &Wish,
@@ -70,6 +70,8 @@ pub fn receive(
                 trace: message.trace(),
                 flaw,
             });
+            // It is tried again later, as after a refusal, and counts as a delivery, so that a message
+            // that stays damaged becomes a dead letter.
             message.attempt = message.attempt.saturating_add(1);
             if message.attempt >= policy.max_attempts {
                 let death = message.die(Cause::Integrity, now, policy);
@@ -82,6 +84,8 @@ pub fn receive(
             changes.update(before, message);
             continue;
         }
+        // The first message is given even if it alone exceeds the bytes: otherwise a large message
+        // could never be delivered.
         let first = received.messages.is_empty();
         let fits = first || bytes + message.payload.len() <= wish.max_bytes;
         if !fits || received.messages.len() >= wish.max_messages.min(room) {
@@ -90,6 +94,7 @@ pub fn receive(
         bytes += message.payload.len();
         message.attempt = message.attempt.saturating_add(1);
         message.delivery = Some(Delivery {
+            // The id of a message's lease carries the place of the message, not of a receipt.
             lease: env.ids.lease(message.id.seq()),
             at: now,
             visibility_ms: wish.visibility_ms,

@@ -1,12 +1,12 @@
-//! What an operator does: bring dead letters back, throw messages away.
+//! The operator's actions: bring dead letters back, and purge messages.
 
 use std::collections::BTreeMap;
 
 use super::{Changes, Decision, Full, Kind, Message, Rejection, State};
 use crate::Env;
 
-/// Brings dead letters back into their queues, all or none. `depths` says how many messages wait in
-/// each of their shards.
+/// Brings dead letters back into their queues, all or none. `depths` gives the number of messages
+/// that wait in each of their shards.
 pub fn redrive(
     env: &Env,
     mut depths: BTreeMap<u16, u64>,
@@ -27,10 +27,11 @@ pub fn redrive(
         message.state = State::Ready;
         message.since = env.now;
         message.attempt = 0;
+        // Without the old delivery, a late acknowledgement under its lease is refused.
         message.delivery = None;
         message.reason = None;
         message.last_error = None;
-        // What expired would die again at once.
+        // A time to live that is over would make it a dead letter again at once.
         message.expires_at = message.expires_at.filter(|end| *end > env.now);
         changes.update(before, message);
     }
@@ -38,7 +39,7 @@ pub fn redrive(
     Ok(Decision { changes, output })
 }
 
-/// Throws messages away, but none that a receiver has.
+/// Purges messages, except those that a receiver holds.
 pub fn purge(env: &Env, messages: Vec<Message>) -> Decision<usize> {
     let mut changes = Changes::default();
     for mut message in messages {
@@ -46,6 +47,8 @@ pub fn purge(env: &Env, messages: Vec<Message>) -> Decision<usize> {
         if matches!(before.kind, Kind::Leased | Kind::Gone) {
             continue;
         }
+        // A purged message is remembered like an acknowledged one, so that a repeated send of it is
+        // recognised.
         message.go(env.now.plus_millis(env.policy.mailbox.t_replay_ms));
         changes.update(before, message);
     }

@@ -1,17 +1,17 @@
-//! Why the mailbox refused. A refused call changes nothing.
+//! The reasons why the mailbox refuses. A refused call changes nothing.
 
 use crate::{MessageId, Timestamp};
 
 /// A refusal by a rule of the mailbox.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// No such message, or no longer.
+    /// The message does not exist, or no longer.
     #[error("no such message, or it was acknowledged too long ago")]
     NotFound,
-    /// Somebody else has or had the message since.
+    /// The message was delivered to somebody else since.
     #[error("the lease has ended and the message was delivered again")]
     StaleLease,
-    /// Nobody has the message.
+    /// The message is with no receiver.
     #[error("the message is not with a receiver")]
     NotLeased,
     /// The call must name the lease.
@@ -34,22 +34,22 @@ pub enum Rejection {
     },
 }
 
-/// What is full.
+/// The part of the mailbox that is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
     /// A shard holds as many messages as it may.
     #[error("shard {shard} is full")]
     Shard {
-        /// Which one.
+        /// The full shard.
         shard: u16,
     },
     /// Receivers hold as many messages as they may together.
     #[error("too many messages are with receivers")]
     Inflight,
-    /// Remembering one more send would mean to forget another too early.
+    /// To remember one more send, the server would have to forget another too early.
     #[error("too many sends are remembered")]
     Dedup {
-        /// When the oldest may be forgotten.
+        /// The time at which the oldest may be forgotten.
         until: Timestamp,
     },
 }

@@ -13,41 +13,41 @@ use super::{
 };
 use crate::{Env, MessageId, Timestamp};
 
-/// A message as its sender wants it.
+/// A message that a sender wants to send.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outgoing {
-    /// Where to.
+    /// The topic to send it to.
     pub topic: String,
     /// The sender's name for the message.
     pub idem_key: String,
     /// The content.
     pub payload: Bytes,
-    /// What the sender says about it.
+    /// The sender's labels for it.
     pub attrs: BTreeMap<String, String>,
-    /// Messages with one key keep their order.
+    /// The key that selects its shard: messages with one key keep their order.
     pub partition_key: Option<String>,
-    /// How long it waits before it can be delivered.
+    /// The time it waits before it can be delivered.
     pub delay_ms: i64,
-    /// After how long it is too old.
+    /// The age from which it is too old to be delivered.
     pub ttl_ms: Option<i64>,
-    /// Higher goes first.
+    /// The rank among ready messages; higher goes first.
     pub priority: i32,
-    /// Follows the message through logs; a new one is made when absent.
+    /// The id that follows the message through logs; a new one is made when absent.
     pub corr_id: Option<[u8; 16]>,
 }
 
-/// What a send needs to know of what is stored.
+/// The stored facts that a send depends on.
 #[derive(Debug, Clone, Default)]
 pub struct Shelf {
     /// The place of the tenant's last message.
     pub head: u64,
-    /// The shards that the sends go to: their chains, and how many messages wait in them.
+    /// The shards that the sends go to: their chains, and the number of messages that wait in them.
     pub shards: BTreeMap<u16, (ChainHead, u64)>,
-    /// For each send the message that its key stands for, if any.
+    /// For each send, the message that already has its key, if there is one.
     pub keyed: Vec<Option<Message>>,
-    /// How many sends are remembered.
+    /// The number of remembered sends.
     pub remembered: u64,
-    /// When the oldest remembered send was made.
+    /// The time of the oldest remembered send.
     pub oldest_remembered: Option<Timestamp>,
 }
 
@@ -56,15 +56,15 @@ pub struct Shelf {
 pub struct Sent {
     /// The message's id.
     pub id: MessageId,
-    /// True when it was sent before.
+    /// True if it was sent before.
     pub duplicate: bool,
     /// The shard it is in.
     pub shard: u16,
-    /// What follows it through logs.
+    /// The id that follows it through logs.
     pub corr_id: [u8; 16],
 }
 
-/// Sends messages, each for itself: one that is refused does not stop the others.
+/// Sends messages independently: one that is refused does not stop the others.
 pub fn send(
     mut env: Env,
     mut shelf: Shelf,
@@ -73,8 +73,9 @@ pub fn send(
     let mut changes = Changes::default();
     let mut output = Vec::with_capacity(outgoing.len());
     let mut keyed = std::mem::take(&mut shelf.keyed).into_iter();
-    // What this very call has sent, by place in the changes: a batch may repeat itself.
+    // The messages sent by this very call, by their place in the changes: a batch may repeat a key.
     let mut fresh: HashMap<(String, String), usize> = HashMap::new();
+    // A single send, the common case, cannot repeat itself and saves the copies of its names.
     let several = outgoing.len() > 1;
     for message in outgoing {
         let stored = keyed.next().flatten();
@@ -100,7 +101,7 @@ pub fn send(
     Decision { changes, output }
 }
 
-/// The answer if the key is still remembered.
+/// Returns the answer to a repeated send, or nothing if the key's replay window is over.
 fn repeated(env: &Env, known: &Message, sent: &Outgoing) -> Option<Result<Sent, Rejection>> {
     let window = known.sent_at.plus_millis(env.policy.mailbox.t_replay_ms);
     if window <= env.now {
@@ -137,7 +138,7 @@ fn place(
     if shelf.remembered >= u64::from(policy.dedup_capacity) {
         let oldest = shelf.oldest_remembered.unwrap_or(now);
         let until = oldest.plus_millis(policy.t_replay_ms);
-        // Those whose window is over only wait to be forgotten, and stand in nobody's way.
+        // The rows whose window is over are about to be swept: they must not block a send.
         if until > now {
             return Err(Rejection::Saturated(Full::Dedup { until }));
         }

@@ -1,4 +1,4 @@
-//! What a receiver says of a message: done, not done, or not yet.
+//! The receiver's answers about a message: done, not done, or not yet.
 
 use std::collections::HashMap;
 
@@ -8,13 +8,13 @@ use crate::{Env, LeaseId, MessageId, Timestamp};
 /// The answer to an acknowledgement or a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
-    /// True when it was said before and nothing changed.
+    /// True if the same was said before and nothing changed.
     pub repeated: bool,
-    /// What logs and counts may know of the message.
+    /// The facts about the message that logs and metrics may see.
     pub trace: Trace,
-    /// How often it was delivered.
+    /// The number of deliveries.
     pub attempt: u32,
-    /// The dead letter that the message became.
+    /// The dead letter that the message became, if it did.
     pub died: Option<Death>,
 }
 
@@ -32,16 +32,16 @@ impl Settlement {
 /// A refusal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nack {
-    /// Why, in a word.
+    /// The reason, in a word.
     pub reason: Option<String>,
-    /// What went wrong, in more words.
+    /// The error, in more words.
     pub error: Option<String>,
-    /// When to try again, instead of the backoff.
+    /// The time to wait before the next delivery, instead of the backoff.
     pub delay_ms: Option<i64>,
 }
 
-/// The message, if it is there and `lease` may speak for it. What was to be forgotten by now is not
-/// there, whether or not anybody looked.
+/// Returns the message if it exists and `lease` is that of its last delivery. A message whose time
+/// to be forgotten has come does not exist, even if no sweep has removed it yet.
 fn admit(
     env: &Env,
     message: Option<Message>,
@@ -66,7 +66,8 @@ fn admit(
     }
 }
 
-/// Ends a message. A lease that has ended still ends it, if nobody else got the message since.
+/// Acknowledges a message. A lease that has ended is still accepted if the message was not
+/// delivered again since.
 pub fn ack(
     env: &Env,
     message: Option<Message>,
@@ -77,7 +78,8 @@ pub fn ack(
     let mut output = Settlement::of(&message);
     match message.state {
         State::Gone { .. } => output.repeated = true,
-        // A dead letter is in the hands of its operator. Who names the lease did the work after all.
+        // A dead letter is the operator's. But a receiver that names the lease proves that it did the
+        // work after all.
         State::Dead { .. } if lease.is_none() => return Err(Rejection::NotLeased),
         State::Ready | State::Delayed { .. } | State::Leased { .. } | State::Dead { .. } => {
             let before = message.standing();
@@ -88,8 +90,8 @@ pub fn ack(
     Ok(Decision { changes, output })
 }
 
-/// Ends messages, each for itself: one that is refused does not stop the others. `messages` are those
-/// of the named ones that exist.
+/// Acknowledges messages independently: one that is refused does not stop the others. `messages`
+/// are the named messages that exist.
 pub fn ack_all(
     env: &Env,
     messages: Vec<Message>,
@@ -101,7 +103,7 @@ pub fn ack_all(
     let mut output = Vec::with_capacity(acks.len());
     for (id, lease) in acks {
         let decided = ack(env, known.get(id).cloned(), *lease).map(|decision| {
-            // A call may name a message twice: the second time it is gone.
+            // A call may name a message twice: the second time it must find it gone.
             for write in decision.changes.messages {
                 known.insert(*id, write.message.clone());
                 changes.messages.push(write);
@@ -124,7 +126,7 @@ pub fn nack(
     let mut changes = Changes::default();
     let mut output = Settlement::of(&message);
     match message.state {
-        // The deadline was quicker: what the refusal asks for has happened.
+        // The deadline came first and already did what the refusal asks for.
         State::Ready | State::Delayed { .. } | State::Dead { .. } if lease.is_some() => {
             output.repeated = true;
         }
@@ -149,8 +151,9 @@ pub fn nack(
     Ok(Decision { changes, output })
 }
 
-/// Keeps a message longer. The end never comes nearer, and not beyond what the settings allow in all.
-/// What has ended cannot be made longer, whether or not anybody looked.
+/// Keeps a message longer. The deadline never moves back, and never beyond the longest total time
+/// that the settings allow. A delivery that has ended cannot be extended, even if no sweep has
+/// moved it yet.
 pub fn extend(
     env: &Env,
     message: Option<Message>,
@@ -180,7 +183,7 @@ pub fn extend(
 }
 
 impl Message {
-    /// Waits for `delay_ms`, or not at all.
+    /// Makes the message wait for `delay_ms`, or makes it ready at once.
     fn wait(&mut self, now: Timestamp, delay_ms: i64) {
         self.state = if delay_ms > 0 {
             let until = now.plus_millis(delay_ms);

@@ -1,31 +1,31 @@
-//! What happens when a message's time has come.
+//! Moving messages whose time has come.
 
 use super::{Cause, Changes, Death, Decision, Message, MessageWrite, State, Trace};
 use crate::{Env, MessageId};
 
-/// What a sweep did.
+/// The outcome of a sweep.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Messages whose receivers let the deadline pass.
     pub timed_out: Vec<Trace>,
     /// Messages that became dead letters.
     pub died: Vec<Death>,
-    /// How many messages became ready.
+    /// The number of messages that became ready.
     pub readied: usize,
-    /// Those of them that their sender had made wait.
+    /// Those of them that their sender had delayed.
     pub held_back: Vec<MessageId>,
-    /// How many messages were forgotten.
+    /// The number of messages that were forgotten.
     pub forgotten: usize,
 }
 
 impl Swept {
-    /// Whether anything moved.
+    /// Returns the number of messages that moved.
     pub fn moved(&self) -> usize {
         self.died.len() + self.readied + self.forgotten
     }
 }
 
-/// Moves those of `messages` whose time has come.
+/// Moves those of `messages` whose time has come, and skips the others.
 pub fn sweep(env: &Env, messages: Vec<Message>) -> Decision<Swept> {
     let (mut changes, mut swept) = (Changes::default(), Swept::default());
     for message in messages {
@@ -40,6 +40,7 @@ pub fn sweep(env: &Env, messages: Vec<Message>) -> Decision<Swept> {
 fn move_on(env: &Env, mut message: Message, changes: &mut Changes, swept: &mut Swept) {
     let (now, policy) = (env.now, &env.policy.mailbox);
     let before = message.standing();
+    // A state whose time has not come returns: the message changed after the store listed it as due.
     let cause = match message.state {
         State::Leased { until } if until > now => return,
         State::Leased { .. } => {
@@ -65,6 +66,7 @@ fn move_on(env: &Env, mut message: Message, changes: &mut Changes, swept: &mut S
         None => {
             message.state = State::Ready;
             swept.readied += 1;
+            // Never delivered: its delay was the sender's, not a backoff.
             if message.attempt == 0 {
                 swept.held_back.push(message.id);
             }

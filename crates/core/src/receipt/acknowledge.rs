@@ -1,4 +1,4 @@
-//! Acknowledging a receipt: an audit record that moves nothing.
+//! Acknowledging a receipt: an audit record that changes no state.
 
 use crate::{
     Decision, Env, Ledger, Principal, Receipt, ReceiptId, ReceiptType, Seq, ledger::Draft,

@@ -1,4 +1,5 @@
-//! Receipt bodies: small JSON objects. What does not fit is left out, and the body says where it is.
+//! Receipt bodies: small JSON objects. Content that does not fit is left out, and the body says
+//! where to find it.
 
 use serde::Serialize;
 
@@ -19,7 +20,7 @@ struct Field {
 }
 
 impl Body {
-    /// An empty body.
+    /// Creates an empty body.
     pub fn new() -> Self {
         Self::default()
     }
@@ -33,7 +34,7 @@ impl Body {
         self
     }
 
-    /// Adds a field if there is a value. It is left out if the body would grow too large.
+    /// Adds a field if there is a value. [`finish`](Self::finish) may leave it out to save space.
     #[must_use]
     pub fn with_some(mut self, name: &'static str, value: Option<impl Serialize>) -> Self {
         if let Some(json) = value.and_then(|value| serde_json::to_string(&value).ok()) {
@@ -42,7 +43,8 @@ impl Body {
         self
     }
 
-    /// Adds what a caller sent, if there is any. It is left out if the body would grow too large.
+    /// Adds content that a caller sent, byte for byte, if there is any. [`finish`](Self::finish) may
+    /// leave it out to save space.
     #[must_use]
     pub fn with_content(mut self, name: &'static str, value: Option<&Json>) -> Self {
         if let Some(value) = value {
@@ -59,10 +61,11 @@ impl Body {
         });
     }
 
-    /// The body. Content that would make it larger than [`MAX_BODY_BYTES`] is left out, largest
-    /// first, and `how_to_retrieve` tells where to find it.
+    /// Returns the body. While it is larger than [`MAX_BODY_BYTES`], the largest content is left out,
+    /// and the field `how_to_retrieve` tells where to find it.
     pub fn finish(mut self, how_to_retrieve: impl FnOnce() -> String) -> Json {
         if self.len() > MAX_BODY_BYTES {
+            // The hint is added first, so that its own size counts when content is left out.
             self = self.with("how_to_retrieve", how_to_retrieve());
             while self.len() > MAX_BODY_BYTES && self.leave_out_largest() {}
         }
@@ -79,10 +82,12 @@ impl Body {
         largest.is_some()
     }
 
+    /// Returns the number of bytes that `text` will write, without writing them.
     fn len(&self) -> usize {
         let fields: usize = self
             .fields
             .iter()
+            // Two quotes, a colon, and a comma or the closing brace; the 1 below is the opening brace.
             .map(|f| f.name.len() + f.json.len() + 4)
             .sum();
         fields + 1

@@ -1,7 +1,7 @@
-//! Receipts: immutable records of who asked for, did and proved what.
+//! Receipts: immutable records of requests, work and proof.
 //!
 //! Invariants: a receipt is written once and never changed; it is written in the same commit as the
-//! transition it proves; its [`hash`](Receipt::hash) depends on what it says, not on when.
+//! transition it proves; its [`hash`](Receipt::hash) depends on its statement, not on its time.
 
 mod acknowledge;
 mod body;
@@ -27,43 +27,43 @@ pub const MAX_ARTIFACTS: usize = 100;
 /// A record in a tenant's ledger.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Receipt {
-    /// Its id, which carries `seq`.
+    /// The id, which carries `seq`.
     pub id: ReceiptId,
-    /// What it records.
+    /// The kind of event it records.
     pub receipt_type: ReceiptType,
-    /// When it was written.
+    /// The time it was written.
     pub created_at: Timestamp,
-    /// Who did it.
+    /// The principal that acted.
     pub from: Principal,
-    /// Whose inbox it is in.
+    /// The addressee: the principal in whose inbox it appears.
     pub to: Principal,
     /// The task it is about.
     pub task_id: Option<TaskId>,
-    /// The lease it was done under.
+    /// The lease under which the principal acted.
     pub lease_id: Option<LeaseId>,
-    /// The receipts it follows from; for a terminal receipt, the obligations it discharges.
+    /// The receipts that caused it; for a terminal receipt, the obligations it discharges.
     pub parents: Vec<ReceiptId>,
-    /// What it says.
+    /// The statement: a small JSON object.
     pub body: Json,
     /// The server instance that wrote it.
     pub instance: Arc<str>,
 }
 
 impl Receipt {
-    /// Its place in the ledger.
+    /// Returns its place in the ledger.
     pub fn seq(&self) -> Seq {
         self.id.seq()
     }
 
-    /// The hash of what the receipt says: equal for equal statements, whenever and wherever they
-    /// were made. It leaves out the receipt's id, its times and its delivery.
+    /// Returns the hash of the statement: equal for equal statements, at any time and on any server.
+    /// It leaves out the receipt's id, its times and its delivery.
     pub fn hash(&self) -> String {
         let mut parts = Preimage::new("asyncgate.receipt.v1");
         self.add_statement(&mut parts);
         format!("b3:{}", parts.hash().to_hex())
     }
 
-    /// Adds what the receipt says, without when and under which id.
+    /// Adds the statement to a preimage, without the receipt's time and id.
     pub(crate) fn add_statement(&self, parts: &mut Preimage) {
         parts.add(self.receipt_type.as_str().as_bytes());
         parts.add_principal(&self.from);
@@ -78,6 +78,7 @@ impl Receipt {
                 .as_ref()
                 .map_or(&[], |id| id.as_bytes().as_slice()),
         );
+        // The count keeps a parent from being read as the body that follows it.
         parts.add(&(self.parents.len() as u32).to_be_bytes());
         for parent in &self.parents {
             parts.add(parent.as_bytes());
@@ -85,9 +86,9 @@ impl Receipt {
         parts.add_json(&self.body);
     }
 
-    /// What makes two receipts the same logical receipt: emitting it again is no new receipt.
-    /// A success that was first recorded without proof and later with proof is two: only the
-    /// second names a parent.
+    /// Returns the key of the logical receipt: two receipts with one key say the same thing, and the
+    /// second is not written. A success that was first recorded without proof and later with proof
+    /// is two receipts: only the second names a parent.
     pub fn key(&self) -> String {
         let mut parts = Preimage::new("asyncgate.receipt_key.v1");
         parts.add(self.receipt_type.as_str().as_bytes());
@@ -108,7 +109,7 @@ impl Receipt {
     }
 }
 
-/// What a receipt records.
+/// The kinds of events that receipts record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReceiptType {
     /// A task was handed over; its owner is owed an outcome.
@@ -117,7 +118,7 @@ pub enum ReceiptType {
     TaskAccepted,
     /// The worker began.
     TaskStarted,
-    /// The worker said how far it is.
+    /// The worker reported its progress.
     TaskProgress,
     /// A failed try will be repeated.
     TaskRetryScheduled,
@@ -133,11 +134,11 @@ pub enum ReceiptType {
     LeaseExpired,
     /// A worker gave its lease back and the task is queued again.
     LeaseReleased,
-    /// Something looks wrong and somebody should look.
+    /// Something looks wrong and needs attention.
     SystemAnomaly,
     /// A receipt was acknowledged by its addressee.
     ReceiptAcknowledged,
-    /// The server signed where the ledger stood.
+    /// The server signed the head of the ledger.
     LedgerSigned,
 }
 

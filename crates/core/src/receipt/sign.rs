@@ -1,16 +1,16 @@
-//! Recording in the ledger that the server signed where it stood.
+//! Recording in the ledger that the server signed its head.
 
 use crate::{
     Decision, Env, Head, Ledger, Principal, ReceiptId, ReceiptType, Seq, Timestamp, ledger::Draft,
     receipt::Body,
 };
 
-/// A head that the server vouches for.
+/// A head with the server's signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedHead {
     /// The head.
     pub head: Head,
-    /// When it was signed.
+    /// The time of the signature.
     pub signed_at: Timestamp,
     /// The Ed25519 key that verifies the signature.
     pub public_key: [u8; 32],
@@ -18,8 +18,8 @@ pub struct SignedHead {
     pub signature: [u8; 64],
 }
 
-/// Appends a receipt that carries a signed head, so that a copy of the ledger carries its own
-/// witnesses.
+/// Appends a receipt that carries a signed head, so that a copy of the ledger contains the
+/// signatures that prove it.
 pub fn record_signature(mut env: Env, head: Seq, signed: &SignedHead) -> Decision<ReceiptId> {
     let mut ledger = Ledger::after(head);
     let server = Principal::system();
@@ -46,7 +46,7 @@ pub fn record_signature(mut env: Env, head: Seq, signed: &SignedHead) -> Decisio
     }
 }
 
-/// Bytes as lower-case hexadecimal digits.
+/// Writes bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes

@@ -1,18 +1,18 @@
-//! The termination registry: which receipts open obligations, and which discharge them.
+//! The termination registry: the receipts that open obligations, and the receipts that discharge them.
 
 use super::ReceiptType;
 
-/// Whether a receipt of type `terminator` that names one of type `parent` discharges it.
+/// Returns true if a receipt of type `terminator` that names one of type `parent` discharges it.
 pub const fn can_terminate(terminator: ReceiptType, parent: ReceiptType) -> bool {
     opens_obligation(parent) && is_terminal(terminator)
 }
 
-/// Whether receipts of this type open an obligation towards their addressee.
+/// Returns true if receipts of this type open an obligation towards their addressee.
 pub const fn opens_obligation(receipt_type: ReceiptType) -> bool {
     matches!(receipt_type, ReceiptType::TaskAssigned)
 }
 
-/// Whether receipts of this type discharge obligations.
+/// Returns true if receipts of this type discharge obligations.
 pub const fn is_terminal(receipt_type: ReceiptType) -> bool {
     matches!(
         receipt_type,

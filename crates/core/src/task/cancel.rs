@@ -1,4 +1,4 @@
-//! Calling a task off. It ends at once; a worker that holds it learns so from its next call.
+//! Calling a task off. It ends at once; its worker, if it has one, learns this from its next call.
 
 use crate::{
     Decision, Env, Json, Ledger, Principal, ReceiptType, Rejection, Seq, Task,

@@ -1,4 +1,4 @@
-//! Taking tasks: each gets one lease, and a receipt says who took it.
+//! Taking tasks: each task gets one lease, and a receipt says which worker took it.
 
 use crate::{
     Decision, Env, Ledger, Principal, ReceiptType, Seq, Task, TaskWrite, Timestamp,
@@ -7,19 +7,19 @@ use crate::{
     task::{Lease, State},
 };
 
-/// A worker's wish for work.
+/// A worker's request for work.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// Who will hold the leases.
+    /// The worker that will hold the leases.
     pub worker: Principal,
-    /// What it offers, for the receipt.
+    /// The worker's capabilities, for the receipt.
     pub capabilities: Vec<String>,
-    /// How long the leases shall last; absent means the default.
+    /// The length of the leases; absent means the default.
     pub lease_ttl_ms: Option<i64>,
 }
 
-/// Leases every candidate that is ready. A store offers candidates by priority, then age; one that
-/// is not ready (any more) is passed over.
+/// Leases every candidate that is ready. A store offers candidates by priority, then age; a
+/// candidate that is not ready, or no longer, is skipped.
 pub fn claim(mut env: Env, head: Seq, claim: &Claim, candidates: Vec<Task>) -> Decision<Vec<Task>> {
     let mut ledger = Ledger::after(head);
     let mut leased = Vec::with_capacity(candidates.len());
@@ -29,6 +29,7 @@ pub fn claim(mut env: Env, head: Seq, claim: &Claim, candidates: Vec<Task>) -> D
         }
         let before = task.standing();
         let lease = Lease {
+            // The lease's id carries the place of its acceptance, which is the next receipt.
             id: env.ids.lease(ledger.next_seq()),
             worker: claim.worker.clone(),
             created_at: env.now,
@@ -68,7 +69,8 @@ fn accepted_body(claim: &Claim, task: &Task) -> crate::Json {
         .finish(|| task.how_to_retrieve())
 }
 
-/// The end of a lease or extension that begins now: the wish, at most the maximum.
+/// Returns the end of a lease or extension that begins now: the requested length, at most the
+/// maximum.
 pub(super) fn lease_end(env: &Env, wished_ms: Option<i64>) -> Timestamp {
     let wished = wished_ms.unwrap_or(env.policy.default_lease_ttl_ms);
     env.now.plus_millis(wished.min(env.policy.max_lease_ttl_ms))

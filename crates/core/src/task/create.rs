@@ -9,18 +9,18 @@ use crate::{
     task::{Requirements, Spec, State},
 };
 
-/// What a tasker asks for. What it leaves open is filled from the policy.
+/// A tasker's request. Values that it leaves open are filled from the policy.
 #[derive(Debug, Clone)]
 pub struct NewTask {
     /// The owner.
     pub owner: Principal,
-    /// What sort of work it is.
+    /// The sort of work.
     pub task_type: String,
     /// The work's input.
     pub payload: Json,
-    /// Where a larger input is.
+    /// The address of a larger input.
     pub payload_pointer: Option<String>,
-    /// What a worker must offer.
+    /// The demands on the worker.
     pub requirements: Requirements,
     /// Higher goes first.
     pub priority: Option<i32>,
@@ -30,16 +30,16 @@ pub struct NewTask {
     pub retry_backoff_seconds: Option<u32>,
     /// The owner's name for this task.
     pub idempotency_key: Option<String>,
-    /// How long it cannot be claimed.
+    /// The time before which it cannot be claimed, from now.
     pub delay_ms: i64,
-    /// What sort of outcome the owner expects.
+    /// The sort of outcome the owner expects.
     pub expected_outcome_kind: Option<String>,
     /// The media type of the artifact the owner expects.
     pub expected_artifact_mime: Option<String>,
 }
 
 impl NewTask {
-    /// The least that a tasker must say.
+    /// Builds a request from the least that a tasker must say.
     pub fn new(owner: Principal, task_type: impl Into<String>, payload: Json) -> Self {
         Self {
             owner,
@@ -63,12 +63,12 @@ impl NewTask {
 pub struct Created {
     /// The new task, or the first with the same idempotency key.
     pub task: Task,
-    /// Whether it was there before.
+    /// True if the task existed before.
     pub duplicate: bool,
 }
 
-/// Creates a task, unless `existing`, the one that the owner's idempotency key already stands for,
-/// was asked for with the same content.
+/// Creates a task. If the owner's idempotency key already stands for a task (`existing`), returns
+/// that task for the same content and refuses other content.
 pub fn create(
     mut env: Env,
     head: Seq,
@@ -84,6 +84,7 @@ pub fn create(
         return repeat(&new, task);
     }
     let mut ledger = Ledger::after(head);
+    // The task's id carries the place of its assignment, which is the next receipt.
     let id = env.ids.task(ledger.next_seq());
     let owner = new.owner.clone();
     let delayed = new.delay_ms > 0;
@@ -130,8 +131,8 @@ pub fn create(
     })
 }
 
-/// The same content again is answered with the first task; other content is refused. Priority,
-/// delay and limits are not content: a tasker may be restarted with other settings.
+/// Answers the same content with the first task and refuses other content. Priority, delay and
+/// limits are not content: a tasker may be restarted with other settings.
 fn repeat(new: &NewTask, task: Task) -> Result<Decision<Created>, Rejection> {
     let first = &task.spec;
     let same = first.task_type == new.task_type
@@ -167,7 +168,7 @@ fn spec(new: NewTask, env: &Env) -> Spec {
     }
 }
 
-/// The contract, without the payload: the payload is the work's input, not its promise.
+/// Builds the body of the assignment: the contract, without the payload, which is only its input.
 fn assignment_body(spec: &Spec) -> Body {
     let requirements = &spec.requirements;
     Body::new()

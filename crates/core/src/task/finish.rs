@@ -1,4 +1,4 @@
-//! How a worker ends a task: with success, or with a failure that may be retried.
+//! Ending a task: a worker reports success, or a failure that may be retried.
 
 use crate::{
     Decision, Env, Json, Ledger, Locatability, Principal, ReceiptId, ReceiptType, Rejection, Seq,
@@ -11,37 +11,37 @@ use crate::{
 /// A reported success.
 #[derive(Debug, Clone)]
 pub struct Completion {
-    /// What the work returned.
+    /// The result of the work.
     pub result: Option<Json>,
-    /// Where its results are: a list, or one object.
+    /// The addresses of the results: a list, or one object.
     pub artifacts: Option<Json>,
-    /// That its results were delivered.
+    /// The proof that the results were delivered.
     pub delivery_proof: Option<Json>,
 }
 
 /// A reported failure.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// What went wrong.
+    /// The worker's description of the failure.
     pub error: Json,
-    /// Whether trying again may help.
+    /// True if trying again may help.
     pub retryable: bool,
 }
 
-/// What became of a task when its worker was done.
+/// The answer to a worker that reported the end of its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// Whether this repeats the call that ended the task; nothing changed.
+    /// True if this call repeats the one that ended the task; nothing changed.
     pub duplicate: bool,
-    /// The receipt of the end, or of the retry.
+    /// The receipt of the end or of the retry.
     pub receipt_id: ReceiptId,
-    /// When the task can be claimed again, if it will be retried.
+    /// The time from which the task can be claimed again, if it will be retried.
     pub retry_at: Option<Timestamp>,
 }
 
 impl Completion {
-    /// Whether somebody can find what was done. Only a list or an object proves something, and an
-    /// empty one does not.
+    /// Returns true if the completion says where the results are. Only a list or an object counts as
+    /// proof, and an empty one does not.
     fn is_locatable(&self) -> bool {
         [&self.artifacts, &self.delivery_proof]
             .into_iter()
@@ -97,6 +97,8 @@ pub fn complete(
     completion: Completion,
 ) -> Result<Decision<Finished>, Rejection> {
     completion.check_limits(&env)?;
+    // An ended task has no lease any more, so a repeated call must be recognised before the check
+    // of the lease would refuse it.
     if let Some(end) = ended_by(hold, &task, Outcome::Succeeded) {
         let receipt_id = end.receipt;
         if !end.discharged && completion.is_locatable() {
@@ -126,7 +128,7 @@ pub fn complete(
 }
 
 /// Appends the receipt that discharges the obligation of a success whose proof came late. The
-/// result that was given first stands.
+/// result from the first call stays.
 fn prove(
     mut env: Env,
     head: Seq,
@@ -167,11 +169,12 @@ fn completed_receipt(
     if completion.is_locatable() {
         ledger.discharge(env, draft, vec![task.assignment])
     } else {
+        // No parent: the success is recorded, but the owner's obligation stays open.
         ledger.append(env, draft)
     }
 }
 
-/// Reports a failure. It is retried with growing delays while attempts are left, if that may help;
+/// Reports a failure. It is retried with growing delays if that may help and attempts are left;
 /// otherwise it ends the task.
 pub fn fail(
     mut env: Env,
@@ -187,6 +190,7 @@ pub fn fail(
             limit,
         });
     }
+    // As in `complete`: the lease of an ended task is gone, and its worker may only repeat its call.
     if let Some(end) = ended_by(hold, &task, Outcome::Failed) {
         return Ok(repeat(end.receipt));
     }
@@ -243,16 +247,17 @@ fn retry(
     write(env, ledger, task, before, output)
 }
 
-/// The delay before the next try: it doubles with each reported failure, up to the maximum.
+/// Returns the delay before the next try: it doubles with each reported failure, up to the maximum.
 fn backoff_ms(env: &Env, task: &Task) -> i64 {
+    // 32 doublings exceed every maximum, and a 32-bit number shifted by 32 still fits 64 bits.
     let doublings = task.attempt.saturating_sub(1).min(32);
     let seconds = u64::from(task.spec.retry_backoff_seconds) << doublings;
     let seconds = seconds.min(u64::from(env.policy.max_retry_backoff_seconds));
     i64::try_from(seconds * 1_000).unwrap_or(i64::MAX)
 }
 
-/// How the task ended, if exactly this hold ended it with this outcome: its worker may not have
-/// received the answer.
+/// Returns the task's end if exactly this hold caused it with this outcome. The worker repeats its
+/// call when the first answer was lost.
 fn ended_by<'a>(hold: &Hold, task: &'a Task, outcome: Outcome) -> Option<&'a End> {
     task.end().filter(|end| {
         end.outcome == outcome
@@ -274,7 +279,7 @@ fn repeat(receipt_id: ReceiptId) -> Decision<Finished> {
     }
 }
 
-/// A receipt from the worker to the task's owner.
+/// Drafts a receipt from the worker to the task's owner.
 fn terminal<'a>(
     receipt_type: ReceiptType,
     hold: &'a Hold,
@@ -301,7 +306,7 @@ fn finish(env: Env, ledger: Ledger, task: Task, end: End) -> Decision<Finished> 
     Decision { changes, output }
 }
 
-/// Ends a task, whoever ended it, and tells the owner that the outcome can be fetched.
+/// Ends a task, for every kind of end, and tells the owner that the outcome can be fetched.
 pub(super) fn conclude(mut env: Env, mut ledger: Ledger, mut task: Task, end: End) -> Decision<()> {
     let before = task.standing();
     let body = Body::new()

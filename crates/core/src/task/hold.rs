@@ -1,4 +1,4 @@
-//! What the holder of a lease may do before the end: renew, give back, begin, report.
+//! The moves of a lease's holder before the end: renew, release, start, report progress.
 //!
 //! The lease is a fencing token: a call under any lease but the current one changes nothing.
 
@@ -9,17 +9,17 @@ use crate::{
     task::{Lease, Progress, Standing, State, claim::lease_end},
 };
 
-/// A worker's claim to hold a task under a lease.
+/// A worker's statement that it holds a task under a lease.
 #[derive(Debug, Clone)]
 pub struct Hold {
-    /// Who calls.
+    /// The worker that calls.
     pub worker: Principal,
-    /// The lease it was given.
+    /// The lease it says it holds.
     pub lease_id: LeaseId,
 }
 
 impl Hold {
-    /// The current lease of `task`, if this is a hold on it.
+    /// Returns the current lease of `task` if this hold is on it and its time is not over.
     pub(super) fn check<'a>(&self, env: &Env, task: &'a Task) -> Result<&'a Lease, Rejection> {
         task.lease()
             .filter(|lease| lease.id == self.lease_id && lease.worker.is(&self.worker))
@@ -28,8 +28,8 @@ impl Hold {
     }
 }
 
-/// Extends a lease from now on. A lease never gets shorter, and one that is renewed very often
-/// leaves one anomaly.
+/// Extends a lease, counted from now. A lease never gets shorter. One that is renewed very often
+/// records one anomaly.
 pub fn renew(
     mut env: Env,
     head: Seq,
@@ -48,6 +48,7 @@ pub fn renew(
         State::Leased(lease.clone())
     };
     let mut ledger = Ledger::after(head);
+    // Equality, not `>`: each lease records the anomaly once, not with every further renewal.
     if lease.renewals == env.policy.renewals_before_anomaly + 1 {
         anomaly(
             &mut env,
@@ -84,7 +85,7 @@ pub fn release(
     Ok(write(env, ledger, task, before, ()))
 }
 
-/// Says that the work began. Saying it again changes nothing.
+/// Records that the work began. Repeating the call changes nothing.
 pub fn start(
     mut env: Env,
     head: Seq,
@@ -113,7 +114,7 @@ pub fn start(
     Ok(write(env, ledger, task, before, ()))
 }
 
-/// Says how far the work is.
+/// Records the progress of the work.
 pub fn progress(
     mut env: Env,
     head: Seq,
@@ -143,7 +144,7 @@ pub fn progress(
     Ok(write(env, ledger, task, before, ()))
 }
 
-/// A receipt from the worker to the server.
+/// Appends a receipt from the worker to the server.
 fn report(
     env: &mut Env,
     ledger: &mut Ledger,
@@ -163,7 +164,7 @@ fn report(
     ledger.append(env, draft);
 }
 
-/// What the server finds strange about a task.
+/// The things that look wrong about a task.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Anomaly {
     /// It is queued although no attempt is left.
@@ -174,7 +175,7 @@ pub(super) enum Anomaly {
     ManyRenewals,
 }
 
-/// Tells the owner that something looks wrong. It changes nothing about the task.
+/// Tells the owner that something looks wrong. The task itself does not change.
 pub(super) fn anomaly(
     env: &mut Env,
     ledger: &mut Ledger,
@@ -217,7 +218,7 @@ pub(super) fn anomaly(
     ledger.append(env, draft);
 }
 
-/// A decision that replaces one task.
+/// Builds a decision that replaces one task.
 pub(super) fn write<T>(
     env: Env,
     mut ledger: Ledger,

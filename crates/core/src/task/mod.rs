@@ -1,4 +1,4 @@
-//! Tasks: their data, their states, and one file for each thing that can happen to them.
+//! Tasks: their data, their states, and one file for each event in their life.
 //!
 //! Invariants: a task has at most one lease at a time; an ended task never changes again, except
 //! that missing proof of a success may be added once; `created_by` and the spec never change.
@@ -24,58 +24,58 @@ pub use sweep::{Swept, sweep};
 /// A piece of work with an owner, an outcome to come, and a history of receipts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
-    /// Its id; ids sort by creation.
+    /// The id. Ids sort by creation.
     pub id: TaskId,
-    /// What was asked for. Never changes, so copies of the task share it.
+    /// The request. It never changes, so copies of the task share it.
     pub spec: Arc<Spec>,
-    /// The owner. Never changes.
+    /// The owner. It never changes.
     pub created_by: Principal,
-    /// When it was created.
+    /// The time of creation.
     pub created_at: Timestamp,
     /// The receipt that opened the obligation to its owner.
     pub assignment: ReceiptId,
-    /// Where it stands.
+    /// The current state.
     pub state: State,
-    /// How many failures were reported.
+    /// The number of reported failures.
     pub attempt: u32,
-    /// How many leases ran out.
+    /// The number of leases that ran out.
     pub expiries: u32,
-    /// When it changed last.
+    /// The time of the last change.
     pub updated_at: Timestamp,
-    /// Before this time it cannot be claimed.
+    /// The time before which it cannot be claimed.
     pub next_eligible_at: Timestamp,
-    /// What its worker said last.
+    /// The last progress that a worker reported.
     pub progress: Option<Progress>,
     /// The server instance that watches its deadlines.
     pub instance: Arc<str>,
 }
 
-/// What was asked for.
+/// The request behind a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
-    /// What sort of work it is.
+    /// The sort of work.
     pub task_type: String,
     /// The work's input.
     pub payload: Json,
-    /// Where a larger input is.
+    /// The address of a larger input.
     pub payload_pointer: Option<String>,
-    /// What a worker must offer.
+    /// The demands on the worker.
     pub requirements: Requirements,
-    /// Higher goes first.
+    /// The rank among ready tasks; higher goes first.
     pub priority: i32,
     /// The number of reported failures that ends the task.
     pub max_attempts: u32,
     /// The delay before the first retry; it doubles with each.
     pub retry_backoff_seconds: u32,
-    /// The owner's name for this task: creating it again returns the first.
+    /// The owner's name for this task: creating it again returns the first task.
     pub idempotency_key: Option<String>,
-    /// What sort of outcome the owner expects.
+    /// The sort of outcome the owner expects.
     pub expected_outcome_kind: Option<String>,
     /// The media type of the artifact the owner expects.
     pub expected_artifact_mime: Option<String>,
 }
 
-/// What a worker must offer, and labels that bind nobody.
+/// The demands on a worker, and labels that demand nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Requirements {
     /// All of these must be among the worker's capabilities. Sorted, each once.
@@ -85,7 +85,7 @@ pub struct Requirements {
 }
 
 impl Requirements {
-    /// From lists in any order.
+    /// Builds requirements from lists in any order.
     pub fn new(capabilities: Vec<String>, tags: Vec<String>) -> Self {
         Self {
             capabilities: as_set(capabilities),
@@ -93,22 +93,22 @@ impl Requirements {
         }
     }
 
-    /// Whether nothing is required.
+    /// Returns true if there are no demands and no labels.
     pub fn is_empty(&self) -> bool {
         self.capabilities.is_empty() && self.tags.is_empty()
     }
 }
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// Queued, but not before `next_eligible_at`.
+    /// Queued, but not claimable before `next_eligible_at`.
     Delayed,
     /// Queued and claimable.
     Ready,
-    /// In a worker's hands.
+    /// Held by a worker.
     Leased(Lease),
-    /// In a worker's hands, and the worker said that it began.
+    /// Held by a worker that said that it began.
     Running(Lease),
     /// Over.
     Ended(End),
@@ -119,52 +119,52 @@ pub enum State {
 pub struct Lease {
     /// The fencing token.
     pub id: LeaseId,
-    /// Who holds it.
+    /// The worker that holds it.
     pub worker: Principal,
-    /// When it was given.
+    /// The time it was given.
     pub created_at: Timestamp,
-    /// When it runs out.
+    /// The time it runs out.
     pub expires_at: Timestamp,
-    /// How often it was renewed.
+    /// The number of renewals.
     pub renewals: u32,
 }
 
-/// How a task ended.
+/// The end of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
-    /// Which end.
+    /// The outcome.
     pub outcome: Outcome,
-    /// When.
+    /// The time of the end.
     pub at: Timestamp,
     /// The lease and worker that ended it; absent when it was cancelled.
     pub by: Option<(LeaseId, Principal)>,
-    /// What a success returned.
+    /// The result of a success.
     pub result: Option<Json>,
-    /// What a failure or cancellation said.
+    /// The description of a failure or cancellation.
     pub error: Option<Json>,
-    /// Where the results are.
+    /// The addresses of the results.
     pub artifacts: Option<Json>,
-    /// That the results were delivered.
+    /// The proof that the results were delivered.
     pub delivery_proof: Option<Json>,
-    /// The receipt of the end: the one that discharged the obligation, once there is one.
+    /// The receipt of the end: after late proof, the receipt that discharged the obligation.
     pub receipt: ReceiptId,
-    /// Whether a receipt discharged the obligation.
+    /// True once a receipt discharged the obligation.
     pub discharged: bool,
 }
 
-/// The three ends.
+/// The three ways in which a task ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// A worker reported success.
     Succeeded,
     /// A worker reported a failure that was not to be retried.
     Failed,
-    /// Its owner called it off.
+    /// The task was called off.
     Canceled,
 }
 
 impl Outcome {
-    /// The state that this outcome leaves the task in.
+    /// Returns the status that this outcome leaves the task in.
     pub const fn status(self) -> Status {
         match self {
             Self::Succeeded => Status::Succeeded,
@@ -174,14 +174,14 @@ impl Outcome {
     }
 }
 
-/// A task's state as the world sees it.
+/// The public form of a task's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// Waiting for a worker, or for its time.
+    /// Waiting for a worker, or delayed.
     Queued,
-    /// In a worker's hands.
+    /// Held by a worker.
     Leased,
-    /// A worker said that it began.
+    /// Held by a worker that said that it began.
     Running,
     /// Ended well.
     Succeeded,
@@ -202,7 +202,7 @@ impl Status {
         Self::Canceled,
     ];
 
-    /// The status' name on the wire.
+    /// Returns the status' name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -214,27 +214,27 @@ impl Status {
         }
     }
 
-    /// The status with this name.
+    /// Returns the status with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == name)
     }
 
-    /// Whether nothing more can happen.
+    /// Returns true if the task has ended.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Canceled)
     }
 }
 
-/// What a worker said last about a task.
+/// The last progress that a worker reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// What it said.
+    /// The report.
     pub value: Json,
-    /// When.
+    /// The time of the report.
     pub at: Timestamp,
 }
 
-/// Where a store must be able to find a task, besides by its id.
+/// The index in which a store must keep a task, besides the one of ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
     /// Among the ready tasks of its class, by priority.
@@ -244,24 +244,24 @@ pub enum Placement {
     },
     /// Among the deadlines.
     Due {
-        /// When somebody must look at the task.
+        /// The time at which the server must look at the task.
         at: Timestamp,
     },
-    /// Nowhere: it is over.
+    /// In no index: the task is over.
     Ended,
 }
 
-/// What a store needs to know of a task that it is about to replace.
+/// The facts that a store needs about a task that it is about to replace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// Its state as the world sees it.
+    /// The public state.
     pub status: Status,
-    /// Where it can be found.
+    /// The index that holds it.
     pub placement: Placement,
 }
 
 impl Task {
-    /// How the task stands now.
+    /// Returns the task's current status and placement.
     pub fn standing(&self) -> Standing {
         Standing {
             status: self.status(),
@@ -269,7 +269,7 @@ impl Task {
         }
     }
 
-    /// The state as the world sees it.
+    /// Returns the public state.
     pub fn status(&self) -> Status {
         match &self.state {
             State::Delayed | State::Ready => Status::Queued,
@@ -279,7 +279,7 @@ impl Task {
         }
     }
 
-    /// The current lease.
+    /// Returns the current lease.
     pub const fn lease(&self) -> Option<&Lease> {
         match &self.state {
             State::Leased(lease) | State::Running(lease) => Some(lease),
@@ -287,7 +287,7 @@ impl Task {
         }
     }
 
-    /// How it ended, if it did.
+    /// Returns the end, if the task has ended.
     pub const fn end(&self) -> Option<&End> {
         match &self.state {
             State::Ended(end) => Some(end),
@@ -295,7 +295,7 @@ impl Task {
         }
     }
 
-    /// Where a store must be able to find it.
+    /// Returns the index in which a store must keep the task.
     pub fn placement(&self) -> Placement {
         match &self.state {
             State::Ready => Placement::Ready {
@@ -311,7 +311,7 @@ impl Task {
         }
     }
 
-    /// The class it is queued in.
+    /// Returns the class it is queued in.
     pub fn class(&self) -> Class {
         Class {
             task_type: self.spec.task_type.clone(),
@@ -319,7 +319,7 @@ impl Task {
         }
     }
 
-    /// Roughly how much memory it takes: what callers sent with it.
+    /// Returns roughly the memory that it takes: the bytes that callers sent with it.
     pub fn weight(&self) -> usize {
         let sent = |json: &Option<Json>| json.as_ref().map_or(0, Json::len);
         let end = self.end().map_or(0, |end| {
@@ -332,7 +332,7 @@ impl Task {
         self.spec.payload.len() + end + progress
     }
 
-    /// Where its outcome and payload can be read, for receipts that cannot hold them.
+    /// Returns the address of the task's outcome and payload, for receipts too small to hold them.
     fn how_to_retrieve(&self) -> String {
         format!("GET /v1/tasks/{}", self.id)
     }

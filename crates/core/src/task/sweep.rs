@@ -1,4 +1,4 @@
-//! What happens to tasks when their time comes: leases run out, delays end.
+//! Moving tasks whose time has come: leases run out, delays end.
 
 use crate::{
     Decision, Env, Ledger, Principal, ReceiptType, Seq, Task, TaskWrite,
@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// Moves every task whose time has come, and passes over the others. Answers how many moved.
+/// Moves every task whose time has come, skips the others, and counts the moves.
 pub fn sweep(mut env: Env, head: Seq, tasks: Vec<Task>) -> Decision<Swept> {
     let mut ledger = Ledger::after(head);
     let mut swept = Swept::default();
@@ -29,6 +29,8 @@ pub fn sweep(mut env: Env, head: Seq, tasks: Vec<Task>) -> Decision<Swept> {
                 expire(&mut env, &mut ledger, &mut task, &lease);
                 swept.expired += 1;
             }
+            // The task changed after the store listed it as due, for example because its lease was
+            // renewed. Its new deadline will be found later.
             State::Delayed
             | State::Ready
             | State::Leased(_)
@@ -48,7 +50,7 @@ pub fn sweep(mut env: Env, head: Seq, tasks: Vec<Task>) -> Decision<Swept> {
     }
 }
 
-/// What a sweep did.
+/// The counts of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Swept {
     /// Delays that ended.
@@ -57,8 +59,8 @@ pub struct Swept {
     pub expired: usize,
 }
 
-/// Queues a task again after its worker was lost. That is no failure of the task: no attempt is
-/// counted, and the delay is only a little jitter against stampedes.
+/// Queues a task again after its worker was lost. This is no failure of the task: no attempt is
+/// counted, and the delay is only jitter, so that many expired tasks do not return at the same time.
 fn expire(env: &mut Env, ledger: &mut Ledger, task: &mut Task, lease: &Lease) {
     task.expiries += 1;
     let body = Body::new()
@@ -75,6 +77,7 @@ fn expire(env: &mut Env, ledger: &mut Ledger, task: &mut Task, lease: &Lease) {
         body: body.finish(String::new),
     };
     ledger.append(env, draft);
+    // Equality, not `>`: the anomaly is recorded once per task.
     if task.expiries == env.policy.expiries_before_anomaly + 1 {
         anomaly(env, ledger, task, Some(lease.id), Anomaly::ManyExpiries);
     }
