@@ -9,7 +9,7 @@ const START: i64 = START_MS / 1_000;
 fn a_bucket_starts_full_and_refills_at_its_rate() {
     let mut world = World::new();
     let rule = bucket(100, 10);
-    // Milliseconds to wait, cost, whether allowed, what remains, seconds to retry.
+    // The columns are: milliseconds to wait, cost, allowed, remaining, seconds to retry.
     for (wait, cost, allowed, remaining, retry) in [
         (0, 1, true, 99, None),
         (0, 99, true, 0, None),
@@ -54,7 +54,7 @@ fn overdraw_makes_refusals_cost_down_to_minus_the_capacity() {
         let limited = world.limit(check(&rule, 1));
         assert!(!limited.allowed);
         assert_eq!(thousandths(&limited), -1_000 * n);
-        // From what is stored now to what the call costs.
+        // The wait is from the stored content to the cost of the call.
         assert_eq!(limited.retry_after_secs, Some(6 * (n as u64 + 1)));
     }
     for _ in 0..100 {
@@ -62,11 +62,11 @@ fn overdraw_makes_refusals_cost_down_to_minus_the_capacity() {
     }
     let limited = world.limit(check(&rule, 1));
     assert_eq!(thousandths(&limited), -100_000);
-    // More than it can ever hold costs nothing and has no time.
+    // A cost above the capacity charges nothing, and there is no time to wait for.
     let limited = world.limit(check(&rule, 101));
     assert_eq!(thousandths(&limited), -100_000);
     assert_eq!(limited.retry_after_secs, None);
-    // A look at an overdrawn bucket says no, and costs nothing.
+    // A look at an overdrawn bucket is refused, and costs nothing.
     let limited = world.limit(check(&rule, 0));
     assert!(!limited.allowed);
     assert_eq!(thousandths(&limited), -100_000);
@@ -74,14 +74,14 @@ fn overdraw_makes_refusals_cost_down_to_minus_the_capacity() {
 
 #[test]
 fn fractions_come_back_to_the_last_part() {
-    // A third of a token each minute, and looks at odd moments: nothing is lost on the way.
+    // A third of a token comes back each minute, and looks at odd moments lose nothing of it.
     let rule = Rule::Bucket(Bucket::new(10, 1, 180_000).unwrap());
     let (mut often, mut once) = (World::new(), World::new());
     often.limit(check(&rule, 10));
     once.limit(check(&rule, 10));
     for _ in 0..1_000 {
         often.wait(539);
-        // Taking and giving back writes what was reached.
+        // Taking and giving back stores the content that was reached.
         often.limit(check(&rule, -1));
         often.limit(check(&rule, 1));
     }
@@ -128,8 +128,8 @@ fn buckets_that_cannot_be_exact_are_refused() {
 }
 
 proptest! {
-    /// Whatever is asked and whenever: never above the capacity, never below what overdraw allows,
-    /// and no more is given out than there was and came back.
+    /// For any calls at any times: the content is never above the capacity, never below what overdraw
+    /// allows, and no more is given out than there was and came back.
     #[test]
     fn no_more_than_the_capacity_and_the_refill_is_given_out(
         capacity in 1_u64..50,
@@ -157,7 +157,7 @@ proptest! {
         }
     }
 
-    /// What a refusal says about the wait is true: a second less is not enough, and so long is.
+    /// The wait that a refusal names is exact: a second less is not enough, and that long is.
     #[test]
     fn the_wait_is_exact(
         capacity in 1_u64..1_000, millionths in 1_000_u64..5_000_000_000, overdraw: bool,

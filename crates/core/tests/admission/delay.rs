@@ -14,7 +14,7 @@ fn stage(delay: u64, reset_timer: bool, batch_size: u64, repetitions: u64) -> St
     }
 }
 
-/// When, whether it is accepted, from when it is allowed, the timer and the counter after it.
+/// The time, accepted, the first allowed time, and the timer and counter after it.
 type Expected = (i64, bool, Option<i64>, i64, u64);
 
 fn play(stages: Vec<Stage>, expected: &[Expected]) {
@@ -142,7 +142,7 @@ fn a_policy_of_delays_counts_what_it_accepts() {
     let delay = Delay::new(vec![stage(0, true, 2, 1), stage(10, true, 1, 1)]).unwrap();
     let rule = Rule::Delay(Arc::new(delay));
     let mut world = World::forgetful();
-    // Seconds to wait, cost, whether allowed, counter, what remains, seconds to retry, reset.
+    // The columns are: seconds to wait, cost, allowed, counter, remaining, seconds to retry, reset.
     for (wait, cost, allowed, counter, remaining, retry, reset) in [
         (0, 0, true, 0, 3, None, 0),
         (0, 1, true, 1, 2, None, 0),

@@ -102,7 +102,7 @@ fn what_is_wrong_is_told_with_the_policy_that_it_is_about() {
         ("u".to_owned(), missing("w")),
     ];
     assert_eq!(found, expected);
-    // Replacing a built-in bucket by something else breaks what chooses it.
+    // Replacing a built-in bucket by another kind of rule breaks the policy that chooses it.
     assert!(!flaws(vec![("trusted", window())], vec![]).is_empty());
     for name in ["", "a b", "a:b", "ä", "x\n", &"x".repeat(65)] {
         assert_eq!(flaws(vec![(name, window())], vec![])[0].1, Flaw::PolicyName);

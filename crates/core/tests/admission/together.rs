@@ -1,4 +1,4 @@
-//! Several questions at once.
+//! Several questions in one call.
 
 use asyncgate_core::admission::{
     Asks, LimitCheck, Name, NonceResult, Rule, Together, Verdicts, Window,
@@ -39,7 +39,7 @@ fn a_refused_batch_charges_nothing_but_overdraw_to_those_that_refused() {
     let tokens: Vec<i128> = refused.limits.iter().map(thousandths).collect();
     assert_eq!(tokens, [8_000, -2_000, 0]);
     assert!(refused.limits[1].retry_after_secs.is_some());
-    // And so they stand.
+    // A later look finds the same.
     let looks = all()
         .into_iter()
         .map(|check| LimitCheck { cost: 0, ..check });
@@ -111,13 +111,13 @@ fn a_nonce_is_used_only_if_everything_else_passes_and_a_replay_costs_no_token() 
         "nothing was charged"
     );
     assert!(world.ask(&asks("b")).passed());
-    // Refused for its rate: it costs, and the nonce is still new.
+    // A refusal for the rate costs tokens, and the nonce is still new.
     let refused = world.ask(&asks("c"));
     assert!(!refused.passed());
     assert_eq!(thousandths(&world.limit(check(&rule, 0))), -1_000);
     world.wait(120_000);
     assert!(world.ask(&asks("c")).passed());
-    // A replay of an empty bucket does not even overdraw it.
+    // A replay does not overdraw an empty bucket.
     world.ask(&asks("c"));
     assert_eq!(thousandths(&world.limit(check(&rule, 0))), 0);
 }
@@ -157,8 +157,8 @@ fn nonces_that_belong_together_are_used_together() {
 }
 
 proptest! {
-    /// A batch that passes is as if its parts had been asked one by one, and one that does not leaves
-    /// what does not overdraw as it was.
+    /// A batch that passes is the same as its parts asked one by one. A batch that does not pass leaves
+    /// every limit that did not refuse unchanged.
     #[test]
     fn all_or_nothing(
         batches in prop::collection::vec(

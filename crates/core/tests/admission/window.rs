@@ -18,7 +18,7 @@ fn count(world: &mut World, increment: Increment) -> Counted {
 #[test]
 fn every_call_counts_also_a_refused_one() {
     let mut world = World::new();
-    // Milliseconds to wait, by, whether allowed, the count, what remains.
+    // The columns are: milliseconds to wait, calls to add, allowed, count, remaining.
     for (wait, by, allowed, counted, remaining) in [
         (0, 1, true, 1, 2),
         (10_000, 2, true, 3, 0),

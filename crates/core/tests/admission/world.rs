@@ -18,7 +18,7 @@ pub const START_MS: i64 = 1_731_690_000_000;
 pub struct World {
     pub now_ms: i64,
     pub rows: HashMap<Name, Row>,
-    /// Whether rows go as soon as they may.
+    /// True if rows are removed as soon as they no longer matter.
     pub forgetful: bool,
 }
 
@@ -103,7 +103,7 @@ pub fn increment(limit: u64, by: u64) -> Increment {
     }
 }
 
-/// What a bucket holds, in thousandths of a token.
+/// Returns the content of a bucket in thousandths of a token.
 pub fn thousandths(limited: &Limited) -> i128 {
     match limited.standing {
         Standing::Bucket { level, unit } => i128::from(level) * 1_000 / i128::from(unit),

@@ -14,14 +14,14 @@ const NOW: Nack = Nack {
     delay_ms: Some(0),
 };
 
-/// Where a message can be when somebody speaks of it.
+/// The situations in which a message can be when a receiver calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     Unknown,
     NeverDelivered,
     DelayedBeforeDelivery,
     Leased,
-    /// The deadline has passed, and nobody looked yet.
+    /// The deadline has passed, but no sweep has run yet.
     Overdue,
     TimedOut,
     Refused,
@@ -37,7 +37,7 @@ pub enum Place {
     PurgedBeforeDelivery,
 }
 
-/// A message in that place, and the lease that its first receiver was given, if there was one.
+/// Builds a message in that situation. Returns it with the lease of its first receiver, if any.
 pub fn bring(world: &mut World, place: Place) -> (MessageId, Option<LeaseId>) {
     if place == Place::DelayedBeforeDelivery {
         let delay_ms = 60_000;
@@ -103,12 +103,12 @@ pub fn bring(world: &mut World, place: Place) -> (MessageId, Option<LeaseId>) {
     (id, Some(lease))
 }
 
-/// What a call is answered: done, said before, or refused.
+/// The answer to a call: done, done before, or refused.
 pub type Verdict = Result<bool, Rejection>;
 pub const DONE: Verdict = Ok(false);
 pub const REPEATED: Verdict = Ok(true);
 
-/// How a call names its lease.
+/// The lease that a call names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     Own,
@@ -119,7 +119,7 @@ pub enum By {
 impl By {
     pub fn lease(self, world: &mut World, own: Option<LeaseId>) -> Option<LeaseId> {
         match self {
-            // Who never got a delivery can only make a lease up.
+            // A caller that never received the message can only invent a lease.
             Self::Own => own.or_else(|| Some(world.env().ids.lease(1))),
             Self::Nobody => None,
             Self::Stranger => Some(world.env().ids.lease(1)),
@@ -139,7 +139,7 @@ fn acknowledgements_in_every_place_under_every_lease() {
             Err(NotLeased),
         ),
         (Place::Leased, DONE, DONE),
-        // A late acknowledgement counts as long as nobody took the message over.
+        // A late acknowledgement counts as long as the message was not delivered again.
         (Place::Overdue, DONE, DONE),
         (Place::TimedOut, DONE, DONE),
         (Place::Refused, DONE, DONE),
@@ -269,7 +269,7 @@ fn extending_in_every_place_under_every_lease() {
         (Place::Unknown, Err(NotFound), Err(NotFound)),
         (Place::NeverDelivered, Err(StaleLease), Err(NotLeased)),
         (Place::Leased, Ok(()), Ok(())),
-        // What has ended cannot be made longer, whether or not anybody looked yet.
+        // A delivery that has ended cannot be extended, even if no sweep has run yet.
         (Place::Overdue, Err(StaleLease), Err(NotLeased)),
         (Place::TimedOut, Err(StaleLease), Err(NotLeased)),
         (Place::Backoff, Err(StaleLease), Err(NotLeased)),
@@ -302,7 +302,7 @@ fn extending_in_every_place_under_every_lease() {
 
 #[test]
 fn an_extension_never_comes_nearer_nor_goes_beyond_its_bound() {
-    // Ten times five seconds from the delivery is all that there is.
+    // The limit is ten times five seconds from the delivery.
     for (after, wished, until) in [
         (0, 1_000, 5_000),
         (0, 5_000, 5_000),

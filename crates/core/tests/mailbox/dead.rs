@@ -1,4 +1,4 @@
-//! Dead letters: when a message becomes one, and what it says.
+//! Dead letters: the moment at which a message becomes one, and its content.
 
 use asyncgate_core::{
     MessageId,
@@ -14,7 +14,7 @@ enum Fail {
     Timeout,
 }
 
-/// Delivers the message and lets the delivery fail. Answers the death, if that was the last one.
+/// Delivers the message and lets the delivery fail. Returns the death, if that was the last delivery.
 fn fail(world: &mut World, id: MessageId, how: Fail) -> Option<Death> {
     let (taken, lease) = world.take();
     assert_eq!(taken, id);

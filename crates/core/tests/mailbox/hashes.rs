@@ -1,5 +1,5 @@
 //! Hashes and shards, against values that were computed by another program. They must never
-//! change: receivers check them, and a shard's place is on disk.
+//! change: receivers check them, and the shard of a message is stored.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ fn an_envelope_hashes_as_it_always_did() {
     );
 }
 
-/// The preimage, byte by byte, from what stands on the wire.
+/// Builds the preimage byte by byte from the wire form.
 #[test]
 fn an_envelope_hashes_what_stands_on_the_wire() {
     let part = |text: &str| -> Vec<u8> {

@@ -1,4 +1,5 @@
-//! Random histories against a model: every answer, and after every step where every message is.
+//! Random histories against a model. It checks every answer, and the state of every message after
+//! each step.
 
 use asyncgate_core::{
     LeaseId, MessageId,
@@ -62,7 +63,7 @@ struct Order {
     ttl_ms: Option<i64>,
 }
 
-/// How a call names its lease.
+/// The lease that a call names.
 #[derive(Debug, Clone, Copy)]
 enum By {
     Latest,
@@ -70,7 +71,8 @@ enum By {
     Nobody,
 }
 
-/// Small enough that every bound is met often. Dead letters may go before their key does.
+/// Limits so small that every bound is reached often. A dead letter's retention is shorter than the
+/// replay window of its key.
 fn policy() -> Policy {
     Policy {
         shards: 2,
@@ -91,7 +93,7 @@ fn policy() -> Policy {
 struct Pair {
     world: World,
     twins: Vec<Twin>,
-    /// First deliveries that nothing held up, by topic, priority and place.
+    /// First deliveries of messages that were never delayed, by topic, priority and place.
     first: Vec<(usize, i32, u64)>,
 }
 
@@ -116,7 +118,7 @@ impl Pair {
         self.compare();
     }
 
-    /// The last message under this name, if the name is still remembered.
+    /// Returns the last message under this name, if the name is still remembered.
     fn named(&self, order: &Order) -> Option<&Twin> {
         let since = self.now() - policy().t_replay_ms;
         let mut twins = self.twins.iter().rev();
@@ -250,7 +252,7 @@ impl Pair {
         assert!(given.next().is_none() && died.next().is_none());
     }
 
-    /// The message and the lease that a call names.
+    /// Returns the message and the lease that a call names.
     fn resolve(&self, pick: usize, by: By) -> Option<(usize, MessageId, Option<LeaseId>)> {
         let n = pick % self.twins.len().max(1);
         let twin = self.twins.get(n)?;
@@ -377,7 +379,7 @@ impl Pair {
         assert_eq!(answer, purged);
     }
 
-    /// Every message is in exactly one place, and it is the one that the model says.
+    /// Checks that every message is in exactly one place, the one that the model says.
     fn compare(&self) {
         let (now, policy) = (self.now(), policy());
         let stored = self.twins.iter().filter(|twin| twin.is != Is::Forgotten);
@@ -417,17 +419,17 @@ impl Pair {
         let policy = policy();
         assert!(self.inflight() <= policy.global_inflight as usize);
         for shard in 0..policy.shards {
-            // What returns from a receiver returns even when its shard has filled up meanwhile.
+            // A message that comes back from a receiver is accepted even if its shard is full by then.
             let most = policy.shard_capacity + policy.global_inflight;
             assert!(self.depth(shard) <= most as usize);
         }
-        // No two messages of one name were accepted within one window.
+        // No two messages with one name were accepted within one window.
         for (n, twin) in self.twins.iter().enumerate() {
             let mut later = self.twins[n + 1..].iter();
             let next = later.find(|next| next.topic == twin.topic && next.key == twin.key);
             assert!(next.is_none_or(|next| next.sent >= twin.sent + policy.t_replay_ms));
         }
-        // First come, first served, among equals.
+        // Messages of one topic and priority are first delivered in the order in which they were sent.
         for topic in 0..TOPICS.len() {
             for priority in -1..=1 {
                 let equals = self
@@ -439,7 +441,7 @@ impl Pair {
         }
     }
 
-    /// At least once: when receivers take and finish all they can get, nothing is left waiting.
+    /// Checks "at least once": when receivers take and finish all they can get, nothing is left waiting.
     fn drain(&mut self) {
         for _ in 0..200 {
             self.world.wait_ms(600);

@@ -1,4 +1,4 @@
-//! Refusing: in every state, under every lease, and when the message comes back.
+//! Refusing: in every state, under every lease, and the time at which the message comes back.
 
 use asyncgate_core::mailbox::{Kind, Nack, Policy, Rejection, State};
 
@@ -20,7 +20,7 @@ fn refusals_in_every_place_under_every_lease() {
         ),
         (Place::Leased, DONE, DONE),
         (Place::Overdue, DONE, DONE),
-        // The deadline was quicker: what the refusal asks for has happened.
+        // The deadline came first and already did what the refusal asks for.
         (Place::TimedOut, REPEATED, Err(NotLeased)),
         (Place::Refused, REPEATED, Err(NotLeased)),
         (Place::Backoff, REPEATED, Err(NotLeased)),
@@ -89,7 +89,7 @@ fn a_refusal_may_say_when_the_message_comes_back() {
     }
 }
 
-/// Full jitter: anything from nothing to base x 2^attempt, at most the longest.
+/// Full jitter: the wait is anything from zero to base x 2^attempt, at most the maximum.
 #[test]
 fn backoff_doubles_and_is_spread_over_its_whole_range() {
     let policy = Policy {

@@ -1,4 +1,4 @@
-//! What an operator does: bring dead letters back, throw messages away.
+//! The operator's actions: bring dead letters back, and purge messages.
 
 use asyncgate_core::{
     MessageId,
@@ -7,7 +7,7 @@ use asyncgate_core::{
 
 use crate::world::{ALL, World, mail};
 
-/// A world in which one refusal kills, and its dead letters.
+/// Builds a world in which one refusal makes a dead letter, with its dead letters.
 fn dead(keys: &[&str], policy: Policy) -> (World, Vec<MessageId>) {
     let mut world = World::with(Policy {
         max_attempts: 1,
@@ -75,7 +75,7 @@ fn a_redrive_moves_all_or_none() {
     assert_eq!(world.redrive(&ids[2..]), Ok(1));
 }
 
-/// Others may have been quicker: what is no dead letter any more is left alone.
+/// Somebody else may have acted first: a message that is no dead letter any more is left alone.
 #[test]
 fn a_redrive_passes_over_what_is_not_dead() {
     let (mut world, ids) = dead(&["a", "b"], Policy::default());
@@ -89,7 +89,7 @@ fn a_redrive_passes_over_what_is_not_dead() {
     assert_eq!(world.kind(leased), Some(Kind::Leased));
 }
 
-/// It would die again at once if its age, or the life that its sender gave it, still counted.
+/// A redriven message would die again at once if its age, or its sender's time to live, still counted.
 #[test]
 fn what_expired_lives_again_when_it_is_redriven() {
     for ttl_ms in [Some(1_000), None] {
@@ -110,7 +110,7 @@ fn what_expired_lives_again_when_it_is_redriven() {
         world.wait_ms(1);
         assert_eq!(world.sweep().died.len(), 1, "it grows old again");
     }
-    // A life that is not over yet goes on.
+    // A time to live that is not over goes on.
     let mut world = World::with(Policy {
         max_attempts: 1,
         ..Policy::default()

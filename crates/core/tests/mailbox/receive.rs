@@ -1,4 +1,4 @@
-//! Receiving: who goes first, how much is given, and what is not given at all.
+//! Receiving: the order of messages, the amount given, and the messages that are not given at all.
 
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ fn bytes_are_those_of_the_content_and_the_first_message_is_always_given() {
         (&[100, 100, 100], 300, 3),
         (&[1_000, 1], 10, 1),
         (&[1_000, 1], 0, 1),
-        // What does not fit ends the batch; nothing behind it jumps the queue.
+        // A message that does not fit ends the batch; no later message overtakes it.
         (&[10, 1_000, 10], 20, 1),
         (&[0, 0, 0], 0, 3),
         (&[0, 1, 0], 0, 1),

@@ -1,4 +1,4 @@
-//! Sending: what is new, what is a repetition, and when there is no room.
+//! Sending: new messages, repetitions, and refusals when there is no room.
 
 use asyncgate_core::mailbox::{Full, Kind, Outgoing, Policy, Rejection, State};
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use crate::world::{ALL, World, mail};
 
 const T_REPLAY: i64 = 300_000;
 
-/// A policy under which everything is in one shard.
+/// Builds a policy with a single shard.
 fn one_shard(shard_capacity: u32) -> Policy {
     Policy {
         shards: 1,
@@ -83,7 +83,7 @@ fn after_the_window_the_key_is_free_again() {
                 ..mail("a")
             });
             assert_ne!(first, again);
-            // From here on the new one counts.
+            // From here on the second message counts.
             world.wait_ms(T_REPLAY - 1);
             let third = world.try_send(Outgoing {
                 payload: Bytes::from(content),
@@ -94,12 +94,12 @@ fn after_the_window_the_key_is_free_again() {
     }
 }
 
-/// The window belongs to the send, not to the message's fate.
+/// The replay window belongs to the send and does not depend on what became of the message.
 #[test]
 fn a_repetition_is_recognised_whatever_became_of_the_message() {
     let policy = Policy {
         max_attempts: 1,
-        // Shorter than the window, which must hold all the same.
+        // The retention is shorter than the window, and the window must hold all the same.
         dlq_retention_ms: 1_000,
         ready_retention_ms: 2_000,
         ..Policy::default()
@@ -188,7 +188,7 @@ fn a_batch_may_repeat_itself() {
     assert_eq!(world.rows.len(), 4);
 }
 
-/// What is stored under the key, but too old, must not hide what this very batch has sent.
+/// A stored message under the key that is too old must not hide one that this very batch has sent.
 #[test]
 fn a_batch_repeats_itself_under_a_key_whose_window_is_over() {
     let mut world = World::new();
@@ -212,7 +212,7 @@ fn a_full_shard_refuses_what_is_new_and_answers_what_is_not() {
     assert_eq!(world.try_send(mail("c")), full);
     let again = world.try_send(mail("a")).unwrap();
     assert!(again.duplicate && again.id == first);
-    // A delivery makes room: what receivers hold counts elsewhere.
+    // A delivery makes room: messages with receivers count against another limit.
     world.take();
     world.send(mail("c"));
     assert_eq!(world.try_send(mail("d")), full);

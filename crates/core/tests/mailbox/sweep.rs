@@ -4,7 +4,7 @@ use asyncgate_core::mailbox::{Kind, Nack, Outgoing, Policy};
 
 use crate::world::{ALL, World, mail};
 
-/// What happens to a message after it was sent.
+/// The events in a message's life after it was sent.
 #[derive(Debug, Clone, Copy)]
 enum Then {
     Nothing,
@@ -56,7 +56,7 @@ fn each_state_moves_at_its_time() {
             50_000,
             Some(Kind::Dead),
         ),
-        // A receiver may finish what grew old in its hands.
+        // A receiver may finish a message that grew too old while it held it.
         (
             "leased, mortal",
             mortal(900),
@@ -120,7 +120,7 @@ fn mortal(ttl_ms: i64) -> Outgoing {
     }
 }
 
-/// What stores index must name the time at which a sweep would move the message.
+/// The deadline that stores index must be the time at which a sweep would move the message.
 #[test]
 fn a_message_is_due_when_a_sweep_would_move_it() {
     let mut world = World::new();

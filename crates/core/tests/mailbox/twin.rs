@@ -1,5 +1,5 @@
-//! A model of one message, much simpler than the rules: what its state should be, and what a call
-//! on it should be answered.
+//! A model of one message, much simpler than the rules: the state it should have, and the answer
+//! that a call on it should get.
 
 use asyncgate_core::{
     LeaseId, MessageId,
@@ -12,7 +12,7 @@ pub enum Is {
     Delayed(i64),
     Leased(i64),
     Dead(Cause, i64),
-    /// Until when it is remembered.
+    /// Acknowledged, and remembered until this time.
     Acked(i64),
     Purged(i64),
     Forgotten,
@@ -33,12 +33,12 @@ pub struct Twin {
     pub attempt: u32,
     /// Every lease that it was ever delivered under.
     pub leases: Vec<LeaseId>,
-    /// Whether the last of them still speaks for the message.
+    /// True if the last of them is still accepted for the message.
     pub delivered: bool,
     pub lease_ends: i64,
     pub reason: Option<String>,
     pub error: Option<String>,
-    /// Whether it was ever kept back or brought back, so that it may be overtaken.
+    /// True if it was ever delayed or brought back, so that others may overtake it.
     pub irregular: bool,
 }
 
@@ -72,12 +72,12 @@ impl Twin {
         self.is = Is::Dead(cause, now);
     }
 
-    /// When a dead letter is forgotten: not while its key is remembered.
+    /// Returns the time at which a dead letter is forgotten: not while its key is remembered.
     fn buried(&self, died: i64, policy: &Policy) -> i64 {
         (died + policy.dlq_retention_ms).max(self.sent + policy.t_replay_ms)
     }
 
-    /// Whether the call may speak for the message at all.
+    /// Refuses a call that has no right to the message.
     fn admit(&self, now: i64, lease: Option<LeaseId>) -> Result<(), Rejection> {
         match self.is {
             Is::Forgotten => return Err(Rejection::NotFound),
@@ -94,7 +94,7 @@ impl Twin {
         }
     }
 
-    /// Answers whether it was said before.
+    /// Acknowledges. Returns true if it was acknowledged before.
     pub fn ack(
         &mut self,
         now: i64,
@@ -111,7 +111,7 @@ impl Twin {
         Ok(false)
     }
 
-    /// Answers whether the message changes.
+    /// Returns true if a refusal changes the message.
     pub fn nack(&self, now: i64, lease: Option<LeaseId>) -> Result<bool, Rejection> {
         self.admit(now, lease)?;
         match self.is {

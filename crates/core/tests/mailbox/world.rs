@@ -28,7 +28,7 @@ pub struct World {
     decisions: u64,
 }
 
-/// A message to `inbox` under this key, with its key as content.
+/// Builds a message to `inbox` under this key, with the key as content.
 pub fn mail(key: &str) -> Outgoing {
     Outgoing {
         topic: "inbox".to_owned(),
@@ -43,14 +43,14 @@ pub fn mail(key: &str) -> Outgoing {
     }
 }
 
-/// Everything that is ready, for five seconds.
+/// A wish for everything that is ready, for five seconds.
 pub const ALL: Wish = Wish {
     visibility_ms: 5_000,
     max_messages: 1_000,
     max_bytes: usize::MAX,
 };
 
-/// One message, for five seconds.
+/// A wish for one message, for five seconds.
 pub const ONE: Wish = Wish {
     max_messages: 1,
     ..ALL
@@ -104,7 +104,7 @@ impl World {
         rows.filter(|row| row.standing().kind == kind).count()
     }
 
-    /// How many messages wait in a shard.
+    /// Returns the number of messages that wait in a shard.
     pub fn depth(&self, shard: u16) -> u64 {
         let waits = |row: &&Message| {
             row.shard == shard && matches!(row.standing().kind, Kind::Ready | Kind::Delayed)
@@ -112,16 +112,16 @@ impl World {
         self.rows.values().filter(waits).count() as u64
     }
 
-    /// Sends that are inside their window.
+    /// Returns the sends whose replay window is not over.
     fn remembered(&self) -> impl Iterator<Item = &(Timestamp, MessageId)> {
         let since = self.now.plus_millis(-self.policy.t_replay_ms);
         self.sends.iter().filter(move |(at, _)| *at > since)
     }
 
-    /// Sends several at once.
+    /// Sends several messages in one call.
     pub fn send_all(&mut self, outgoing: Vec<Outgoing>) -> Vec<Result<Sent, Rejection>> {
         let named = |sent: &Outgoing| {
-            // A store may still know a name whose window is over: the rule must look.
+            // A store may still hold a row whose window is over: the rule itself must check the window.
             let mut rows = self.rows.values().rev();
             rows.find(|row| *row.topic == *sent.topic && *row.idem_key == *sent.idem_key)
                 .cloned()
@@ -157,7 +157,7 @@ impl World {
         sent.id
     }
 
-    /// The ready messages of a topic, in the order of delivery.
+    /// Returns the ready messages of a topic, in the order of delivery.
     pub fn ready(&self, topic: &str) -> Vec<Message> {
         let rows = self.rows.values();
         let ready = rows.filter(|row| &*row.topic == topic && row.state == State::Ready);
@@ -226,7 +226,7 @@ impl World {
         Ok(self.apply(decision))
     }
 
-    /// Looks at every row, due or not: the rule must leave alone what is not.
+    /// Sweeps every row, due or not: the rule itself must skip those that are not due.
     pub fn sweep(&mut self) -> Swept {
         let env = self.env();
         let decision = mailbox::sweep(&env, self.rows.values().cloned().collect());
@@ -249,7 +249,7 @@ impl World {
         self.apply(decision)
     }
 
-    /// Writes what was decided, as a store would, and checks what stores rely on.
+    /// Writes a decision as a store would, and checks the properties that stores rely on.
     fn apply<T>(&mut self, decision: Decision<T>) -> T {
         let Decision { changes, output } = decision;
         let Changes {
@@ -294,7 +294,8 @@ impl World {
     }
 }
 
-/// What was sent stays as it was, except that what is gone keeps no content.
+/// Checks that the sender's part of a message never changes, and that a message that is gone keeps
+/// no content.
 fn unchanged(was: &Message, is: &Message) {
     let sent = |message: &Message| Message {
         payload: Bytes::new(),

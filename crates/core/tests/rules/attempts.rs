@@ -7,7 +7,7 @@ use asyncgate_core::{
 
 use crate::world::{World, echo, failure, field};
 
-/// Fails the task again and again, and gathers the delays in seconds until it ends.
+/// Fails the task again and again until it ends, and returns the delays in seconds.
 fn delays(world: &mut World, new: NewTask) -> Vec<i64> {
     let id = world.create(new);
     let mut delays = Vec::new();

@@ -1,9 +1,9 @@
-//! Canonical JSON: equal bytes exactly for equal values. Idempotency and hashes stand on it.
+//! Canonical JSON: equal bytes exactly for equal values. Idempotency and hashes depend on it.
 
 use asyncgate_core::json::canonical;
 use proptest::prelude::*;
 
-/// A JSON value, apart from how it is written.
+/// A JSON value, independent of its text.
 #[derive(Debug, Clone, PartialEq)]
 enum Value {
     Word(&'static str),
@@ -51,7 +51,7 @@ fn text() -> impl Strategy<Value = String> {
         .prop_map(|chars| chars.into_iter().collect())
 }
 
-/// Without trailing zeros, so that equal numbers are equal values.
+/// Builds numbers without trailing zeros, so that equal numbers are equal values.
 fn number(mut digits: i64, mut power: i8) -> Value {
     if digits == 0 {
         return Value::Number(0, 0);
@@ -63,7 +63,7 @@ fn number(mut digits: i64, mut power: i8) -> Value {
     Value::Number(digits, power)
 }
 
-/// Writes the plain way.
+/// Writes a value in the plain form.
 fn plain(value: &Value) -> String {
     match value {
         Value::Word(word) => (*word).to_owned(),

@@ -1,4 +1,4 @@
-//! Claiming: what is passed over, how long leases last, and what the receipt says.
+//! Claiming: the tasks that are skipped, the length of leases, and the content of the receipt.
 
 use asyncgate_core::{
     ReceiptType,

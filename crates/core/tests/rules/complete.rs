@@ -1,4 +1,4 @@
-//! Reporting success: what is kept, what a repeat does, and which outcome wins.
+//! Reporting success: the stored result, the effect of a repetition, and the outcome that wins.
 
 use asyncgate_core::{
     Rejection,
@@ -48,7 +48,7 @@ fn a_success_may_have_no_result() {
     assert_eq!(world.task(id).end().unwrap().result, None);
 }
 
-/// Repeats the call that ended a task, however late, and with whatever content.
+/// Repeats the call that ended a task: at any later time, with any content.
 #[test]
 fn repeating_the_call_that_ended_the_task_answers_ok_and_the_first_result_stands() {
     let mut world = World::new();

@@ -1,6 +1,6 @@
-//! The sentences by which the contract says when it is done, as far as the rules alone can show
-//! them: "Definition of Done" (§11) and the required coverage of the obligation model (PH.10).
-//! Restarts, schedules and the bootstrap endpoint are shown by the tests of the server.
+//! The contract's own tests for being done, as far as the rules alone can show them: "Definition of
+//! Done" (§11) and the required coverage of the obligation model (PH.10). Restarts, schedules and
+//! the bootstrap endpoint are shown by the tests of the server.
 
 use asyncgate_core::{
     ObligationKey, Receipt, ReceiptId, ReceiptType, Rejection, TaskId, Timestamp, obligation,
@@ -17,13 +17,13 @@ fn killing_a_worker_mid_task_does_not_corrupt_state_lease_expires_and_task_reque
     let killed = world.lease(id);
     world.start(&killed, id).unwrap();
     world.progress(&killed, id, json("50")).unwrap();
-    // The worker is heard of no more.
+    // The worker never calls again.
     world.wait_ms(300_000);
     assert_eq!(world.sweep().expired, 1);
     assert_eq!(world.status(id), Status::Queued);
     assert_eq!(world.task(id).attempt, 0);
     assert!(world.is_open(id));
-    // Another one finishes the work; the first comes back from the dead and changes nothing.
+    // Another worker finishes the task; the first one returns and changes nothing.
     let heir = world.lease(id);
     let late = world.complete(&killed, id, proven());
     assert_eq!(late.unwrap_err(), Rejection::LeaseInvalid);
@@ -52,7 +52,7 @@ fn replaying_create_task_with_same_idempotency_key_does_not_duplicate() {
     assert_eq!((world.tasks.len(), world.open.len()), (1, 1));
 }
 
-/// What a restarted scheduler relies on: it fires a run again under the key that names the run.
+/// A restarted scheduler relies on this: it fires a run again under the key that names the run.
 #[test]
 fn scheduler_restart_does_not_duplicate_schedule_firings() {
     let fire = |run_at: &str| NewTask {
@@ -108,7 +108,7 @@ fn termination_type_semantics() {
     }
 }
 
-/// A ledger that no rule would write, to show that only receipts decide what is open.
+/// Builds a ledger that no rule would write, to show that only receipts decide what is open.
 #[test]
 fn db_driven_termination_checks() {
     let open = |receipts: &[Receipt]| -> Vec<u64> {
@@ -208,7 +208,7 @@ fn receipt_size_limits() {
             Err(Rejection::LimitExceeded { .. })
         ));
     }
-    // A result may be larger than a receipt: the receipt then leaves it out.
+    // A result may be larger than a receipt; the receipt then leaves it out.
     let completion = Completion {
         result: Some(json_of_size(1 << 20)),
         ..proven()

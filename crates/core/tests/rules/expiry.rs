@@ -131,8 +131,8 @@ fn expiries_are_counted_per_task() {
     }
 }
 
-/// H.7 (1): queued although no attempt is left. Only a limit of zero leads there, because a
-/// failure that uses up the last attempt ends the task.
+/// H.7 (1): a task is queued although no attempt is left. Only a limit of zero leads there, because
+/// a failure that uses up the last attempt ends the task.
 #[test]
 fn a_task_that_is_queued_with_its_attempts_exhausted_is_an_anomaly() {
     let mut world = World::new();

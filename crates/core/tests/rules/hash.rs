@@ -1,4 +1,4 @@
-//! What two receipts have in common when their hashes or keys agree.
+//! The content that two receipts share when their hashes or keys agree.
 
 use asyncgate_core::{
     Head, Ids, LeaseId, Link, PrincipalKind, Receipt, ReceiptId, ReceiptType, Stamp, TaskId,
@@ -11,7 +11,7 @@ fn ids(stamp: u64) -> Ids {
     Ids::new(Stamp::from_u64(stamp), stamp)
 }
 
-/// Built field by field, without `..`, so that a new field asks which of the lists below it is in.
+/// Built field by field, without `..`, so that whoever adds a field must put it into one of the lists below.
 fn receipt() -> Receipt {
     let mut from = worker("bob");
     from.instance_id = Some("pod-1".into());
@@ -122,7 +122,7 @@ fn the_hash_is_written_as_blake3_in_hex() {
     );
 }
 
-/// Hashes are stored by clients, so a change of what they cover is a change of the contract.
+/// Clients store hashes, so a change of what they cover is a change of the contract.
 #[test]
 fn the_hash_of_a_known_receipt_stays_what_it_is() {
     let known = Receipt {
@@ -142,7 +142,7 @@ fn the_hash_of_a_known_receipt_stays_what_it_is() {
 
 const KNOWN_HASH: &str = "b3:284c01d48add61074bd63f6d5044409e3e9881c624aa27284bef9bede3430fb1";
 
-/// H.3: the key is the type, the task, the sender and the lease, and whether it discharges.
+/// H.3: the key covers the type, the task, the sender, the lease, and if it discharges.
 #[test]
 fn the_key_depends_on_type_task_sender_lease_and_discharge_only() {
     let same: [Change; 7] = [
@@ -176,7 +176,7 @@ fn the_key_depends_on_type_task_sender_lease_and_discharge_only() {
     }
 }
 
-/// A link binds everything, also what the hash leaves out, and all that came before.
+/// A link covers everything, also the parts that the hash leaves out, and all earlier receipts.
 #[test]
 fn a_link_depends_on_every_part_of_the_receipt_the_tenant_and_what_came_before() {
     let tenant = TenantId::from_bytes([1; 16]);

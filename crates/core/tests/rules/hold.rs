@@ -1,4 +1,4 @@
-//! What the holder of a lease may do before the end: renew, give back, begin, report.
+//! The moves of a lease's holder before the end: renew, release, start, report progress.
 
 use asyncgate_core::{ReceiptType, task::State, task::Status};
 

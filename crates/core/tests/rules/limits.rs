@@ -155,8 +155,8 @@ fn a_receipt_that_holds_everything_does_not_say_how_to_retrieve_it() {
     }
 }
 
-/// What the edge lets through at most: lists of 64 names of 256 bytes, and texts of 4,096 bytes.
-/// In JSON a quotation mark takes two bytes and a control character six.
+/// The largest content that the edge accepts: lists of 64 names of 256 bytes, and texts of 4,096
+/// bytes. In JSON a quotation mark takes two bytes and a control character six.
 fn longest_names() -> Vec<String> {
     (0..64)
         .map(|n| format!("{n:02}{}", "\"".repeat(254)))

@@ -9,7 +9,7 @@ use proptest::test_runner::FileFailurePersistence;
 
 use crate::world::{World, agent, bare, echo, failure, json, proven, worker};
 
-/// One step of a history. Numbers pick among what exists, whatever exists by then.
+/// One step of a history. Numbers pick among the tasks that exist when the step runs.
 #[derive(Debug, Clone)]
 enum Step {
     Create(Order),
@@ -25,7 +25,7 @@ enum Step {
     Cancel(usize),
     Sweep,
     Wait(i64),
-    /// To the deadline of a task, or a millisecond before or after it, if it lies ahead.
+    /// Waits to the deadline of a task, or to a millisecond before or after it, if it lies ahead.
     WaitUntil {
         task: usize,
         off_ms: i64,
@@ -41,7 +41,7 @@ struct Order {
     content: u8,
 }
 
-/// Which lease a call is made under.
+/// The lease under which a call is made.
 #[derive(Debug, Clone, Copy)]
 enum By {
     Latest,
@@ -60,7 +60,7 @@ enum Call {
     Fail { retryable: bool },
 }
 
-/// What the contract says about one task.
+/// The contract's view of one task.
 #[derive(Debug, Default)]
 struct Twin {
     order: (u32, u32),
@@ -70,7 +70,7 @@ struct Twin {
     ready: bool,
     eligible: i64,
     held: Option<Held>,
-    /// The outcome, and the hold that brought it about.
+    /// The outcome, and the hold that caused it.
     ended: Option<(Status, Option<usize>)>,
     open: bool,
     holds: Vec<Hold>,
@@ -105,7 +105,7 @@ impl Twin {
         self.open = !discharged;
     }
 
-    /// What a call under hold number `by` (absent: not a hold on this task) is answered with.
+    /// Returns the expected answer to a call under hold number `by` (absent: not a hold on this task).
     fn call(&mut self, now: i64, by: Option<usize>, call: Call) -> Result<(), Rejection> {
         let ended_it = |outcome| by.is_some() && self.ended == Some((outcome, by));
         match call {
@@ -353,7 +353,7 @@ impl Pair {
         assert_eq!((swept.readied, swept.expired), (readied, expired));
     }
 
-    /// Everything that can be seen of every task agrees with the model.
+    /// Checks that everything visible of every task agrees with the model.
     fn compare(&self) {
         assert_eq!(self.world.tasks.len(), self.twins.len());
         for (id, twin) in &self.twins {

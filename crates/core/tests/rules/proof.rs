@@ -1,4 +1,4 @@
-//! Locatability: a success that cannot be found discharges nothing, until proof arrives.
+//! Locatability: a success without a findable result discharges nothing, until proof arrives.
 
 use asyncgate_core::{
     Json, Locatability, ReceiptType, Rejection,
@@ -26,7 +26,7 @@ fn locatable() -> Vec<Completion> {
     ]
 }
 
-/// Successes that say nothing of the kind.
+/// Successes that name no place and no delivery.
 fn unlocatable() -> Vec<Completion> {
     vec![
         with(None, None),
@@ -35,7 +35,7 @@ fn unlocatable() -> Vec<Completion> {
         with(Some("{}"), None),
         with(Some("null"), None),
         with(Some("\"\""), None),
-        // A list or an object says where; a word, a number or a yes does not.
+        // Only a list or an object can name a place; a word, a number or a boolean cannot.
         with(Some("\"s3://x\""), None),
         with(Some("true"), None),
         with(None, Some("1")),
@@ -112,7 +112,7 @@ fn late_proof_discharges_exactly_once_and_changes_nothing_else() {
             let (mut world, id, hold) = leased(Locatability::Lenient);
             let first = world.complete(&hold, id, bare()).unwrap();
             let before = world.task(id).clone();
-            // Long after the lease, and whatever the mode is by then.
+            // The proof may come long after the lease, under either mode.
             world.wait_ms(100_000_000);
             world.policy.locatability = mode;
             let late = world.complete(&hold, id, proof.clone()).unwrap();
@@ -156,7 +156,7 @@ fn only_the_worker_that_ended_the_task_may_prove_it() {
     assert!(world.is_open(id));
 }
 
-/// The first result stands, so no receipt may tell the owner of another.
+/// The first result stays, so no receipt may tell the owner of another.
 #[test]
 fn late_proof_does_not_put_another_result_into_the_ledger() {
     let (mut world, id, hold) = leased(Locatability::Lenient);

@@ -1,4 +1,4 @@
-//! Who tells whom what: the sender, addressee and parents of every receipt type.
+//! The sender, addressee and parents of every receipt type.
 
 use asyncgate_core::{
     Head, Link, Principal, PrincipalKind, Receipt, ReceiptType,

@@ -1,4 +1,4 @@
-//! The whole state machine as one table: every state, every call, and what comes of it.
+//! The whole state machine as one table: every state, every call, and the outcome.
 
 use asyncgate_core::{Rejection, TaskId, task::Hold, task::Status};
 
@@ -15,7 +15,7 @@ const STATES: [&str; 8] = [
     "canceled",
 ];
 
-/// What a call does to a task in each of [`STATES`]: the status it leaves, or
+/// The effect of a call on a task in each of [`STATES`]: the status it leaves, or
 /// `-` the call takes nothing and says so, `=` it answers ok and writes nothing,
 /// `stale` it is refused because the lease is not current, `late` it is refused because of the state.
 #[rustfmt::skip]
@@ -60,7 +60,7 @@ fn the_terminal_states_are_succeeded_failed_and_canceled() {
     }
 }
 
-/// A world with one task in the state, and the hold that its last worker has or had on it.
+/// Builds a world with one task in the state, and the hold that its last worker has or had on it.
 fn world_with(state: &str) -> (World, TaskId, Hold) {
     let mut world = World::new();
     let id = world.create(echo());
@@ -71,7 +71,7 @@ fn world_with(state: &str) -> (World, TaskId, Hold) {
         }
         "ready" => world.release(&hold, id).unwrap(),
         "leased" => {
-            // A lease of a task that had one before, so that an older one could be mistaken for it.
+            // The task had a lease before, so that the rule could mistake the older one for the current one.
             world.release(&hold, id).unwrap();
             hold = world.lease(id);
         }
@@ -93,7 +93,7 @@ fn world_with(state: &str) -> (World, TaskId, Hold) {
     (world, id, hold)
 }
 
-/// Makes the call and says what came of it in the words of [`TABLE`].
+/// Makes the call and names its effect in the words of [`TABLE`].
 fn make(call: &str, world: &mut World, id: TaskId, hold: &Hold) -> &'static str {
     let wrote = world.ledger.len();
     let before = world.tasks.clone();

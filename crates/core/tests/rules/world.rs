@@ -35,17 +35,17 @@ pub fn json(text: &str) -> Json {
     Json::from_text(text.to_owned()).unwrap()
 }
 
-/// A JSON string of exactly `bytes` bytes, quotes included.
+/// Builds a JSON string of exactly `bytes` bytes, quotes included.
 pub fn json_of_size(bytes: usize) -> Json {
     json(&format!("\"{}\"", "x".repeat(bytes - 2)))
 }
 
-/// The least that a tasker must say.
+/// Builds the smallest request that a tasker can make.
 pub fn echo() -> NewTask {
     NewTask::new(agent("alice"), "echo", json(r#"{"say":"hello"}"#))
 }
 
-/// A success with nothing to show for it.
+/// Builds a success without proof.
 pub fn bare() -> Completion {
     Completion {
         result: Some(json(r#"{"answer":42}"#)),
@@ -54,7 +54,7 @@ pub fn bare() -> Completion {
     }
 }
 
-/// A success that says where its result is.
+/// Builds a success that says where its result is.
 pub fn proven() -> Completion {
     Completion {
         artifacts: Some(json(r#"[{"type":"s3","url":"s3://bucket/result"}]"#)),
@@ -77,7 +77,7 @@ pub fn key_of(task: &Task) -> ObligationKey {
 }
 
 impl World {
-    /// A world without jitter, so that what expires is ready at once.
+    /// Builds a world without jitter, so that an expired task is ready at once.
     pub fn new() -> Self {
         Self::with(Policy {
             expiry_jitter_ms: 0,
@@ -140,7 +140,7 @@ impl World {
             .collect()
     }
 
-    /// The kinds of the anomalies that were recorded about a task.
+    /// Returns the kinds of the anomalies that were recorded about a task.
     pub fn anomalies(&self, id: TaskId) -> Vec<String> {
         self.receipts(id, ReceiptType::SystemAnomaly)
             .into_iter()
@@ -240,7 +240,7 @@ impl World {
         self.run(|env, head| task::cancel(env, head, task, &agent("alice"), reason))
     }
 
-    /// Sweeps every task, due or not: the rule itself must pass over those that are not.
+    /// Sweeps every task, due or not: the rule itself must skip those that are not due.
     pub fn sweep(&mut self) -> Swept {
         let all = self.tasks.values().cloned().collect();
         self.run(|env, head| Ok(task::sweep(env, head, all)))
@@ -313,7 +313,7 @@ impl World {
         self.ledger.push(receipt);
     }
 
-    /// What must hold after every decision.
+    /// Checks what must hold after every decision.
     fn check(&self) {
         let open: BTreeSet<_> = obligation::open(&self.ledger).into_iter().collect();
         assert_eq!(open, self.open, "the index and the ledger disagree");
@@ -339,7 +339,7 @@ impl World {
     }
 }
 
-/// A field of a receipt's body.
+/// Returns a field of a receipt's body.
 pub fn field(body: &Json, name: &str) -> Option<serde_json::Value> {
     let body: serde_json::Value = serde_json::from_str(body.text()).unwrap();
     body.get(name).cloned()
