@@ -5,21 +5,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::Plane;
 
-/// Why a request was not done. Stable: programs match on it.
+/// The reason why a request failed. Stable: programs match on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Code {
     /// The request cannot be understood: malformed JSON, an unknown field, a value out of bounds.
     BadRequest,
-    /// No credential, or one that does not hold.
+    /// The credential is missing or not valid.
     Unauthorized,
-    /// The credential holds, but does not allow this.
+    /// The credential is valid, but does not allow this.
     Forbidden,
     /// No such task in the caller's tenant.
     TaskNotFound,
     /// No such receipt in the caller's tenant.
     ReceiptNotFound,
-    /// No such route or thing.
+    /// No such route or object.
     NotFound,
     /// The route does not take this method.
     MethodNotAllowed,
@@ -39,15 +39,15 @@ pub enum Code {
     RateLimit,
     /// The server cannot do this now; nothing was changed; try again after `Retry-After`.
     Unavailable,
-    /// A defect of the server. The correlation id finds it in the log.
+    /// A defect of the server. Its log has details under the correlation id.
     Internal,
     /// A mailbox request cannot be understood.
     ESchema,
-    /// No credential for the mailbox, or one that does not hold.
+    /// The credential for the mailbox is missing or not valid.
     ECapAuth,
-    /// The credential holds, but does not allow this in the mailbox.
+    /// The credential is valid, but does not allow this in the mailbox.
     ECapScope,
-    /// The message was sent before, and the sender asked to be told so.
+    /// The message was sent before, and the sender asked for an error in that case.
     EDuplicate,
     /// A message or a request of the mailbox is larger than allowed.
     EFrameTooLarge,
@@ -55,18 +55,18 @@ pub enum Code {
     ESaturated,
     /// The mailbox cannot do this now; nothing was changed.
     EUnavailable,
-    /// Stored bytes do not agree with their hash.
+    /// Stored bytes do not match their hash.
     EIntegrity,
-    /// No such message, or no longer.
+    /// No such message, or it is gone.
     ENotFound,
-    /// The lease has ended and somebody else got the message.
+    /// The lease has ended and another receiver got the message.
     EStaleLease,
     /// The message is not with a receiver.
     ENotLeased,
     /// The idem_key was used before, for other content.
     EIdemConflict,
-    /// The backend of admission does not answer, and its failure mode allows nothing without it. It may
-    /// still do what it was asked.
+    /// The backend of admission does not answer, and its failure mode allows nothing without it. The
+    /// request may still take effect.
     HostUnavailable,
     /// No policy has this name.
     UnknownPolicy,
@@ -122,7 +122,7 @@ impl Code {
         Self::NonceReuse,
     ];
 
-    /// The code as it stands on the wire.
+    /// Returns the code's name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::BadRequest => "BAD_REQUEST",
@@ -165,7 +165,7 @@ impl Code {
 }
 
 impl Code {
-    /// The HTTP status that the code is answered with.
+    /// Returns the HTTP status of the code.
     pub const fn http_status(self) -> u16 {
         match self {
             Self::BadRequest
@@ -197,7 +197,8 @@ impl Code {
 }
 
 impl Plane {
-    /// What this plane calls an error.
+    /// Returns this plane's own code for an error: clients of the mailbox know only the codes that
+    /// begin with `E_`.
     pub const fn code(self, code: Code) -> Code {
         match (self, code) {
             (Self::Mailbox, Code::BadRequest | Code::LimitExceeded) => Code::ESchema,
@@ -212,18 +213,19 @@ impl Plane {
     }
 }
 
-/// The body of every error answer. Details that help a program stand beside these fields.
+/// The body of every error answer. Details for programs stand beside these fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorBody {
     /// The code in snake case.
     pub error: String,
     /// The code.
     pub code: Code,
-    /// One sentence for people that says what to do.
+    /// One sentence for people about what to do.
     pub message: String,
     /// The correlation id, also in `X-Corr-Id` and in the server's log.
     pub corr_id: String,
-    /// Details that help a program: `status`, `limit`, `retry_after`, ...
+    /// Details for programs: `status`, `limit`, `retry_after`, ...
+    // Beside the fixed fields, not below them: each code documents its own details.
     #[serde(flatten)]
     pub details: serde_json::Map<String, serde_json::Value>,
 }
@@ -240,7 +242,7 @@ mod tests {
         }
     }
 
-    /// What a client of the mailbox knows are the codes of the mailbox.
+    /// Clients of the mailbox know only the codes of the mailbox.
     #[test]
     fn the_mailbox_has_a_code_of_its_own_for_what_can_stop_any_call() {
         for code in [

@@ -1,4 +1,4 @@
-//! Operations of those who do the work.
+//! Operations for principals that do the work.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ impl Operation for LeaseNext {
     };
 }
 
-/// What a worker offers and wants.
+/// A worker's offer and demand.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseNextInput {
@@ -48,7 +48,7 @@ pub struct LeaseNextInput {
     /// The process or machine you run in.
     #[serde(default)]
     pub worker_instance_id: Option<String>,
-    /// What you can do. Tasks that require anything else are not given to you.
+    /// Your capabilities. Tasks that require others are not given to you.
     #[serde(default)]
     pub capabilities: Option<Vec<String>>,
     /// The only task types you accept. Default: any.
@@ -65,40 +65,40 @@ pub struct LeaseNextInput {
     pub wait_seconds: Option<u32>,
 }
 
-/// The tasks that are yours for now.
+/// The tasks that you now hold.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct LeaseNextOutput {
     /// The tasks, in the order to work on them.
     pub tasks: Vec<LeasedTask>,
 }
 
-/// A task in your hands.
+/// A task that you hold.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct LeasedTask {
     /// The task's id.
     pub task_id: String,
     /// The lease's id: send it with every call about the task.
     pub lease_id: String,
-    /// What sort of work it is.
+    /// The sort of work.
     #[serde(rename = "type")]
     pub task_type: String,
     /// The work's input, as it was sent.
     pub payload: Box<RawValue>,
-    /// Where a larger input is.
+    /// The address of a larger input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_pointer: Option<String>,
-    /// How many failures were reported before.
+    /// Failures reported before.
     pub attempt: u32,
-    /// When the lease runs out.
+    /// The time at which the lease runs out.
     pub expires_at: String,
-    /// What was required.
+    /// The demands on the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requirements: Option<Requirements>,
     /// The task's owner.
     pub created_by: Principal,
     /// The owner's id.
     pub principal_ai: String,
-    /// What sort of outcome the owner expects.
+    /// The sort of outcome the owner expects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_outcome_kind: Option<String>,
     /// The media type of the artifact the owner expects.
@@ -130,7 +130,7 @@ impl Operation for RenewLease {
     };
 }
 
-/// Which lease to renew.
+/// The lease to renew.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RenewLeaseInput {
@@ -152,12 +152,12 @@ pub struct RenewLeaseInput {
     pub worker_instance_id: Option<String>,
 }
 
-/// The lease goes on.
+/// The renewed lease.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RenewLeaseOutput {
     /// Always true.
     pub ok: bool,
-    /// When the lease runs out now.
+    /// The time at which the lease now runs out.
     pub expires_at: String,
 }
 
@@ -184,7 +184,7 @@ impl Operation for ReleaseLease {
     };
 }
 
-/// Which lease to give back.
+/// The lease to give back.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseLeaseInput {
@@ -203,14 +203,14 @@ pub struct ReleaseLeaseInput {
     pub worker_instance_id: Option<String>,
 }
 
-/// It is done.
+/// The call succeeded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {
     /// Always true.
     pub ok: bool,
 }
 
-/// Says that the work began.
+/// Records that the work began.
 #[derive(Debug)]
 pub struct StartTask;
 
@@ -233,7 +233,7 @@ impl Operation for StartTask {
     };
 }
 
-/// Which task was begun.
+/// The task that was begun.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartTaskInput {
@@ -252,7 +252,7 @@ pub struct StartTaskInput {
     pub worker_instance_id: Option<String>,
 }
 
-/// Says how far the work is.
+/// Records the progress of the work.
 #[derive(Debug)]
 pub struct ReportProgress;
 
@@ -274,7 +274,7 @@ impl Operation for ReportProgress {
     };
 }
 
-/// How far the work is.
+/// A progress report.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReportProgressInput {
@@ -328,13 +328,13 @@ pub struct CompleteInput {
     pub task_id: String,
     /// The lease's id.
     pub lease_id: String,
-    /// What the work returned: any JSON up to 1 MiB.
+    /// The result: any JSON up to 1 MiB.
     #[serde(default)]
     pub result: Option<Box<RawValue>>,
-    /// Where the results are: a list of up to 100 pointers, or one object; 64 KiB at most.
+    /// Pointers to the results: a list of up to 100, or one object; 64 KiB at most.
     #[serde(default)]
     pub artifacts: Option<Box<RawValue>>,
-    /// That the results were delivered: target, time, status.
+    /// The proof that the results were delivered: target, time, status.
     #[serde(default)]
     pub delivery_proof: Option<Box<RawValue>>,
     /// Your stable name.
@@ -348,12 +348,12 @@ pub struct CompleteInput {
     pub worker_instance_id: Option<String>,
 }
 
-/// The task has succeeded.
+/// The receipt of a success.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompleteOutput {
     /// Always true.
     pub ok: bool,
-    /// Whether this repeats the call that ended the task; the first result stands.
+    /// True if this repeats the call that ended the task; the first result stays.
     pub duplicate: bool,
     /// The receipt that proves it.
     pub receipt_id: String,
@@ -391,9 +391,9 @@ pub struct FailInput {
     pub task_id: String,
     /// The lease's id.
     pub lease_id: String,
-    /// What went wrong: any JSON.
+    /// The error: any JSON.
     pub error: Box<RawValue>,
-    /// Whether trying again may help. Default false.
+    /// True if trying again may help. Default false.
     #[serde(default)]
     pub retryable: bool,
     /// Your stable name.
@@ -407,17 +407,17 @@ pub struct FailInput {
     pub worker_instance_id: Option<String>,
 }
 
-/// What became of the task.
+/// The effect on the task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailOutput {
     /// Always true.
     pub ok: bool,
-    /// Whether the task will be tried again.
+    /// True if the task will be tried again.
     pub requeued: bool,
-    /// When it can be leased again.
+    /// The time from which it can be leased again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_eligible_at: Option<String>,
-    /// Whether this repeats the call that ended the task.
+    /// True if this repeats the call that ended the task.
     pub duplicate: bool,
     /// The receipt that records it.
     pub receipt_id: String,

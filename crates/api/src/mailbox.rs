@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Access, Code, Effect, Method, Operation, Payload, Plane, Spec};
 
+// The operations of the mailbox differ only in these fields; the macro fills in the rest of the spec.
 macro_rules! operation {
     ($(#[$doc:meta])* $name:ident, $input:ty => $output:ty, $($field:ident: $value:expr),+ $(,)?) => {
         $(#[$doc])*
@@ -48,13 +49,13 @@ operation!(
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SendInput {
-    /// Where to, 1 to 256 bytes, such as `user:42:inbox`.
+    /// The topic, 1 to 256 bytes, such as `user:42:inbox`.
     pub topic: String,
     /// Your name for this message, 1 to 256 bytes. Repeating it is safe.
     pub idem_key: String,
     /// The content in base64.
     pub payload_b64: Payload,
-    /// What you want to say about it, such as `content-type`. At most 64 entries and 16 KiB in all.
+    /// Your labels for it, such as `content-type`. At most 64 entries and 16 KiB in all.
     #[serde(default)]
     pub attrs: Option<BTreeMap<String, String>>,
     /// Messages of one topic with one key keep their order.
@@ -69,7 +70,7 @@ pub struct SendInput {
     /// Higher goes first. Default 0.
     #[serde(default)]
     pub priority: Option<i32>,
-    /// How a repetition is answered. Default `200-flag`.
+    /// The answer to a repetition. Default `200-flag`.
     #[serde(default)]
     pub idempotency_mode: Option<IdempotencyMode>,
     /// A UUID that follows the message. Default: the request's own, as in `X-Corr-Id`.
@@ -77,24 +78,24 @@ pub struct SendInput {
     pub corr_id: Option<String>,
 }
 
-/// How a repeated send is answered.
+/// The answer to a repeated send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum IdempotencyMode {
-    /// As a success with `duplicate: true`.
+    /// A success with `duplicate: true`.
     #[default]
     #[serde(rename = "200-flag")]
     Flag,
-    /// As the error `E_DUPLICATE` that names the first message.
+    /// The error `E_DUPLICATE`, which names the first message.
     #[serde(rename = "409-conflict")]
     Conflict,
 }
 
-/// Where the message is.
+/// The message that was sent.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SendOutput {
     /// The message's id, a ULID.
     pub msg_id: String,
-    /// True when the same was sent before.
+    /// True if it was sent before.
     pub duplicate: bool,
 }
 
@@ -129,8 +130,9 @@ pub struct SendBatchOutput {
     pub results: Vec<SendResult>,
 }
 
-/// The answer to one of many sends.
+/// The answer to one send of a batch.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+// A client tells the two apart by their fields: one has `msg_id` and `duplicate`, the other `code`.
 #[serde(untagged)]
 pub enum SendResult {
     /// It was sent, now or before.
@@ -139,14 +141,14 @@ pub enum SendResult {
     Refused(Refusal),
 }
 
-/// Why one item of a batch was not done.
+/// The error of one item of a batch.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
     /// The error code.
     pub code: Code,
-    /// One sentence that says what to do.
+    /// One sentence about what to do.
     pub message: String,
-    /// The message that the idem_key already stands for, if that is why.
+    /// The message that already has the idem_key, if that is the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub msg_id: Option<String>,
 }
@@ -170,16 +172,16 @@ operation!(
           message and answers as soon as there is one; an empty list means there was none.",
 );
 
-/// What you want to receive.
+/// A receiver's request.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecvInput {
-    /// Of which topic.
+    /// The topic.
     pub topic: String,
-    /// Milliseconds that the messages are yours, 250 to 12 hours. Default 5000.
+    /// Milliseconds for which you hold the messages, 250 to 12 hours. Default 5000.
     #[serde(default)]
     pub visibility_ms: Option<i64>,
-    /// The most messages, at least 1; more than the server allows (32) is taken as that.
+    /// The most messages, at least 1; lowered to the server's limit (32).
     #[serde(default)]
     pub max_messages: Option<u32>,
     /// The most bytes of decoded content; at least one message is always given.
@@ -190,21 +192,21 @@ pub struct RecvInput {
     pub wait_seconds: Option<u32>,
 }
 
-/// The messages that are yours for now.
+/// The messages that you now hold.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RecvOutput {
     /// The messages in the order of delivery.
     pub messages: Vec<Envelope>,
 }
 
-/// A message as a receiver sees it.
+/// A message as receivers see it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Envelope {
     /// The message's id.
     pub msg_id: String,
-    /// Where it was sent to.
+    /// The topic it was sent to.
     pub topic: String,
-    /// When it was sent.
+    /// The time it was sent.
     pub ts: String,
     /// The sender's name for it.
     pub idem_key: String,
@@ -212,13 +214,13 @@ pub struct Envelope {
     pub payload_hash: String,
     /// The content in base64.
     pub payload_b64: Payload,
-    /// What the sender says about it.
+    /// The sender's labels.
     pub attrs: BTreeMap<String, String>,
-    /// Follows the message through logs.
+    /// The id that follows the message through logs.
     pub corr_id: String,
     /// The shard it is in.
     pub shard: u16,
-    /// How often it was delivered, this time included.
+    /// Deliveries so far, this one included.
     pub attempt: u32,
     /// `b3:` and the hash of the envelope.
     pub hash_chain: String,
@@ -236,10 +238,10 @@ pub struct Envelope {
     /// Your proof of this delivery: send it with ack, nack and extend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
-    /// Until when it is yours.
+    /// The time until which you hold it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visible_at: Option<String>,
-    /// When it is too old to be delivered.
+    /// The time from which it is too old to be delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
 }
@@ -261,7 +263,7 @@ operation!(
           has it.",
 );
 
-/// Which message is done.
+/// The message that is done.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AckInput {
@@ -272,7 +274,7 @@ pub struct AckInput {
     pub lease: Option<String>,
 }
 
-/// It was done.
+/// The call succeeded.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AckOutput {
     /// Always true.
@@ -294,7 +296,7 @@ operation!(
           order: ok, or code and message of what was wrong with it.",
 );
 
-/// Which messages are done.
+/// The messages that are done.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AckBatchInput {
@@ -309,7 +311,7 @@ pub struct AckBatchOutput {
     pub results: Vec<AckResult>,
 }
 
-/// The answer to one of many acknowledgements.
+/// The answer to one acknowledgement of a batch.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum AckResult {
@@ -335,16 +337,16 @@ operation!(
           allowed attempt it becomes a dead letter with your reason and error.",
 );
 
-/// Which message to give back, and why.
+/// The message to give back, and the reason.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NackInput {
     /// The message's id.
     pub msg_id: String,
-    /// Why, in a word, such as `parse_error`; dead letters are found by it.
+    /// The reason in a word, such as `parse_error`; dead letters are found by it.
     #[serde(default)]
     pub reason: Option<String>,
-    /// What went wrong, in more words.
+    /// The error in more words.
     #[serde(default)]
     pub error: Option<String>,
     /// Milliseconds until it can be delivered again, instead of the backoff.
@@ -370,7 +372,7 @@ operation!(
           all you may keep a message ten times as long as you first asked for.",
 );
 
-/// Which message to keep.
+/// The message to keep.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExtendInput {
@@ -384,12 +386,12 @@ pub struct ExtendInput {
     pub lease: Option<String>,
 }
 
-/// How long the message is yours.
+/// The new end of your delivery.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ExtendOutput {
     /// Always true.
     pub ok: bool,
-    /// Until when it is yours.
+    /// The time until which you hold it.
     pub visible_at: String,
 }
 
@@ -408,11 +410,11 @@ operation!(
           lease; nothing is counted.",
 );
 
-/// What to look at.
+/// The topic to look at.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PeekInput {
-    /// Of which topic.
+    /// The topic.
     pub topic: String,
     /// The most messages. Default 32.
     #[serde(default)]
@@ -437,21 +439,21 @@ operation!(
           (all). Messages that receivers have are left alone. This cannot be undone.",
 );
 
-/// What to throw away.
+/// The messages to throw away.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PurgeInput {
-    /// Of which topic.
+    /// The topic.
     pub topic: String,
-    /// Which messages.
+    /// The messages.
     pub state: PurgeState,
 }
 
-/// Which messages to throw away.
+/// The messages to throw away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PurgeState {
-    /// Those that wait, delayed ones included.
+    /// Waiting messages, delayed ones included.
     Ready,
     /// Dead letters.
     Dlq,
@@ -459,10 +461,10 @@ pub enum PurgeState {
     All,
 }
 
-/// What was thrown away.
+/// The outcome of a purge.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PurgeOutput {
-    /// How many messages.
+    /// The number of messages thrown away.
     pub purged: u64,
 }
 
@@ -481,28 +483,28 @@ operation!(
           and are dead letters, and how old the oldest waiting message is.",
 );
 
-/// Which topics to list.
+/// A page of topics.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListTopicsInput {
     /// The most topics. Default 50, at most 200.
     #[serde(default)]
     pub limit: Option<u32>,
-    /// What the page before gave as next_cursor.
+    /// The next_cursor of the page before.
     #[serde(default)]
     pub cursor: Option<String>,
 }
 
-/// Topics.
+/// A page of topics.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ListTopicsOutput {
     /// The topics by name.
     pub topics: Vec<TopicState>,
-    /// What to give as cursor for more; null when there are none.
+    /// The cursor of the next page; null on the last.
     pub next_cursor: Option<String>,
 }
 
-/// What a topic holds.
+/// The counts of a topic.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopicState {
     /// Its name.
@@ -511,9 +513,9 @@ pub struct TopicState {
     pub ready: u64,
     /// Messages that can be delivered later.
     pub delayed: u64,
-    /// Ready and delayed.
+    /// Ready plus delayed messages.
     pub depth: u64,
-    /// Messages that receivers have.
+    /// Messages held by receivers.
     pub inflight: u64,
     /// Dead letters.
     pub dlq_depth: u64,
@@ -537,33 +539,33 @@ operation!(
           back with mailbox.dlq_reprocess once the cause is mended.",
 );
 
-/// Which dead letters to list.
+/// A filter and a page of dead letters.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListDeadLettersInput {
-    /// Only of this topic.
+    /// Only this topic.
     #[serde(default)]
     pub topic: Option<String>,
-    /// Only with this reason.
+    /// Only this reason.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Only those that died at least so many seconds ago.
+    /// Only letters at least this many seconds dead.
     #[serde(default)]
     pub older_than_secs: Option<u64>,
     /// The most messages. Default 50, at most 200.
     #[serde(default)]
     pub limit: Option<u32>,
-    /// What the page before gave as next_cursor.
+    /// The next_cursor of the page before.
     #[serde(default)]
     pub cursor: Option<String>,
 }
 
-/// Dead letters.
+/// A page of dead letters.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ListDeadLettersOutput {
     /// The messages in the order in which they were sent.
     pub messages: Vec<DeadLetter>,
-    /// What to give as cursor for more; null when there are none.
+    /// The cursor of the next page; null on the last.
     pub next_cursor: Option<String>,
 }
 
@@ -571,15 +573,16 @@ pub struct ListDeadLettersOutput {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeadLetter {
     /// The message.
+    // Flattened, so that a program that reads messages can read dead letters too.
     #[serde(flatten)]
     pub envelope: Envelope,
-    /// Why it is here: `max_attempts`, `expired` or `integrity`.
+    /// `max_attempts`, `expired` or `integrity`.
     pub cause: String,
     /// The last receiver's reason, or `visibility_timeout`, `expired` or `integrity`.
     pub reason: String,
-    /// What the last receiver said of its error.
+    /// The last receiver's error text.
     pub last_error: Option<String>,
-    /// Since when it is dead.
+    /// The time it became a dead letter.
     pub died_at: String,
 }
 
@@ -599,38 +602,38 @@ operation!(
           in steps of that many. With dry_run it only says how many would move.",
 );
 
-/// Which dead letters to bring back.
+/// The dead letters to bring back.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReprocessInput {
-    /// Of which topic.
+    /// The topic.
     pub topic: String,
     /// The most messages, 1 to 10,000. Default 100.
     #[serde(default)]
     pub limit: Option<u32>,
-    /// Only with this reason.
+    /// Only this reason.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Only those that died at least so many seconds ago.
+    /// Only letters at least this many seconds dead.
     #[serde(default)]
     pub older_than_secs: Option<u64>,
-    /// Only say how many would move.
+    /// Only count the messages that would move.
     #[serde(default)]
     pub dry_run: Option<bool>,
-    /// Move at most so many each second, so that receivers are not flooded.
+    /// Move at most this many each second, so that receivers are not flooded.
     #[serde(default)]
     pub per_second: Option<u32>,
 }
 
-/// What came back.
+/// The outcome of a reprocess.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ReprocessOutput {
-    /// How many messages moved, or would.
+    /// The number of messages that moved, or would move.
     pub moved: u64,
 }
 
 operation!(
-    /// Tells where the chains end.
+    /// Reads the heads of the chains.
     GetMailboxHeads, GetMailboxHeadsInput => GetMailboxHeadsOutput,
     name: "mailbox_heads",
     method: Method::Get,
@@ -645,30 +648,30 @@ operation!(
           changed or left out.",
 );
 
-/// Nothing to say.
+/// An empty input.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GetMailboxHeadsInput {}
 
-/// Where the chains end.
+/// The heads of the chains.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct GetMailboxHeadsOutput {
-    /// One for each shard that has had messages.
+    /// One for each shard that ever had messages.
     pub heads: Vec<MailboxHead>,
 }
 
-/// Where a shard's chain ends.
+/// The end of a shard's chain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MailboxHead {
     /// The shard.
     pub shard: u16,
-    /// How many messages it has had.
+    /// The number of messages so far.
     pub seq: u64,
     /// The link of the last one.
     pub link: String,
     /// The tenant whose messages these are.
     pub tenant_id: String,
-    /// When the head was signed.
+    /// The time of the signature.
     pub signed_at: String,
     /// The same in milliseconds since 1970.
     pub signed_at_millis: i64,

@@ -11,36 +11,36 @@ use bytes::Bytes;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// The standard alphabet. Padding is written, but not insisted upon.
+/// The standard alphabet. Padding is written, but not required.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The content of a message: any bytes. In JSON it is base64; a protocol that carries bytes takes
-/// them as they are.
+/// The content of a message: any bytes. In JSON it is base64; protocols that carry bytes send them
+/// unencoded.
 ///
 /// Its `Debug` shows the size only, so that no content reaches a log.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Payload(pub Bytes);
 
 impl Payload {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn into_bytes(self) -> Bytes {
         self.0
     }
 
-    /// How many bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// From base64, or what is wrong with it.
+    /// Decodes base64, or returns what is wrong with it.
     pub fn from_base64(text: &str) -> Result<Self, String> {
         match BASE64.decode(text) {
             Ok(bytes) => Ok(Self(bytes.into())),
@@ -48,7 +48,7 @@ impl Payload {
         }
     }
 
-    /// As base64.
+    /// Encodes the bytes in base64.
     pub fn to_base64(&self) -> String {
         BASE64.encode(&self.0)
     }
@@ -74,6 +74,7 @@ impl fmt::Debug for Payload {
 
 impl Serialize for Payload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // Written straight into the output: a payload can be a MiB and must not be copied first.
         serializer.collect_str(&Base64Display::new(&self.0, &BASE64))
     }
 }

@@ -1,9 +1,9 @@
-//! Who acts and who is addressed.
+//! Principals: those who act and those who are addressed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What sort of principal somebody is.
+/// The sort of a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PrincipalKind {
@@ -19,10 +19,10 @@ pub enum PrincipalKind {
     System,
 }
 
-/// Somebody who acts or is addressed.
+/// A principal that acts or is addressed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Principal {
-    /// What sort of principal it is.
+    /// Its sort.
     pub kind: PrincipalKind,
     /// Its stable name within its kind.
     pub id: String,

@@ -9,32 +9,32 @@ use crate::{
     Spec,
 };
 
-/// An immutable record of who asked for, did or proved what.
+/// An immutable record of a request, of work or of proof.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ReceiptRecord {
     /// Its id.
     pub receipt_id: String,
-    /// What it records, e.g. `task.completed`.
+    /// The kind of event, e.g. `task.completed`.
     pub receipt_type: String,
-    /// When it was written.
+    /// The time it was written.
     pub created_at: String,
-    /// Who did it.
+    /// The principal that acted.
     pub from: Principal,
-    /// Whose inbox it is in.
+    /// The principal in whose inbox it is.
     pub to: Principal,
     /// The task it is about.
     pub task_id: Option<String>,
-    /// The lease it was done under.
+    /// The lease under which the principal acted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<String>,
     /// The schedule it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_id: Option<String>,
-    /// The receipts it follows from; a terminal receipt discharges them.
+    /// The receipts that caused it; a terminal receipt discharges them.
     pub parents: Vec<String>,
-    /// What it says.
+    /// The statement.
     pub body: Box<RawValue>,
-    /// The hash of what it says, equal for equal statements.
+    /// The hash of the statement, equal for equal statements.
     pub hash: String,
     /// Its place in the tenant's ledger, counted from 1 without gaps.
     pub seq: u64,
@@ -44,7 +44,7 @@ pub struct ReceiptRecord {
     pub asyncgate_instance: String,
     /// The tenant it belongs to.
     pub tenant_id: String,
-    /// When bootstrap first handed it over.
+    /// The time at which bootstrap first returned it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_at: Option<String>,
 }
@@ -74,20 +74,20 @@ impl Operation for ListOpenObligations {
     };
 }
 
-/// Whose obligations to list.
+/// A filter and a page of obligations.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListOpenObligationsInput {
-    /// Whose, if you may act for others. Default `agent` when principal_id is given.
+    /// The owner's kind, if you may act for others. Default `agent` when principal_id is given.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
-    /// Whose, if you may act for others.
+    /// The owner, if you may act for others.
     #[serde(default)]
     pub principal_id: Option<String>,
-    /// The device, process or session you are.
+    /// Your device, process or session.
     #[serde(default)]
     pub principal_instance_id: Option<String>,
-    /// Only those after this receipt.
+    /// Only obligations after this receipt.
     #[serde(default)]
     pub since_receipt_id: Option<String>,
     /// The most to return, 1 to 200. Default 50.
@@ -95,19 +95,19 @@ pub struct ListOpenObligationsInput {
     pub limit: Option<u32>,
 }
 
-/// What is still owed. There are no buckets: each entry is a receipt.
+/// The open obligations. Each entry is a receipt.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListOpenObligationsOutput {
     /// The server.
     pub server: ServerInfo,
-    /// What the server knows of you.
+    /// Your history with the server.
     pub relationship: RelationshipRecord,
     /// The open obligations, in ledger order.
     pub open_obligations: Vec<ReceiptRecord>,
-    /// The last receipt given, for since_receipt_id; null when none was.
+    /// The last receipt returned, for since_receipt_id; null if none.
     pub cursor: Option<String>,
-    /// What to give as since_receipt_id for more; null when there are none.
+    /// The since_receipt_id of the next page; null on the last.
     pub next_cursor: Option<String>,
 }
 
@@ -118,18 +118,18 @@ pub struct RelationshipRecord {
     pub principal_kind: PrincipalKind,
     /// The principal's id.
     pub principal_id: String,
-    /// The instance that was seen last.
+    /// The instance seen last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal_instance_id: Option<String>,
-    /// When it was first seen.
+    /// The time of the first call.
     pub first_seen_at: String,
-    /// When it was last seen.
+    /// The time of the last call.
     pub last_seen_at: String,
-    /// How many sessions it has had.
+    /// The number of sessions so far.
     pub sessions_count: u64,
 }
 
-/// The old way to begin.
+/// The deprecated first call of an agent.
 #[derive(Debug)]
 pub struct Bootstrap;
 
@@ -152,7 +152,7 @@ impl Operation for Bootstrap {
     };
 }
 
-/// Who begins.
+/// The agent that starts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BootstrapInput {
@@ -162,7 +162,7 @@ pub struct BootstrapInput {
     /// Your id, if you may act for others.
     #[serde(default, alias = "agent_id")]
     pub principal_id: Option<String>,
-    /// The device, process or session you are.
+    /// Your device, process or session.
     #[serde(default, alias = "agent_instance_id")]
     pub principal_instance_id: Option<String>,
     /// The version of your program; accepted and not used.
@@ -176,24 +176,25 @@ pub struct BootstrapInput {
     pub max_items: Option<u32>,
 }
 
-/// Who you are and what lies in your inbox.
+/// Your history with the server and your inbox.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct BootstrapOutput {
     /// The server.
     pub server: ServerInfo,
-    /// What the server knows of you.
+    /// Your history with the server.
     pub relationship: RelationshipRecord,
-    /// What lies in your inbox.
+    /// Your inbox.
     pub attention: Attention,
-    /// Where you have read to.
+    /// The end of this page.
     pub cursor: BootstrapCursor,
 }
 
-/// What lies in an inbox. All lists but the first are always empty.
+/// An inbox. All lists but the first are always empty.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Attention {
     /// Receipts addressed to you.
     pub inbox_receipts: Vec<ReceiptRecord>,
+    // An array of length 0 says in the type, and so in the schema, that nothing is ever here.
     /// Always empty.
     pub assigned_tasks: [(); 0],
     /// Always empty.
@@ -204,10 +205,10 @@ pub struct Attention {
     pub anomalies: [(); 0],
 }
 
-/// Where a reader has read to.
+/// The end of a page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BootstrapCursor {
-    /// The last receipt given.
+    /// The last receipt returned.
     pub latest_receipt_id: Option<String>,
 }
 
@@ -234,14 +235,14 @@ impl Operation for ListReceipts {
     };
 }
 
-/// Whose inbox to list.
+/// A page of an inbox.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListReceiptsInput {
-    /// Whose, if you may act for others. Default `agent` when principal_id is given.
+    /// The kind of the inbox's owner, if you may act for others. Default `agent` when principal_id is given.
     #[serde(default, alias = "to_kind")]
     pub principal_kind: Option<PrincipalKind>,
-    /// Whose, if you may act for others.
+    /// The inbox's owner, if you may act for others.
     #[serde(default, alias = "to_id")]
     pub principal_id: Option<String>,
     /// Only receipts after this one.
@@ -257,9 +258,9 @@ pub struct ListReceiptsInput {
 pub struct ReceiptPage {
     /// The receipts, in ledger order.
     pub receipts: Vec<ReceiptRecord>,
-    /// The last receipt given, for since_receipt_id; null when none was.
+    /// The last receipt returned, for since_receipt_id; null if none.
     pub cursor: Option<String>,
-    /// What to give as since_receipt_id for more; null when there are none.
+    /// The since_receipt_id of the next page; null on the last.
     pub next_cursor: Option<String>,
 }
 
@@ -286,7 +287,7 @@ impl Operation for ListLedger {
     };
 }
 
-/// Which part of the ledger to list.
+/// A filter and a page of the ledger.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListLedgerInput {
@@ -305,10 +306,10 @@ pub struct ListLedgerInput {
     /// The most to return, 1 to 200. Default 50.
     #[serde(default)]
     pub limit: Option<u32>,
-    /// Who asks, if you may act for others.
+    /// The kind of the principal that asks, if you may act for others.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
-    /// Who asks, if you may act for others.
+    /// The principal that asks, if you may act for others.
     #[serde(default)]
     pub principal_id: Option<String>,
 }
@@ -337,7 +338,7 @@ impl Operation for ReadLedger {
     };
 }
 
-/// Which page of the ledger to read.
+/// A page of the ledger.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadLedgerInput {
@@ -349,7 +350,7 @@ pub struct ReadLedgerInput {
     pub limit: Option<u32>,
 }
 
-/// Reads where the ledger ends.
+/// Reads the head of the ledger.
 #[derive(Debug)]
 pub struct GetLedgerHead;
 
@@ -372,7 +373,7 @@ impl Operation for GetLedgerHead {
     };
 }
 
-/// Where a tenant's ledger ends, as the server vouches for it.
+/// The end of a tenant's ledger, signed by the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LedgerHead {
     /// The tenant.
@@ -381,11 +382,11 @@ pub struct LedgerHead {
     pub seq: u64,
     /// The hash of the ledger up to and including it.
     pub link: String,
-    /// How many obligations are open.
+    /// The number of open obligations.
     pub open_obligations: u64,
-    /// When it was signed.
+    /// The time of the signature.
     pub signed_at: String,
-    /// The same, in milliseconds since 1970, as it stands in the signed statement.
+    /// The same in milliseconds since 1970, as in the signed statement.
     pub signed_at_millis: i64,
     /// The Ed25519 key that verifies the signature, in hexadecimal digits; null when the server
     /// has none.
@@ -416,16 +417,16 @@ impl Operation for GetReceipt {
     };
 }
 
-/// Which receipt to read.
+/// The receipt to read.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GetReceiptInput {
     /// The receipt's id.
     pub receipt_id: String,
-    /// Who asks, if you may act for others.
+    /// The kind of the principal that asks, if you may act for others.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
-    /// Who asks, if you may act for others.
+    /// The principal that asks, if you may act for others.
     #[serde(default)]
     pub principal_id: Option<String>,
 }
@@ -453,19 +454,19 @@ impl Operation for AckReceipt {
     };
 }
 
-/// Which receipt to acknowledge.
+/// The receipt to acknowledge.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AckReceiptInput {
     /// The receipt's id.
     pub receipt_id: String,
-    /// Who acknowledges, if you may act for others.
+    /// The kind of the principal that acknowledges, if you may act for others.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
-    /// Who acknowledges, if you may act for others.
+    /// The principal that acknowledges, if you may act for others.
     #[serde(default)]
     pub principal_id: Option<String>,
-    /// The instance of the principal that acknowledges.
+    /// Its instance.
     #[serde(default)]
     pub principal_instance_id: Option<String>,
 }

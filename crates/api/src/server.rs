@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Access, Effect, Method, Operation, Plane, Spec};
 
-/// Who the server is.
+/// The server's identity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerInfo {
     /// `AsyncGate`.
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Which of several servers it is.
+    /// The name of this server among several.
     pub instance_id: String,
     /// Seconds since it started.
     pub uptime: u64,
-    /// Where it runs, as its operator calls it.
+    /// The operator's name for where it runs.
     pub environment: String,
 }
 
@@ -42,7 +42,7 @@ impl Operation for GetConfig {
     };
 }
 
-/// Nothing to say.
+/// An empty input.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoInput {}
@@ -50,33 +50,33 @@ pub struct NoInput {}
 /// The settings that matter to callers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigRecord {
-    /// Where receipts are kept: `standalone`.
+    /// The place where receipts are kept: `standalone`.
     pub receipt_mode: String,
-    /// Which of several servers it is.
+    /// The name of this server among several.
     pub instance_id: String,
     /// The server's version.
     pub version: String,
-    /// What the server can do.
+    /// The features of this server.
     pub capabilities: Vec<String>,
     /// `fsync`: a success answer is on disk. `none`: everything is lost at the end of the process.
     pub durability: String,
-    /// How the server is deployed: a `micronode` keeps everything in memory, a `macronode` is durable.
+    /// The deployment: a `micronode` keeps everything in memory, a `macronode` is durable.
     pub profile: String,
     /// `durable`: dead letters outlive the process. `ephemeral`: they do not.
     pub dlq_profile: String,
-    /// `lenient` or `strict`: what happens to a success without proof.
+    /// A success without proof is accepted (`lenient`) or refused (`strict`).
     pub locatability: String,
-    /// The lease time when a claim names none.
+    /// The lease time of a claim that names none.
     pub default_lease_ttl_seconds: u64,
     /// The longest lease time.
     pub max_lease_ttl_seconds: u64,
-    /// How many reported failures end a task that names no limit.
+    /// The number of reported failures that ends a task that names no limit.
     pub default_max_attempts: u32,
     /// The first retry delay of a task that names none.
     pub default_retry_backoff_seconds: u32,
     /// The longest retry delay.
     pub max_retry_backoff_seconds: u32,
-    /// The page size when a list names none.
+    /// The page size of a list that names none.
     pub default_list_limit: u32,
     /// The largest page.
     pub max_list_limit: u32,
@@ -106,7 +106,7 @@ impl Operation for GetHealth {
     };
 }
 
-/// The server is alive.
+/// The state of the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HealthRecord {
     /// `healthy`, or `failing` when writes are not accepted.
@@ -115,6 +115,6 @@ pub struct HealthRecord {
     pub service: String,
     /// Its version.
     pub version: String,
-    /// Which of several servers it is.
+    /// The name of this server among several.
     pub instance_id: String,
 }

@@ -1,4 +1,4 @@
-//! Operations of those who hand out work.
+//! Operations for principals that hand out work.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,11 +10,11 @@ use crate::{Access, Effect, Method, Operation, Plane, Principal, PrincipalKind, 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
-    /// Waiting for a worker, or for its time.
+    /// Waiting for a worker, or delayed.
     Queued,
-    /// In a worker's hands.
+    /// Held by a worker.
     Leased,
-    /// In a worker's hands, and begun.
+    /// Held by a worker that has begun.
     Running,
     /// Ended well.
     Succeeded,
@@ -24,14 +24,14 @@ pub enum TaskStatus {
     Canceled,
 }
 
-/// What a worker must offer to be given a task.
+/// The demands on a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Requirements {
     /// All of these must be among the worker's capabilities.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
-    /// Labels that bind nobody.
+    /// Labels without effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
 }
@@ -63,20 +63,21 @@ impl Operation for CreateTask {
     };
 }
 
-/// What is to be done.
+/// A request for work.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateTaskInput {
-    /// What sort of work it is, e.g. `report.render`. Workers choose by it.
+    /// The sort of work, e.g. `report.render`. Workers choose by it.
     #[serde(rename = "type")]
     pub task_type: String,
     /// The work's input: any JSON up to 1 MiB. It reaches the worker byte for byte.
     #[serde(default)]
+    // Raw: parsing and writing it again could change digits of numbers and the order of keys.
     pub payload: Option<Box<RawValue>>,
-    /// Where a larger input is.
+    /// The address of a larger input.
     #[serde(default)]
     pub payload_pointer: Option<String>,
-    /// What a worker must offer.
+    /// The demands on the worker.
     #[serde(default)]
     pub requirements: Option<Requirements>,
     /// Higher goes first; equal priorities go by age. Default 0.
@@ -86,7 +87,7 @@ pub struct CreateTaskInput {
     /// under the same key is refused.
     #[serde(default)]
     pub idempotency_key: Option<String>,
-    /// How many reported failures end the task. Default 3.
+    /// The number of reported failures that ends the task. Default 3.
     #[serde(default)]
     pub max_attempts: Option<u32>,
     /// Seconds before the first retry; doubles with each, up to 900. Default 30.
@@ -95,7 +96,7 @@ pub struct CreateTaskInput {
     /// Seconds during which the task cannot be leased.
     #[serde(default)]
     pub delay_seconds: Option<i64>,
-    /// What sort of outcome you expect; handed to the worker.
+    /// The sort of outcome you expect; handed to the worker.
     #[serde(default)]
     pub expected_outcome_kind: Option<String>,
     /// The media type of the artifact you expect; handed to the worker.
@@ -105,6 +106,7 @@ pub struct CreateTaskInput {
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
     /// The owner, if you may act for others. Default: yourself.
+    // The aliases in this crate are older names of the same fields; clients still send them.
     #[serde(default, alias = "principal_ai")]
     pub principal_id: Option<String>,
     /// The instance of the owner that asks.
@@ -112,14 +114,14 @@ pub struct CreateTaskInput {
     pub principal_instance_id: Option<String>,
 }
 
-/// The task that was created, or was there before.
+/// The task that was created or existed before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CreateTaskOutput {
     /// The task's id.
     pub task_id: String,
-    /// Its state now.
+    /// Its current state.
     pub status: TaskStatus,
-    /// Whether the idempotency key named a task that was there before.
+    /// True if the idempotency key named an existing task.
     pub duplicate: bool,
 }
 
@@ -147,7 +149,7 @@ impl Operation for GetTask {
     };
 }
 
-/// Which task to read.
+/// The task to read.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GetTaskInput {
@@ -156,106 +158,106 @@ pub struct GetTaskInput {
     /// Seconds to wait for the task's end, 0 to 60.
     #[serde(default)]
     pub wait_seconds: Option<u32>,
-    /// Whose task it is, if you may act for others.
+    /// The owner's kind, if you may act for others.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
-    /// Whose task it is, if you may act for others.
+    /// The owner, if you may act for others.
     #[serde(default)]
     pub principal_id: Option<String>,
 }
 
-/// A task as it stands.
+/// The current state of a task.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TaskRecord {
     /// Its id.
     pub task_id: String,
-    /// What sort of work it is.
+    /// The sort of work.
     #[serde(rename = "type")]
     pub task_type: String,
     /// Its state.
     pub status: TaskStatus,
     /// The work's input, as it was sent.
     pub payload: Box<RawValue>,
-    /// Where a larger input is.
+    /// The address of a larger input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_pointer: Option<String>,
     /// Its owner.
     pub created_by: Principal,
     /// The owner's id.
     pub principal_ai: String,
-    /// What a worker must offer.
+    /// The demands on the worker.
     pub requirements: Requirements,
     /// Higher goes first.
     pub priority: i32,
-    /// How many failures were reported.
+    /// Reported failures so far.
     pub attempt: u32,
-    /// How many reported failures end it.
+    /// The number of reported failures that ends it.
     pub max_attempts: u32,
     /// Seconds before the first retry.
     pub retry_backoff_seconds: u32,
-    /// How many leases ran out; these are no failures.
+    /// Leases that ran out; they do not count as failures.
     pub lease_expiries: u32,
-    /// The owner's name for it.
+    /// The owner's name for the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// What sort of outcome the owner expects.
+    /// The sort of outcome the owner expects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_outcome_kind: Option<String>,
     /// The media type of the artifact the owner expects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_artifact_mime: Option<String>,
-    /// When it was created.
+    /// The time of creation.
     pub created_at: String,
-    /// When it changed last.
+    /// The time of the last change.
     pub updated_at: String,
-    /// Before this time it cannot be leased.
+    /// The time before which it cannot be leased.
     pub next_eligible_at: String,
     /// The current lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseRecord>,
-    /// What its worker said last.
+    /// The last progress report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Box<RawValue>>,
-    /// When its worker said so.
+    /// The time of that report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_at: Option<String>,
-    /// How it ended.
+    /// Its outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<TaskResult>,
     /// The server instance that watches its deadlines.
     pub asyncgate_instance: String,
 }
 
-/// A worker's current hold on a task.
+/// A worker's current lease.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LeaseRecord {
     /// The lease's id.
     pub lease_id: String,
-    /// Who holds it.
+    /// The worker that holds it.
     pub worker: Principal,
-    /// When it was given.
+    /// The time it was given.
     pub created_at: String,
-    /// When it runs out.
+    /// The time it runs out.
     pub expires_at: String,
-    /// How often it was renewed.
+    /// The number of renewals.
     pub renewals: u32,
 }
 
-/// How a task ended.
+/// The outcome of a task.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TaskResult {
     /// `succeeded`, `failed` or `canceled`.
     pub outcome: TaskStatus,
-    /// What a success returned, as it was sent.
+    /// The result of a success, as it was sent.
     pub result: Option<Box<RawValue>>,
-    /// What a failure or cancellation said.
+    /// The error of a failure, or the reason of a cancellation.
     pub error: Option<Box<RawValue>>,
-    /// Where the results are.
+    /// Pointers to the results.
     pub artifacts: Option<Box<RawValue>>,
-    /// That the results were delivered.
+    /// The proof that the results were delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery_proof: Option<Box<RawValue>>,
-    /// When it ended.
+    /// The time of the end.
     pub completed_at: String,
 }
 
@@ -283,7 +285,7 @@ impl Operation for ListTasks {
     };
 }
 
-/// Which tasks to list.
+/// A filter and a page of tasks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListTasksInput {
@@ -299,10 +301,10 @@ pub struct ListTasksInput {
     /// The next_cursor of the page before.
     #[serde(default)]
     pub cursor: Option<String>,
-    /// Whose tasks, if you may act for others. Default `agent` when principal_id is given.
+    /// The owner's kind, if you may act for others. Default `agent` when principal_id is given.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
-    /// Whose tasks, if you may act for others.
+    /// The owner, if you may act for others.
     #[serde(default, alias = "created_by")]
     pub principal_id: Option<String>,
 }
@@ -312,7 +314,7 @@ pub struct ListTasksInput {
 pub struct ListTasksOutput {
     /// The tasks, newest first.
     pub tasks: Vec<TaskRecord>,
-    /// What to give as `cursor` for more; null when there are none.
+    /// The `cursor` of the next page; null on the last.
     pub next_cursor: Option<String>,
 }
 
@@ -340,27 +342,27 @@ impl Operation for CancelTask {
     };
 }
 
-/// Which task to call off.
+/// The task to call off.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelTaskInput {
     /// The task's id.
     pub task_id: String,
-    /// Why; kept in the receipt.
+    /// The reason; kept in the receipt.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Who cancels, if you may act for others.
+    /// The kind of the principal that cancels, if you may act for others.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
-    /// Who cancels, if you may act for others.
+    /// The principal that cancels, if you may act for others.
     #[serde(default)]
     pub principal_id: Option<String>,
-    /// The instance of the principal that cancels.
+    /// Its instance.
     #[serde(default)]
     pub principal_instance_id: Option<String>,
 }
 
-/// The task is called off.
+/// The canceled task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CancelTaskOutput {
     /// Always true.

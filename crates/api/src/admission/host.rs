@@ -1,4 +1,4 @@
-//! Nonces, counters, revocations, and how the host is doing.
+//! Nonces, counters, revocations, and the health of the host.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,13 +26,13 @@ operation!(
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckNoncesInput {
-    /// What the nonce is unique within: 64 hexadecimal digits.
+    /// The space within which the nonce is unique: 64 hexadecimal digits.
     #[serde(default)]
     pub namespace: Option<String>,
     /// The nonce: 1 to 64 bytes in base64url without padding.
     #[serde(default)]
     pub nonce: Option<String>,
-    /// For how many seconds it counts as used, 1 to 7,776,000.
+    /// Seconds for which it counts as used, 1 to 7,776,000.
     #[serde(default)]
     pub ttl_secs: Option<u64>,
     /// Many nonces instead, at most 1,000.
@@ -44,39 +44,39 @@ pub struct CheckNoncesInput {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NonceCheck {
-    /// What the nonce is unique within: 64 hexadecimal digits.
+    /// The space within which the nonce is unique: 64 hexadecimal digits.
     pub namespace: String,
     /// The nonce: 1 to 64 bytes in base64url without padding.
     pub nonce: String,
-    /// For how many seconds it counts as used, 1 to 7,776,000.
+    /// Seconds for which it counts as used, 1 to 7,776,000.
     pub ttl_secs: u64,
 }
 
-/// Whether a nonce was new.
+/// The answer about one nonce.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NonceVerdict {
     /// `accepted` or `replay`.
     pub result: String,
-    /// When it was used first, if it was.
+    /// The time of its first use, on a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_seen: Option<i64>,
-    /// How the decision came about.
+    /// The origin of the decision.
     pub provenance: Provenance,
 }
 
-/// Whether nonces were new.
+/// The answers about nonces.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckNoncesOutput {
-    /// Of one nonce: `accepted` or `replay`.
+    /// One nonce: `accepted` or `replay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// Of one nonce: when it was used first, if it was.
+    /// One nonce: the time of its first use, on a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_seen: Option<i64>,
-    /// Of one nonce: how the decision came about.
+    /// One nonce: the origin of the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
-    /// Of many, in the order asked.
+    /// Many nonces: the answers, in the order asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Vec<NonceVerdict>>,
 }
@@ -96,29 +96,29 @@ operation!(
           window begins.",
 );
 
-/// What to count.
+/// A call to count.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IncrementCounterInput {
-    /// What is counted: 64 hexadecimal digits.
+    /// The counter: 64 hexadecimal digits.
     pub namespace: String,
-    /// How long a window is, 1 to 7,776,000 seconds.
+    /// The length of a window, 1 to 7,776,000 seconds.
     pub window_secs: u64,
-    /// How many calls a window may have.
+    /// The calls that a window may have.
     pub limit: u64,
-    /// How many calls this is. Default 1.
+    /// The calls to add. Default 1.
     #[serde(default)]
     pub by: Option<u64>,
 }
 
-/// What the count came to.
+/// The state of the counter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IncrementCounterOutput {
     /// `allowed` or `exceeded`.
     pub result: String,
     /// The count, this call included.
     pub count: u64,
-    /// How many calls are left, if this one was allowed.
+    /// The calls left, if this one was allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining: Option<u64>,
     /// Seconds to the next window, if this call was not allowed.
@@ -126,13 +126,13 @@ pub struct IncrementCounterOutput {
     pub retry_after_secs: Option<u64>,
     /// The number of the window since 1970.
     pub bucket: u64,
-    /// When the window ends.
+    /// The end of the window.
     pub reset_at: i64,
-    /// How the decision came about.
+    /// The origin of the decision.
     pub provenance: Provenance,
 }
 
-/// What a revocation is about. Give the hash, or what it is the hash of.
+/// A warrant or key. Give its hash, its id or the key itself.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubjectInput {
@@ -149,7 +149,7 @@ pub struct SubjectInput {
     pub key: Option<String>,
 }
 
-/// What a revocation is about.
+/// A warrant or key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Subject {
     /// `warrant_id`, `issuer_key` or `holder_key`.
@@ -159,7 +159,7 @@ pub struct Subject {
 }
 
 operation!(
-    /// Asks what is revoked.
+    /// Asks if subjects are revoked.
     CheckRevocations, CheckRevocationsInput => CheckRevocationsOutput,
     name: "host_check_revocations",
     method: Method::Post,
@@ -176,7 +176,7 @@ operation!(
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckRevocationsInput {
-    /// What to ask about.
+    /// The subject.
     #[serde(default)]
     pub subject: Option<SubjectInput>,
     /// Many instead, at most 1,000.
@@ -184,59 +184,59 @@ pub struct CheckRevocationsInput {
     pub subjects: Option<Vec<SubjectInput>>,
 }
 
-/// What the registry says of a subject.
+/// The registry's answer about one subject.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RevocationVerdict {
     /// `valid`, `revoked` or `valid_cached`.
     pub result: String,
-    /// Why it was revoked, if that was said.
+    /// The reason of the revocation, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Since when it is revoked.
+    /// The time of the revocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<i64>,
-    /// How old a kept answer is.
+    /// The age of a kept answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_age_secs: Option<u64>,
-    /// How the answer came about.
+    /// The origin of the answer.
     pub provenance: Provenance,
-    /// For how long answers are kept.
+    /// Seconds for which answers are kept.
     pub cache_ttl_secs: u64,
-    /// For how long they may stand in when the registry does not answer.
+    /// Seconds for which a kept answer may be used while the registry does not answer.
     pub max_staleness_secs: u64,
 }
 
-/// What the registry says.
+/// The registry's answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckRevocationsOutput {
-    /// Of one subject: `valid`, `revoked` or `valid_cached`.
+    /// One subject: `valid`, `revoked` or `valid_cached`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// Of one subject: why it was revoked, if that was said.
+    /// One subject: the reason of the revocation, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Of one subject: since when it is revoked.
+    /// One subject: the time of the revocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<i64>,
-    /// Of one subject: how old a kept answer is.
+    /// One subject: the age of a kept answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_age_secs: Option<u64>,
-    /// Of one subject: how the answer came about.
+    /// One subject: the origin of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
-    /// Of one subject: for how long answers are kept.
+    /// One subject: seconds for which answers are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_ttl_secs: Option<u64>,
-    /// Of one subject: for how long they may stand in when the registry does not answer.
+    /// One subject: seconds for which a kept answer may be used while the registry does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_staleness_secs: Option<u64>,
-    /// Of many, in the order asked.
+    /// Many subjects: the answers, in the order asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Vec<RevocationVerdict>>,
 }
 
 operation!(
-    /// Revokes.
+    /// Revokes a subject.
     Revoke, RevokeInput => RevokeOutput,
     name: "host_revoke",
     method: Method::Post,
@@ -249,27 +249,27 @@ operation!(
           time stand. A key that the settings protect cannot be revoked (PROTECTED_KEY).",
 );
 
-/// What to revoke.
+/// A revocation to make.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RevokeInput {
-    /// What to revoke.
+    /// The warrant or key to revoke.
     pub subject: SubjectInput,
-    /// Why, at most 4,096 bytes.
+    /// The reason, at most 4,096 bytes.
     #[serde(default)]
     pub reason: Option<String>,
 }
 
-/// The revocation that stands.
+/// The revocation that holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RevokeOutput {
-    /// What is revoked.
+    /// The revoked warrant or key.
     pub subject: Subject,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// Since when.
+    /// The time of the revocation.
     pub revoked_at: i64,
-    /// False when it was revoked before.
+    /// False if it was revoked before.
     pub created: bool,
 }
 
@@ -286,7 +286,7 @@ operation!(
     doc: "The subject is valid again, here at once and elsewhere when kept answers have aged.",
 );
 
-/// Which revocation to take back.
+/// The revocation to take back.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnrevokeInput {
@@ -296,7 +296,7 @@ pub struct UnrevokeInput {
     pub hash: String,
 }
 
-/// It was taken back.
+/// The call succeeded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnrevokeOutput {
     /// Always true.
@@ -316,40 +316,40 @@ operation!(
     doc: "Lists revocations by kind and hash.",
 );
 
-/// Which revocations to list.
+/// A page of revocations.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListRevocationsInput {
     /// The most to return. Default 50, at most 200.
     #[serde(default)]
     pub limit: Option<u32>,
-    /// What the page before gave as next_cursor.
+    /// The next_cursor of the page before.
     #[serde(default)]
     pub cursor: Option<String>,
 }
 
-/// Revocations.
+/// A page of revocations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListRevocationsOutput {
     /// The revocations by kind and hash.
     pub revocations: Vec<RevocationRecord>,
-    /// What to give as cursor for more; null when there are none.
+    /// The cursor of the next page; null on the last.
     pub next_cursor: Option<String>,
 }
 
 /// A revocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RevocationRecord {
-    /// What is revoked.
+    /// The revoked warrant or key.
     pub subject: Subject,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// Since when.
+    /// The time of the revocation.
     pub revoked_at: i64,
 }
 
 operation!(
-    /// Says how the host is doing.
+    /// Reads the health of the host.
     GetHostHealth, NoInput => HostHealth,
     name: "host_health",
     method: Method::Get,
@@ -362,7 +362,7 @@ operation!(
           and what is done when they cannot. HOST_UNAVAILABLE when none of them can.",
 );
 
-/// How the host is doing.
+/// The health of the backend of admission.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostHealth {
     /// `healthy`, `degraded` or `unavailable`.
@@ -375,20 +375,19 @@ pub struct HostHealth {
     pub revocation_registry: ComponentHealth,
 }
 
-/// How one part of the host is doing.
+/// The health of one part of the backend.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComponentHealth {
-    /// Whether it can be asked.
+    /// True if it can be asked.
     pub available: bool,
-    /// How long the slowest but one in a hundred of the last calls took.
+    /// The 99th percentile of the time of the last calls.
     pub latency_p99_ms: Option<f64>,
     /// The share of the last calls that failed.
     pub error_rate: Option<f64>,
-    /// Who answers.
+    /// The backend.
     pub backend: String,
-    /// What is done when it does not answer.
+    /// The rule applied when it does not answer.
     pub failure_mode: String,
-    /// `closed` when it is asked, `open` when it failed too often and is not, `half_open` while one
-    /// call tries.
+    /// `closed`: it is asked. `open`: it failed too often and is not asked. `half_open`: one call tries.
     pub circuit: String,
 }

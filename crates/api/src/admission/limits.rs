@@ -9,7 +9,7 @@ use super::{Provenance, operation};
 use crate::{Access, Effect, Method};
 
 operation!(
-    /// Asks limits.
+    /// Asks limits and charges them.
     CheckLimits, CheckLimitsInput => CheckLimitsOutput,
     name: "limits_check",
     method: Method::Post,
@@ -31,16 +31,16 @@ pub struct CheckLimitsInput {
     /// The name of the policy, such as `client`.
     #[serde(default)]
     pub policy: Option<String>,
-    /// Whose limit it is, 1 to 256 bytes.
+    /// The client or thing that is limited, 1 to 256 bytes.
     #[serde(default)]
     pub key: Option<String>,
-    /// How much is wanted. Default 1.
+    /// The amount wanted. Default 1.
     #[serde(default)]
     pub cost: Option<i64>,
     /// Several limits instead, at most 32.
     #[serde(default)]
     pub checks: Option<Vec<LimitCheck>>,
-    /// Only say what would happen.
+    /// Change nothing; only say what would happen.
     #[serde(default)]
     pub peek: Option<Flag>,
     /// Answer a refusal with the error RATE_LIMIT.
@@ -54,14 +54,14 @@ pub struct CheckLimitsInput {
 pub struct LimitCheck {
     /// The name of the policy.
     pub policy: String,
-    /// Whose limit it is, 1 to 256 bytes.
+    /// The client or thing that is limited, 1 to 256 bytes.
     pub key: String,
-    /// How much is wanted. Default 1.
+    /// The amount wanted. Default 1.
     #[serde(default)]
     pub cost: Option<i64>,
 }
 
-/// Yes or no. Also read from the text `true` or `false`, as it stands in a query string.
+/// A boolean that is also read from the text `true` or `false`, because a query string has only text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Flag(pub bool);
 
@@ -92,100 +92,100 @@ impl JsonSchema for Flag {
     }
 }
 
-/// What a limit says.
+/// The answer of one limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitVerdict {
-    /// Whether the call may happen.
+    /// True if the call may happen.
     pub allowed: bool,
-    /// The policy as it was named.
+    /// The policy of the question.
     pub policy: String,
-    /// Whose limit it is.
+    /// The key of the question.
     pub key: String,
     /// The most that can be had at once.
     pub limit: u64,
-    /// How much is left.
+    /// The amount left.
     pub remaining: u64,
-    /// When all is there again; for delays, when the next attempt is allowed.
+    /// The time at which all is there again; for delays, of the next allowed attempt.
     pub reset_at: i64,
-    /// After how many seconds the same call would be allowed; null when it is, or never will be.
+    /// Seconds until the same call would be allowed; null if it is now or never will be.
     pub retry_after_secs: Option<u64>,
-    /// What a token bucket holds; negative when it is overdrawn.
+    /// The tokens in a bucket; negative when overdrawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<f64>,
-    /// The key's tier, if the policy asks for it.
+    /// The key's tier, if the policy depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
-    /// How many attempts a sequence of delays has accepted.
+    /// The attempts that a sequence of delays has accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counter: Option<u64>,
-    /// From when its next delay counts.
+    /// The start of its next delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer: Option<i64>,
-    /// True when the policy is only tried out and would have refused.
+    /// True if the policy is only on trial and would have refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shadowed: bool,
-    /// How the decision came about.
+    /// The origin of the decision.
     pub provenance: Provenance,
-    /// In how many seconds all is there again, for protocols that tell it so.
+    /// Seconds until all is there again, for protocols that report a wait and not a time.
     #[serde(skip)]
     pub reset_in_secs: u64,
-    /// How long that takes when nothing is left; absent for delays.
+    /// Seconds in which an exhausted limit recovers fully; absent for delays.
     #[serde(skip)]
     pub window_secs: Option<u64>,
 }
 
-/// What limits say.
+/// The answers of limits. The fields of one limit are present only if one was asked.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckLimitsOutput {
-    /// Whether the call may happen: only if each limit allows it.
+    /// True if every limit allows the call.
     pub allowed: bool,
-    /// Of one limit: the policy as it was named.
+    /// One limit: the policy of the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
-    /// Of one limit: whose it is.
+    /// One limit: the key of the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Of one limit: the most that can be had at once.
+    /// One limit: the most that can be had at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// Of one limit: how much is left.
+    /// One limit: the amount left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining: Option<u64>,
-    /// Of one limit: when all is there again; for delays, when the next attempt is allowed.
+    /// One limit: the time at which all is there again; for delays, of the next allowed attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_at: Option<i64>,
-    /// Of one limit: after how many seconds the same call would be allowed; null when it is, or never
-    /// will be.
+    /// One limit: seconds until the same call would be allowed; null if it is now or never will be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    // The outer option leaves the field out for several limits; the inner one is a null in JSON.
     pub retry_after_secs: Option<Option<u64>>,
-    /// Of one token bucket: what it holds; negative when it is overdrawn.
+    /// One token bucket: its tokens; negative when overdrawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<f64>,
-    /// Of one limit: the key's tier, if the policy asks for it.
+    /// One limit: the key's tier, if the policy depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
-    /// Of one sequence of delays: how many attempts it has accepted.
+    /// One sequence of delays: the attempts it has accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counter: Option<u64>,
-    /// Of one sequence of delays: from when its next delay counts.
+    /// One sequence of delays: the start of its next delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer: Option<i64>,
-    /// True when the policy is only tried out and would have refused.
+    /// True if the policy is only on trial and would have refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shadowed: bool,
-    /// Of one limit: how the decision came about.
+    /// One limit: the origin of the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
-    /// Of several, in the order asked.
+    /// Several limits: the answers, in the order asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Vec<LimitVerdict>>,
-    /// What HTTP tells beside the body.
+    /// The headers that HTTP sends beside the body.
     #[serde(skip)]
     pub rate_headers: Vec<(&'static str, String)>,
 }
 
 impl CheckLimitsOutput {
-    /// The answer about one limit.
+    /// Builds the answer about one limit.
     pub fn one(verdict: LimitVerdict, rate_headers: Vec<(&'static str, String)>) -> Self {
         Self {
             allowed: verdict.allowed,
@@ -206,7 +206,7 @@ impl CheckLimitsOutput {
         }
     }
 
-    /// The answer about several.
+    /// Builds the answer about several limits.
     pub fn many(results: Vec<LimitVerdict>) -> Self {
         Self {
             allowed: results.iter().all(|verdict| verdict.allowed),
@@ -229,7 +229,7 @@ operation!(
     doc: "Lists the built-in policies and those of the settings.",
 );
 
-/// Policies.
+/// The policies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListPoliciesOutput {
     /// The policies by name.
@@ -245,8 +245,8 @@ pub struct PolicyRecord {
     pub kind: String,
     /// The most that can be had at once; null when it depends on the tier.
     pub limit: Option<u64>,
-    /// After how many seconds all is there again; null when it depends on the tier or the stage.
+    /// Seconds in which an exhausted limit recovers fully; null if it depends on the tier or stage.
     pub window_secs: Option<u64>,
-    /// Whether it is only tried out.
+    /// True if it is only on trial.
     pub shadow: bool,
 }

@@ -1,7 +1,8 @@
-//! Operations of admission: may this happen now?
+//! Operations of admission: decide if something may happen now.
 //!
-//! A decision is a success, also when it is "no". Times are seconds since 1970 where their name ends in
-//! `_at`; bytes are base64url without padding; hashes and keys are lower-case hexadecimal digits.
+//! A decision is a success, even if the decision is "no". Times are seconds since 1970 where their
+//! name ends in `_at`; bytes are base64url without padding; hashes and keys are lower-case
+//! hexadecimal digits.
 
 mod host;
 mod limits;
@@ -16,6 +17,7 @@ pub use limits::*;
 pub use tiers::*;
 pub use warrants::*;
 
+// The operations of admission differ only in these fields; the macro fills in the rest of the spec.
 macro_rules! operation {
     ($(#[$doc:meta])* $name:ident, $input:ty => $output:ty, $($field:ident: $value:expr),+ $(,)?) => {
         $(#[$doc])*
@@ -36,15 +38,15 @@ macro_rules! operation {
 }
 use operation;
 
-/// How a decision came about.
+/// The origin of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Provenance {
-    /// `store`: the backend decided. `cache`: it said so before. `failure_mode`: it did not answer.
+    /// `store`: the backend decided. `cache`: a kept answer. `failure_mode`: the backend did not answer.
     pub source: String,
-    /// Who decides: `sqlite`, `memory`, `redis`, `dynamodb`, ...
+    /// The backend: `sqlite`, `memory`, `redis`, `dynamodb`, ...
     pub backend: String,
-    /// What was done because the backend did not answer: `open`, `closed` or `stale_cache`.
+    /// The rule applied because the backend did not answer: `open`, `closed` or `stale_cache`.
     pub failure_mode: Option<String>,
-    /// How old a kept answer is.
+    /// The age of a kept answer.
     pub cache_age_secs: Option<u64>,
 }

@@ -9,13 +9,13 @@ use crate::{Access, Effect, Method};
 /// A client's tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TierRecord {
-    /// Which client.
+    /// The client.
     pub client: String,
     /// `standard`, `trusted`, `batch` or `throttled`.
     pub tier: String,
-    /// Why, if it was said.
+    /// The reason, if one was given.
     pub reason: Option<String>,
-    /// Until when; null when for good, or when the settings say so.
+    /// The end; null if there is none or the tier is from the settings.
     pub until: Option<String>,
 }
 
@@ -33,18 +33,18 @@ operation!(
           time is over. Each tier has a bucket of its own for each client.",
 );
 
-/// The tier that a client shall have.
+/// The new tier of a client.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetTierInput {
-    /// Which client, 1 to 256 bytes.
+    /// The client, 1 to 256 bytes.
     pub client: String,
     /// `standard`, `trusted`, `batch` or `throttled`.
     pub tier: String,
-    /// Why, at most 4,096 bytes.
+    /// The reason, at most 4,096 bytes.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Until when, in RFC 3339. Default: for good.
+    /// The end in RFC 3339. Default: none.
     #[serde(default)]
     pub until: Option<String>,
 }
@@ -75,11 +75,11 @@ operation!(
     doc: "The client has the tier of the settings again, which is answered.",
 );
 
-/// Which client.
+/// A client.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TierInput {
-    /// Which client, 1 to 256 bytes.
+    /// The client, 1 to 256 bytes.
     pub client: String,
 }
 
@@ -96,14 +96,14 @@ operation!(
     doc: "Lists clients whose tier was set or stands in the settings, by name.",
 );
 
-/// Which clients to list.
+/// A page of clients.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListTiersInput {
     /// The most to return. Default 50, at most 200.
     #[serde(default)]
     pub limit: Option<u32>,
-    /// What the page before gave as next_cursor.
+    /// The next_cursor of the page before.
     #[serde(default)]
     pub cursor: Option<String>,
 }
@@ -113,6 +113,6 @@ pub struct ListTiersInput {
 pub struct ListTiersOutput {
     /// The clients by name.
     pub tiers: Vec<TierRecord>,
-    /// What to give as cursor for more; null when there are none.
+    /// The cursor of the next page; null on the last.
     pub next_cursor: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Warrants: whether a chain of them allows a call.
+//! Warrants: verifying that a chain of them allows a call.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ operation!(
           all else passed; every attempt that gets to the rates counts.",
 );
 
-/// A call, and the warrants that are to allow it.
+/// A call, and the warrants that shall allow it.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VerifyWarrantInput {
@@ -40,7 +40,7 @@ pub struct VerifyWarrantInput {
     pub pop: Option<String>,
 }
 
-/// One, or a list from the root to the leaf.
+/// One warrant, or a list from the root to the leaf.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Warrants {
@@ -50,49 +50,49 @@ pub enum Warrants {
     Chain(Vec<String>),
 }
 
-/// Whether the call is allowed, and why not.
+/// The decision about a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyWarrantOutput {
     /// `accept` or `reject`.
     pub decision: String,
     /// `slow` if the host was asked, else `fast`.
     pub path: String,
-    /// Why it is rejected, for programs.
+    /// The reason of a rejection, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why it is rejected, for people.
+    /// The reason of a rejection, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When it makes sense to try again, if waiting helps.
+    /// The wait before another try, if waiting helps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_secs: Option<u64>,
     /// The last warrant; absent if the chain could not be read.
     pub warrant_id: Option<String>,
-    /// The ids of the chain, its root first.
+    /// The ids of the chain, root first.
     pub chain: Vec<String>,
-    /// Whose key the last warrant is bound to.
+    /// The key that the last warrant is bound to.
     pub holder: Option<String>,
-    /// When the last warrant ends.
+    /// The end of the last warrant.
     pub expires_at: Option<u64>,
-    /// `verified` if the holder has proven to make the call, else `absent`.
+    /// `verified` if the holder proved that it makes the call, else `absent`.
     pub pop: String,
-    /// Every check that was made, in order.
+    /// All checks in order.
     pub checks: Vec<WarrantCheck>,
 }
 
-/// A check that was made.
+/// One check of a verification.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WarrantCheck {
     /// `signature`, `chain`, `time`, `tool`, `constraints`, `pop`, `revocation`, `rate_limit` or `nonce`.
     pub check: String,
-    /// The warrant that it is about.
+    /// The warrant that was checked.
     pub warrant_id: String,
     /// `pass` or `fail`.
     pub result: String,
-    /// What was found, if it failed.
+    /// The defect, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// How the host's answer came about, if it was asked.
+    /// The origin of the host's answer, if it was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
 }
