@@ -1,4 +1,4 @@
-//! Measures what keeping the hash chain takes for a create: a link over the receipt that it writes.
+//! Measures the cost of the hash chain for a create: one link over the receipt that it writes.
 //!
 //!     cargo run --release -p asyncgate-ledger --example chain
 
@@ -18,7 +18,7 @@ use asyncgate_core::{
 };
 use world::{TENANT, World, json, new_task};
 
-/// As few as stay in the processor's cache, where a server has the receipt it has just made.
+/// Few enough to stay in the processor's cache, where a server has the receipt that it just made.
 const CREATES: usize = 256;
 const PASSES: usize = 400;
 const ROUNDS: usize = 5;
@@ -27,7 +27,7 @@ fn main() {
     let mut world = World::new();
     for _ in 0..CREATES {
         world.wait_ms(1);
-        // What `cargo xtask bench` creates.
+        // The same task as `cargo xtask bench` creates.
         let new = NewTask {
             payload: json(r#"{"text":"hello, gate","n":1}"#),
             ..new_task("bench")

@@ -1,4 +1,4 @@
-//! Writes a ledger that core's rules decided and measures how fast it is verified.
+//! Writes a ledger that core's rules decided, and measures the rate at which it is verified.
 //!
 //!     cargo run --release -p asyncgate-ledger --example verify_rate -- [RECEIPTS] [FILE]
 //!
@@ -66,7 +66,7 @@ fn verify(path: &Path) -> Report {
     verify_export(fs::File::open(path).unwrap(), Expectations::default()).unwrap()
 }
 
-/// Tasks that are created, taken, worked on and proved, with a signature every thousand receipts.
+/// Writes tasks that are created, taken, worked on and proved, with a signature every thousand receipts.
 fn write(path: &Path, receipts: u64) {
     let mut world = World::new();
     let out = BufWriter::new(fs::File::create(path).unwrap());

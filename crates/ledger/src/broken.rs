@@ -1,4 +1,4 @@
-//! What is wrong with a ledger, and where.
+//! Breaks: the defects of a ledger, and their places.
 
 use std::{fmt, io};
 
@@ -11,9 +11,9 @@ pub struct Break {
     pub line: Option<u64>,
     /// The place in the ledger that the receipt claims; absent when the break is not in a receipt.
     pub seq: Option<u64>,
-    /// What sort of break it is.
+    /// The sort of break.
     pub kind: Kind,
-    /// What is wrong, for a person. Text from the ledger stands in it escaped.
+    /// The defect, for a person. Text from the ledger is escaped in it.
     pub message: String,
 }
 
@@ -27,13 +27,13 @@ impl Break {
         }
     }
 
-    /// The same break, in the receipt that claims the place `seq`.
+    /// Returns the same break, in the receipt that claims the place `seq`.
     pub(crate) fn in_receipt(mut self, seq: u64) -> Self {
         self.seq = Some(seq);
         self
     }
 
-    /// The same break, on a line of a file.
+    /// Returns the same break, on a line of a file.
     pub(crate) fn on_line(mut self, line: u64) -> Self {
         self.line = Some(line);
         self
@@ -52,10 +52,10 @@ impl fmt::Display for Break {
     }
 }
 
-/// Why a file could not be verified to its end.
+/// The reasons why a file could not be verified to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The file could not be read. This says nothing about the ledger.
+    /// The file could not be read. The ledger itself may be good.
     #[error("cannot read the ledger")]
     Read(#[from] io::Error),
     /// The ledger is broken.
@@ -85,15 +85,15 @@ pub enum Kind {
     Gap,
     /// A receipt's id does not carry its place.
     MisplacedId,
-    /// A receipt has a type that nobody knows.
+    /// A receipt has an unknown type.
     UnknownType,
-    /// A time is no time.
+    /// A time cannot be read.
     Time,
     /// A receipt is older than the one before it.
     TimeRunsBack,
     /// A body is larger or more deeply nested than a server writes.
     Body,
-    /// A receipt does not say what its hash is of.
+    /// A receipt's hash is not that of its statement.
     Hash,
     /// A receipt's link does not follow from the link before it.
     Link,
@@ -101,7 +101,7 @@ pub enum Kind {
     TooManyParents,
     /// A parent is no earlier receipt of this ledger.
     UnknownParent,
-    /// A parent cannot be what the receipt makes of it.
+    /// A parent is of a type that the receipt cannot follow.
     WrongParent,
     /// An obligation is discharged again.
     DischargedTwice,
@@ -113,19 +113,19 @@ pub enum Kind {
     UnknownLease,
     /// A signature is missing where there must be one.
     Unsigned,
-    /// A signature does not fit what it is said to sign.
+    /// A signature does not match the statement.
     Signature,
     /// The head is signed with another key than the trusted one.
     UntrustedKey,
-    /// A recorded signature is of a head that the ledger did not have there.
+    /// A recorded signature is over a head that the ledger did not have at that place.
     SignedHead,
     /// The head's place is not that of the last receipt.
     HeadSeq,
     /// The head's link is not that of the last receipt.
     HeadLink,
-    /// The head counts other open obligations than the receipts leave open.
+    /// The head's number of open obligations is not what the receipts leave open.
     HeadOpenObligations,
-    /// The ledger is another one than that of which an earlier head is known.
+    /// The ledger does not contain a head that is known from earlier.
     KnownHead,
 }
 

@@ -1,8 +1,8 @@
-//! Checking the chains of messages: each shard links the hashes of what was sent to it.
+//! Verifying the chains of messages: each shard links the hashes of the messages sent to it.
 //!
-//! Messages leave when they are acknowledged and forgotten, in any order, so a chain has gaps. Every
-//! message that is still there must agree with its own hashes, with the link that its neighbour before
-//! it leads to, and with the head.
+//! Messages are forgotten after their acknowledgement, in any order, so a chain has gaps. Every
+//! message that is still stored must match its own hashes, the link of the message before it if that
+//! is stored too, and the head.
 
 use std::collections::BTreeMap;
 
@@ -21,13 +21,13 @@ pub struct ChainVerifier {
 /// Chains that hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct ChainReport {
-    /// How many messages were checked.
+    /// The number of verified messages.
     pub messages: u64,
-    /// How many shards have a chain.
+    /// The number of shards that have a chain.
     pub shards: usize,
 }
 
-/// The first message that does not agree.
+/// The first message that does not match.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("shard {shard}, message {seq}: {message}")]
 pub struct BrokenChain {
@@ -35,7 +35,7 @@ pub struct BrokenChain {
     pub shard: u16,
     /// The place in its chain.
     pub seq: u64,
-    /// What is wrong.
+    /// The defect.
     pub message: String,
 }
 
@@ -47,6 +47,7 @@ impl ChainVerifier {
             seq: message.chain_seq,
             message: format!("{what} (msg_id {})", message.id),
         };
+        // A message that is gone has lost its content, so its hashes can no longer be compared.
         let gone = message.standing().kind == Kind::Gone;
         if let Some(flaw) = message.flaw().filter(|_| !gone) {
             return Err(broken(format!("its {} does not agree", flaw.as_str())));
@@ -59,6 +60,7 @@ impl ChainVerifier {
         if message.chain_seq <= last.seq {
             return Err(broken(format!("it stands behind message {}", last.seq)));
         }
+        // Behind a gap the link before is unknown, and the message's own word for it must do.
         if message.chain_seq == last.seq + 1 && message.prev != last.link {
             return Err(broken(
                 "it does not follow the message before it".to_owned(),
@@ -73,6 +75,7 @@ impl ChainVerifier {
     pub fn finish(self, heads: &BTreeMap<u16, ChainHead>) -> Result<ChainReport, BrokenChain> {
         for (shard, last) in &self.last {
             let head = heads.get(shard).copied().unwrap_or_default();
+            // The last messages of a shard may have been forgotten; then the head is ahead of what is left.
             let agrees = last.seq < head.seq || *last == head;
             if !agrees {
                 return Err(BrokenChain {

@@ -1,8 +1,8 @@
-//! What one receipt shows by itself: whether its values are well formed, whether its hash is right,
-//! and which link it must have after a given one.
+//! The checks on one receipt alone: its values are well formed, its hash is right, and the link it
+//! must have after a given one.
 //!
-//! Invariant: nothing here depends on other receipts but for the link before, so that receipts can
-//! be digested side by side.
+//! Invariant: nothing here depends on other receipts except for the link before, so that receipts can
+//! be digested in parallel.
 
 use std::{str::FromStr, sync::Arc};
 
@@ -15,15 +15,15 @@ use serde_json::value::RawValue;
 
 use crate::{
     Break, Kind, PublicKey,
-    line::{Line, Text, Who},
+    line::{Line, LinePrincipal, Text},
     seal::{self, SignedBody},
     time,
 };
 
-/// Bodies hold what callers sent one level deep.
+/// The deepest nesting of a body: it holds values that callers sent, one level deeper.
 const MAX_BODY_DEPTH: usize = json::MAX_DEPTH + 1;
 
-/// A receipt that is sound by itself.
+/// A receipt that is sound on its own.
 #[derive(Debug)]
 pub(crate) struct Digest {
     pub seq: Seq,
@@ -33,15 +33,15 @@ pub(crate) struct Digest {
     pub task_id: Option<TaskId>,
     pub lease_id: Option<LeaseId>,
     pub parents: Vec<ReceiptId>,
-    /// The link before it, as it was taken to be.
+    /// The link before it, as the caller stated it.
     pub follows: Link,
-    /// The link it must have then.
+    /// The link it must have after that one.
     pub link: Link,
     /// The link it claims.
     pub claimed: Link,
-    /// What makes it the same as another, if it may stand in a ledger only once.
+    /// The key of the logical receipt, if it may stand in a ledger only once.
     pub key: Option<u128>,
-    /// The head that it says was signed, and the key that signed it.
+    /// The signed head that it records, and the key that signed it.
     pub signed: Option<(Head, PublicKey)>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Digest {
 pub(crate) struct Digester {
     tenant: TenantId,
     tenant_text: String,
-    /// The instance of the last receipt; most are written by the same.
+    /// The instance of the last receipt. Most receipts are from the same instance, so they share it.
     instance: Arc<str>,
 }
 
@@ -63,7 +63,7 @@ impl Digester {
         }
     }
 
-    /// Looks at a receipt that follows one with the link `follows`.
+    /// Checks a receipt that follows one with the link `follows`.
     pub(crate) fn digest(&mut self, line: &Line<'_>, follows: Link) -> Result<Digest, Break> {
         self.look(line, follows)
             .map_err(|found| found.in_receipt(line.seq))
@@ -78,6 +78,7 @@ impl Digester {
             );
             return Err(Break::new(Kind::Tenant, message));
         }
+        // A field outside the statement could be changed without breaking a link.
         if line.schedule_id.is_some() {
             let message = "it names a schedule, which is no part of what its links are made over";
             return Err(Break::new(Kind::Malformed, message));
@@ -159,7 +160,7 @@ impl Digester {
             return Ok(None);
         }
         let body: SignedBody = serde_json::from_str(receipt.body.text()).map_err(|error| {
-            let reason = crate::lines::reason(&error);
+            let reason = crate::blocks::reason(&error);
             Break::new(
                 Kind::Malformed,
                 format!("its body is no signed head: {reason}"),
@@ -169,8 +170,8 @@ impl Digester {
     }
 }
 
-/// The link that a line claims, or the start of all links if it claims none: then the line itself is
-/// found wanting.
+/// Returns the link that a line claims, or the start of all links if it claims none: that line is
+/// then reported as broken itself.
 pub(crate) fn claimed_link(line: &[u8]) -> Link {
     #[derive(serde::Deserialize)]
     struct Claim<'a> {
@@ -183,7 +184,7 @@ pub(crate) fn claimed_link(line: &[u8]) -> Link {
         .unwrap_or_default()
 }
 
-/// Reads a link, which is written in one way only.
+/// Reads a link, in the one form in which it is written.
 pub(crate) fn link(name: &str, text: &str) -> Result<Link, Break> {
     text.strip_prefix("b3:")
         .and_then(seal::bytes)
@@ -195,10 +196,11 @@ pub(crate) fn link(name: &str, text: &str) -> Result<Link, Break> {
         })
 }
 
-/// Reads an id, which is written in one way only.
+/// Reads an id, in the one form in which it is written.
 fn id<T: FromStr>(name: &str, text: &Text<'_>) -> Result<T, Break> {
     let text = text.as_str();
     Some(text)
+        // The parser also accepts other forms of UUIDs, which must not be taken for the same text.
         .filter(|text| text.len() == 36 && is_lower_case(text))
         .and_then(|text| text.parse().ok())
         .ok_or_else(|| {
@@ -222,7 +224,7 @@ fn created_at(text: &str) -> Result<Timestamp, Break> {
     })
 }
 
-fn principal(name: &str, who: &Who<'_>) -> Result<Principal, Break> {
+fn principal(name: &str, who: &LinePrincipal<'_>) -> Result<Principal, Break> {
     let kind = who.kind.as_str().parse().map_err(|_| {
         let message = format!("{name} has the unknown kind {:?}", who.kind.as_str());
         Break::new(Kind::Malformed, message)
@@ -243,7 +245,7 @@ fn body(raw: &RawValue) -> Result<Json, Break> {
         );
         return Err(Break::new(Kind::Body, message));
     }
-    // Canonical bytes are made by descending into the value, so the depth must be known before.
+    // Canonical bytes are made by recursion into the value, so its depth must be bounded before.
     Json::new(raw.to_owned()).or_else(|_| {
         Some(text)
             .filter(|text| depth(text) <= MAX_BODY_DEPTH)
@@ -255,7 +257,7 @@ fn body(raw: &RawValue) -> Result<Json, Break> {
     })
 }
 
-/// How deeply arrays and objects are nested in a well-formed text.
+/// Returns the deepest nesting of arrays and objects in a well-formed text.
 fn depth(text: &str) -> usize {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in text.bytes() {
@@ -274,12 +276,14 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// Acceptances and the ends that a worker reports are written once, however often they are sent.
+/// Returns the key of receipts that are written once, however often they are sent: acceptances, and
+/// the ends that a worker reports.
 fn key(receipt: &Receipt) -> Option<u128> {
     let once = matches!(
         receipt.receipt_type,
         ReceiptType::TaskAccepted | ReceiptType::TaskCompleted | ReceiptType::TaskFailed
     );
     let key = once.then(|| receipt.key())?;
+    // 128 of the 256 bits are enough to tell receipts apart, and halve the memory of a large ledger.
     u128::from_str_radix(key.get(..32)?, 16).ok()
 }

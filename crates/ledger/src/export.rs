@@ -1,35 +1,35 @@
 //! Writing a ledger to a file: a header, its receipts, its signed head, one JSON object a line.
 //!
-//! Invariants: the receipts stand in the file from the first on without gaps, the head is that of
-//! the last one, and no line holds a line break.
+//! Invariants: the receipts stand in the file from the first one on without gaps, the head is that of
+//! the last one, and no line contains a line break.
 
 use std::io::{self, Write};
 
 use asyncgate_api::{LedgerHead, ReceiptRecord};
 use serde::{Deserialize, Serialize};
 
-/// What the first line names as the file's format.
+/// The name of the format in the first line.
 pub const FORMAT: &str = "asyncgate.ledger";
 /// The version of the format that is written, and the only one that is read.
 pub const VERSION: u32 = 1;
 
-/// The first line of an export. Nothing vouches for it; only its tenant is compared.
+/// The first line of an export. It is not signed, and only its tenant is compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// [`FORMAT`].
     pub format: String,
     /// [`VERSION`].
     pub version: u32,
-    /// Whose ledger it is.
+    /// The tenant of the ledger.
     pub tenant_id: String,
-    /// When it was exported.
+    /// The time of the export.
     pub exported_at: String,
-    /// What wrote the file.
+    /// The program that wrote the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exported_by: Option<String>,
 }
 
-/// Why an export could not be written.
+/// The reasons why an export cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The file could not be written.
@@ -40,7 +40,7 @@ pub enum ExportError {
     Tenant {
         /// The export's tenant.
         expected: String,
-        /// What was given.
+        /// The tenant of the given receipt or head.
         found: String,
     },
     /// A receipt does not stand at the next place.
@@ -48,7 +48,7 @@ pub enum ExportError {
     Gap {
         /// The next place.
         expected: u64,
-        /// What was given.
+        /// The place of the given receipt.
         found: u64,
     },
     /// The head is not that of the last receipt written.
@@ -62,7 +62,7 @@ pub enum ExportError {
 }
 
 /// An export that is being written. Without [`Export::finish`] the file is cut short, and every
-/// reader says so.
+/// reader refuses it.
 #[derive(Debug)]
 pub struct Export<W> {
     out: W,
@@ -95,7 +95,7 @@ impl<W: Write> Export<W> {
         Ok(export)
     }
 
-    /// Writes the next receipt. When it was delivered is left out: that is no part of what it says.
+    /// Writes the next receipt. The time of its delivery is left out: it is no part of the statement.
     pub fn receipt(&mut self, record: &ReceiptRecord) -> Result<(), ExportError> {
         self.check_tenant(&record.tenant_id)?;
         let (expected, found) = (self.written + 1, record.seq);
@@ -115,12 +115,12 @@ impl<W: Write> Export<W> {
         Ok(())
     }
 
-    /// The place of the last receipt written.
+    /// Returns the place of the last receipt written.
     pub const fn written(&self) -> u64 {
         self.written
     }
 
-    /// Writes the signed head and gives back what was written to, flushed.
+    /// Writes the signed head, flushes, and returns the writer.
     pub fn finish(mut self, head: &LedgerHead) -> Result<W, ExportError> {
         self.check_tenant(&head.tenant_id)?;
         let (head_seq, written) = (head.seq, self.written);
@@ -143,8 +143,8 @@ impl<W: Write> Export<W> {
         })
     }
 
-    /// Bodies are kept as they were sent, and may have line breaks between their values. In JSON a
-    /// line break is never inside a value, so a space is as good.
+    /// Writes a value on one line. Bodies keep their senders' text and may have line breaks between
+    /// values; JSON has none inside a value, so each can be replaced by a space.
     fn line(&mut self, value: &impl Serialize) -> Result<(), ExportError> {
         self.buffer.clear();
         serde_json::to_writer(&mut self.buffer, value).map_err(io::Error::from)?;

@@ -1,7 +1,8 @@
-//! Verifying an export: its lines are digested side by side, and followed one after the other.
+//! Verifying an export: its lines are digested in parallel, and followed one after the other.
 //!
-//! A receipt's link needs the one before it, but the file carries every link. So each line is
-//! checked against the link that the line before it claims, whose own check comes first in the end.
+//! A receipt's link depends on the link before it, but the file contains every link. So each line is
+//! digested with the link that the line before it claims. The claim is checked when the digests are
+//! followed in order.
 
 use std::{
     io::Read,
@@ -14,15 +15,15 @@ use asyncgate_core::{Link, TenantId};
 
 use crate::{
     Break, Expectations, Failure, Kind, Report, Verifier,
+    blocks::{self, Blocks, last_line, lines},
     digest::{self, Digest, Digester},
     line::Parsed,
-    lines::{self, Blocks, last_line, lines},
 };
 
 /// Blocks that wait for one thread.
 const QUEUED: usize = 4;
 
-/// How far a verification is.
+/// The progress of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Receipts found good.
@@ -39,14 +40,14 @@ pub fn verify_export<R: Read + Send>(
     verify_export_with(source, expectations, |_| {})
 }
 
-/// Like [`verify_export`], and tells from time to time how far it is.
+/// Does the same as [`verify_export`], and reports its progress from time to time.
 pub fn verify_export_with<R: Read + Send>(
     source: R,
     expectations: Expectations,
     mut progress: impl FnMut(Progress),
 ) -> Result<Report, Failure> {
     let mut blocks = Blocks::new(source);
-    let (header, rest) = lines::header(&mut blocks)?;
+    let (header, rest) = blocks::header(&mut blocks)?;
     let tenant: TenantId = header.tenant_id.parse().map_err(|_| {
         let message = format!(
             "the header's tenant_id must be a UUID, not {:?}",
@@ -70,10 +71,10 @@ pub fn verify_export_with<R: Read + Send>(
     })
 }
 
-/// Whole lines, and the line before them; or why there are no more.
+/// Whole lines and the line before them, or the reason why there are no more.
 type Work = Result<(Vec<u8>, Vec<u8>), Failure>;
 
-/// What became of a block of lines.
+/// The digests of a block of lines.
 struct Done {
     bytes: usize,
     items: Vec<Result<Item, Failure>>,
@@ -84,10 +85,11 @@ enum Item {
     Head(LedgerHead),
 }
 
-/// Gives blocks to the workers in turn. It ends with the file, or when nobody wants more.
+/// Hands blocks to the workers in turn. It ends with the file, or when the follower has stopped.
 fn hand_out<R: Read>(mut blocks: Blocks<R>, first: Vec<u8>, workers: &[SyncSender<Work>]) {
     let mut next = Ok(Some(first));
     let mut before = Vec::new();
+    // In turn, so that the follower knows without numbers which worker has the next block.
     for worker in workers.iter().cycle() {
         let work = match next {
             Ok(Some(block)) => {
@@ -122,7 +124,7 @@ fn digest_blocks(tenant: TenantId, work: &Receiver<Work>, done: &SyncSender<Done
     }
 }
 
-/// Digests lines up to the first that is broken.
+/// Digests lines up to the first broken one.
 fn digest_block(digester: &mut Digester, before: &[u8], block: &[u8]) -> Done {
     let mut link = match before {
         [] => Link::START,
@@ -160,6 +162,7 @@ fn follow(
     let (mut line, mut bytes) = (1, 0);
     let mut head = None;
     for worker in workers.iter().cycle() {
+        // The worker whose turn it is has ended, so the file has too.
         let Ok(done) = worker.recv() else { break };
         for item in done.items {
             line += 1;
@@ -182,6 +185,7 @@ fn step(
     head: &mut Option<LedgerHead>,
     item: Result<Item, Failure>,
 ) -> Result<(), Failure> {
+    // A read error is passed on as it is: the bytes behind it may be anything.
     if head.is_some() && !matches!(item, Err(Failure::Read(_))) {
         return Err(after_the_head().into());
     }
@@ -192,7 +196,7 @@ fn step(
     Ok(())
 }
 
-/// Breaks are found without knowing on which line.
+/// Adds the number of the line to a break: workers find breaks without knowing it.
 pub(crate) fn place(failure: Failure, line: u64) -> Failure {
     match failure {
         Failure::Broken(found) => found.on_line(line).into(),

@@ -1,19 +1,19 @@
-//! Ledgers outside the server: writing one to a file, checking one without trusting who gave it,
-//! and telling a task's story from its receipts alone.
+//! Ledgers outside the server: writing one to a file, verifying one without trust in its source, and
+//! telling a task's story from its receipts alone.
 //!
-//! Invariants: what [`Verifier`] accepts is a ledger that the rules of `core` could have written and
-//! that its head's signature covers whole; the first receipt that is not says so by its place. The
-//! answer does not depend on how the receipts came, from a file or one by one. No input panics, and
-//! no input makes more than one line at a time, plus less than a hundred bytes a receipt, stay in memory.
-//! The format is described in `docs/LEDGER.md` for those who verify in another language.
+//! Invariants: a ledger that [`Verifier`] accepts is one that the rules of `core` could have written
+//! and that its head's signature covers whole; otherwise the verifier names the place of the first
+//! receipt that is wrong. The answer is the same for receipts from a file and one by one. No input
+//! panics, and memory holds at most one line at a time plus less than a hundred bytes for each receipt.
+//! `docs/LEDGER.md` describes the format, for verifiers in other languages.
 
+mod blocks;
 mod broken;
 mod chains;
 mod digest;
 mod export;
 mod file;
 mod line;
-mod lines;
 mod read;
 mod record;
 mod report;
@@ -23,11 +23,11 @@ mod story;
 mod time;
 mod verify;
 
+pub use blocks::MAX_LINE_BYTES;
 pub use broken::{Break, Failure, Kind};
 pub use chains::{BrokenChain, ChainReport, ChainVerifier};
 pub use export::{Export, ExportError, FORMAT, Header, VERSION};
 pub use file::{Progress, verify_export, verify_export_with};
-pub use lines::MAX_LINE_BYTES;
 pub use read::{Entry, Reader};
 pub use record::record;
 pub use report::{KeyUse, Report};

@@ -1,7 +1,7 @@
-//! A receipt as it stands on a line, borrowed from it.
+//! A receipt on a line of an export, borrowed from the line.
 //!
-//! Invariant: a line has the fields of version 1 and no others. What is not part of the statement
-//! that the links are made over cannot be smuggled in beside it.
+//! Invariant: a line has the fields of version 1 and no others. So nothing can be smuggled in beside
+//! the statement that the links cover.
 
 use std::{borrow::Cow, fmt};
 
@@ -10,9 +10,9 @@ use asyncgate_core as core;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 
-use crate::{Break, Kind, lines::reason};
+use crate::{Break, Kind, blocks::reason};
 
-/// A receipt whose values were not looked at yet.
+/// A receipt whose values are not checked yet.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Line<'a> {
@@ -23,9 +23,9 @@ pub(crate) struct Line<'a> {
     #[serde(borrow)]
     pub created_at: Text<'a>,
     #[serde(borrow)]
-    pub from: Who<'a>,
+    pub from: LinePrincipal<'a>,
     #[serde(borrow)]
-    pub to: Who<'a>,
+    pub to: LinePrincipal<'a>,
     #[serde(borrow)]
     pub task_id: Option<Text<'a>>,
     #[serde(borrow, default)]
@@ -47,7 +47,7 @@ pub(crate) struct Line<'a> {
     pub tenant_id: Text<'a>,
 }
 
-/// What stands on a line after the header.
+/// A line after the header.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -59,8 +59,9 @@ pub(crate) enum Parsed<'a> {
 }
 
 impl<'a> Parsed<'a> {
-    /// Reads a line, with its end if it has one: only a file that was cut off has a line without.
+    /// Reads a line, with its line end if it has one: only a file that was cut off has a line without.
     pub(crate) fn parse(line: &'a [u8]) -> Result<Self, Break> {
+        // Nearly all lines are receipts, so that is tried first; its error is kept for the message.
         let error = match std::str::from_utf8(line).map(serde_json::from_str) {
             Ok(Ok(receipt)) => return Ok(Self::Receipt(receipt)),
             Ok(Err(error)) => reason(&error),
@@ -86,7 +87,7 @@ impl<'a> Parsed<'a> {
 /// A principal on a line.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Who<'a> {
+pub(crate) struct LinePrincipal<'a> {
     #[serde(borrow)]
     pub kind: Text<'a>,
     #[serde(borrow)]
@@ -161,7 +162,7 @@ impl<'a> From<&'a ReceiptRecord> for Line<'a> {
     }
 }
 
-impl<'a> From<&'a Principal> for Who<'a> {
+impl<'a> From<&'a Principal> for LinePrincipal<'a> {
     fn from(principal: &'a Principal) -> Self {
         Self {
             kind: name_of(principal.kind).into(),
@@ -171,7 +172,7 @@ impl<'a> From<&'a Principal> for Who<'a> {
     }
 }
 
-/// The name on the wire of a kind of principal.
+/// Returns the wire name of a kind of principal.
 pub(crate) const fn name_of(kind: PrincipalKind) -> &'static str {
     match kind {
         PrincipalKind::Agent => core::PrincipalKind::Agent.as_str(),
@@ -183,7 +184,7 @@ pub(crate) const fn name_of(kind: PrincipalKind) -> &'static str {
 }
 
 impl Line<'_> {
-    /// The receipt as it stands on the wire.
+    /// Returns the wire form of the receipt.
     pub(crate) fn to_record(&self) -> Result<ReceiptRecord, Break> {
         let text = |text: &Text<'_>| text.as_str().to_owned();
         Ok(ReceiptRecord {
@@ -207,7 +208,7 @@ impl Line<'_> {
     }
 }
 
-impl Who<'_> {
+impl LinePrincipal<'_> {
     fn to_principal(&self) -> Result<Principal, Break> {
         let kind = self.kind.as_str();
         let kind = serde_json::from_value(kind.into()).map_err(|_| {

@@ -6,22 +6,22 @@ use asyncgate_api::{LedgerHead, ReceiptRecord};
 
 use crate::{
     Failure, Header,
+    blocks::{self, Blocks, lines},
     file::{after_the_head, no_head, place},
     line::Parsed,
-    lines::{self, Blocks, lines},
 };
 
-/// What stands on a line of an export after the header.
+/// A line of an export after the header.
 #[derive(Debug, Clone)]
 pub enum Entry {
     /// A receipt.
     Receipt(Box<ReceiptRecord>),
-    /// The signed head, which is the last.
+    /// The signed head, which is the last line.
     Head(Box<LedgerHead>),
 }
 
-/// Gives the lines of an export one by one. A file that was cut short ends with an error; whether
-/// the receipts are true, only a [`Verifier`](crate::Verifier) tells.
+/// Returns the lines of an export one by one. A file that was cut short ends with an error. The
+/// reader does not check if the receipts are true; a [`Verifier`](crate::Verifier) does.
 #[derive(Debug)]
 pub struct Reader<R> {
     blocks: Blocks<R>,
@@ -42,7 +42,7 @@ impl<R: Read> Reader<R> {
     /// Reads the header.
     pub fn open(source: R) -> Result<Self, Failure> {
         let mut blocks = Blocks::new(source);
-        let (header, rest) = lines::header(&mut blocks)?;
+        let (header, rest) = blocks::header(&mut blocks)?;
         Ok(Self {
             blocks,
             header,
@@ -52,12 +52,12 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// The header.
+    /// Returns the header.
     pub const fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The number of the line that was given last.
+    /// Returns the number of the last line that was returned.
     pub const fn line(&self) -> u64 {
         self.line
     }
@@ -106,6 +106,7 @@ impl<R: Read> Iterator for Reader<R> {
             return None;
         }
         let entry = self.entry().transpose();
+        // After an error the place in the file is uncertain, so nothing more is returned.
         if !matches!(entry, Some(Ok(_))) {
             self.state = State::Ended;
         }

@@ -1,9 +1,9 @@
-//! A receipt of `core` as it stands on the wire, for those who read a store themselves.
+//! The wire form of a receipt of `core`, for programs that read a store directly.
 
 use asyncgate_api as api;
 use asyncgate_core::{Link, Principal, PrincipalKind, Receipt, TenantId};
 
-/// The wire form of the receipt with this link, without its delivery.
+/// Returns the wire form of the receipt with this link, without its delivery.
 pub fn record(tenant: TenantId, receipt: &Receipt, link: Link) -> api::ReceiptRecord {
     api::ReceiptRecord {
         receipt_id: receipt.id.to_string(),

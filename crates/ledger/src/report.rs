@@ -1,37 +1,37 @@
-//! What a verifier has found, when nothing is broken.
+//! The findings of a verifier about a ledger without a break.
 
 use serde::Serialize;
 
 /// A ledger that is whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Whose ledger it is.
+    /// The tenant of the ledger.
     pub tenant_id: String,
-    /// How many receipts it has; also the place of the last one.
+    /// The number of receipts; also the place of the last one.
     pub receipts: u64,
     /// The link of the last receipt.
     pub link: String,
-    /// How many tasks were assigned.
+    /// The number of assigned tasks.
     pub tasks: u64,
-    /// How many of the obligations are open.
+    /// The number of open obligations.
     pub open_obligations: u64,
-    /// How many signatures were checked, that of the head included.
+    /// The number of verified signatures, that of the head included.
     pub signatures: u64,
-    /// The key that signed the head; absent when the head is not signed, and nobody vouches for
+    /// The key that signed the head; absent when the head is not signed, so that nobody vouches for
     /// the ledger.
     pub signed_by: Option<String>,
-    /// When the head was signed, or given without a signature.
+    /// The time at which the head was signed, or read without a signature.
     pub signed_at: String,
-    /// The keys of all signatures, in the order in which each was first used. More than one means
-    /// that the server got another key.
+    /// The keys of all signatures, in the order of their first use. More than one means that the
+    /// server's key was replaced.
     pub keys: Vec<KeyUse>,
-    /// When the first receipt was written.
+    /// The time of the first receipt.
     pub first_at: Option<String>,
-    /// When the last receipt was written.
+    /// The time of the last receipt.
     pub last_at: Option<String>,
 }
 
-/// A key and what it signed.
+/// A key and the heads that it signed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeyUse {
     /// The key, in hexadecimal digits.
@@ -40,6 +40,6 @@ pub struct KeyUse {
     pub first_seq: u64,
     /// The place of the last head it signed.
     pub last_seq: u64,
-    /// How many heads it signed.
+    /// The number of heads it signed.
     pub signatures: u64,
 }

@@ -1,4 +1,4 @@
-//! Signed heads: reading what was signed, and checking that the key signed it.
+//! Signed heads: reading the signed statement, and verifying that the key signed it.
 
 use std::{fmt, str::FromStr};
 
@@ -14,7 +14,7 @@ use crate::{Break, Kind, digest, time};
 pub struct PublicKey([u8; 32]);
 
 impl PublicKey {
-    /// From the bytes of the key.
+    /// Builds a key from its bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -31,7 +31,7 @@ impl fmt::Display for PublicKey {
     }
 }
 
-/// The text is no public key.
+/// The error for a text that is no public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a public key: it must be 64 hexadecimal digits")]
 pub struct NotAKey;
@@ -44,7 +44,7 @@ impl FromStr for PublicKey {
     }
 }
 
-/// What a `ledger.signed` receipt says.
+/// The body of a `ledger.signed` receipt.
 #[derive(Debug, Deserialize)]
 pub(crate) struct SignedBody {
     seq: u64,
@@ -57,7 +57,7 @@ pub(crate) struct SignedBody {
 }
 
 impl SignedBody {
-    /// The head that was signed, and the key, once the signature is found good.
+    /// Verifies the signature, and returns the signed head and the key.
     pub(crate) fn open(&self, tenant: TenantId) -> Result<(Head, PublicKey), Break> {
         let head = head(self.seq, &self.link, self.open_obligations)?;
         let signed_at = (self.signed_at.as_str(), self.signed_at_millis);
@@ -67,7 +67,7 @@ impl SignedBody {
     }
 }
 
-/// The head at the end of a ledger, not yet compared with the receipts.
+/// Reads the head at the end of a ledger, which is not compared with the receipts yet.
 pub(crate) fn stated(head_record: &LedgerHead) -> Result<Head, Break> {
     head(
         head_record.seq,
@@ -76,7 +76,8 @@ pub(crate) fn stated(head_record: &LedgerHead) -> Result<Head, Break> {
     )
 }
 
-/// The key that signed the head at the end of a ledger; nothing when it is not signed.
+/// Verifies the head at the end of a ledger. Returns the key that signed it, or nothing when it is
+/// not signed.
 pub(crate) fn signer(
     tenant: TenantId,
     head: &Head,
@@ -112,6 +113,7 @@ fn check(
     (at_text, at_millis): (&str, i64),
     (key, signature): (&str, &str),
 ) -> Result<PublicKey, Break> {
+    // The signature covers the milliseconds; the text must say the same, because people read it.
     let at = time::parse(at_text)
         .filter(|at| at.as_millis() == at_millis)
         .ok_or_else(|| {
@@ -127,6 +129,7 @@ fn check(
     let statement = head.statement(tenant, at);
     let good = VerifyingKey::from_bytes(&key.0).is_ok_and(|verifying| {
         verifying
+            // Strict: without it, one signature could be changed into another valid one.
             .verify_strict(&statement, &Signature::from_bytes(&signature))
             .is_ok()
     });
@@ -137,13 +140,14 @@ fn check(
     Err(Break::new(Kind::Signature, message))
 }
 
-/// The bytes that these lower-case digits stand for, if there are exactly so many.
+/// Reads lower-case hexadecimal digits, if there are exactly as many as `N` bytes need.
 pub(crate) fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
     let digits = digits.as_bytes();
     if digits.len() != N * 2 {
         return None;
     }
-    // A digit that is none sets high bits, which are looked for once at the end.
+    // A character that is no digit sets high bits. They are collected and tested once at the end, which
+    // is faster than a test for each character.
     let (mut bytes, mut wrong) = ([0; N], 0);
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
         let (high, low) = (NIBBLES[usize::from(pair[0])], NIBBLES[usize::from(pair[1])]);
@@ -153,7 +157,7 @@ pub(crate) fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
     (wrong < 16).then_some(bytes)
 }
 
-/// What each sign stands for as a lower-case hexadecimal digit; 255 for those that are none.
+/// The value of each character as a lower-case hexadecimal digit; 255 for characters that are none.
 const NIBBLES: [u8; 256] = {
     let mut nibbles = [u8::MAX; 256];
     let digits = b"0123456789abcdef";

@@ -1,4 +1,4 @@
-//! How tasks stand by their receipts, to compare with the tasks that a store keeps.
+//! The states of tasks by their receipts, to compare with the tasks that a store keeps.
 
 use std::collections::HashMap;
 
@@ -8,11 +8,11 @@ use asyncgate_core::{
     task::Status,
 };
 
-/// How every task of a ledger stands.
+/// The state of every task of a ledger.
 #[derive(Debug, Default)]
 pub struct Standings(HashMap<Seq, Standing>);
 
-/// What the receipts of a task come to. What no receipt tells is not compared.
+/// The state of a task that its receipts add up to. Facts that no receipt records are not compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Standing {
     id: TaskId,
@@ -48,7 +48,7 @@ impl Standings {
         }
     }
 
-    /// Compares with the next task of a store, and says what is different.
+    /// Compares with the next task of a store, and returns the difference if there is one.
     pub fn check(&mut self, task: &Task) -> Result<(), String> {
         let Some(told) = self.0.remove(&task.id.seq()) else {
             return Err("no receipt assigned it".to_owned());
@@ -61,7 +61,7 @@ impl Standings {
         }
     }
 
-    /// A task that was assigned and not compared.
+    /// Returns a task that was assigned and not compared.
     pub fn missing(&self) -> Option<TaskId> {
         let first = self.0.iter().min_by_key(|(seq, _)| **seq);
         first.map(|(_, standing)| standing.id)
@@ -92,6 +92,7 @@ impl Standing {
             ReceiptType::TaskCompleted => Status::Succeeded,
             ReceiptType::TaskFailed => Status::Failed,
             ReceiptType::TaskCanceled => Status::Canceled,
+            // These receipts record something without moving the task.
             ReceiptType::TaskAssigned
             | ReceiptType::TaskProgress
             | ReceiptType::TaskResultReady
@@ -103,6 +104,7 @@ impl Standing {
         self.attempt += u32::from(failed.contains(&receipt.receipt_type));
         self.expiries += u32::from(receipt.receipt_type == ReceiptType::LeaseExpired);
         let held = matches!(self.status, Status::Leased | Status::Running);
+        // The receipt of a lease that ended still names it, but the task holds it no longer.
         self.lease = receipt.lease_id.filter(|_| held);
         if is_terminal(receipt.receipt_type) {
             self.end = Some(receipt.id);
@@ -110,7 +112,7 @@ impl Standing {
         }
     }
 
-    /// The first thing in which two differ: its name, and both values.
+    /// Returns the first fact in which two differ: its name, and both values.
     fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
         fn id(id: Option<impl ToString>) -> String {
             id.map_or_else(|| "none".to_owned(), |id| id.to_string())

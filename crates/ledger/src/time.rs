@@ -1,9 +1,9 @@
-//! Reading the times that `core` writes, and nothing else.
+//! Reading times in exactly the form in which `core` writes them.
 
 use asyncgate_core::Timestamp;
 
-/// The time that is written as `2026-01-05T11:00:00.123Z`: exactly these digits and signs, so that
-/// no two texts mean one time.
+/// Reads a time in the form `2026-01-05T11:00:00.123Z`: exactly these digits and signs, so that one
+/// time has one text.
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let at: Timestamp = text.parse().ok()?;
     (at.to_string() == text).then_some(at)

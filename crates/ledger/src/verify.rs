@@ -1,8 +1,8 @@
-//! Checking a ledger receipt by receipt.
+//! Verifying a ledger receipt by receipt.
 //!
 //! Invariant: after [`Verifier::push`] has accepted a receipt, everything up to it is a ledger that
-//! the rules could have written and whose links are right. Whether it is *the* ledger, its signed
-//! head says, or a head that somebody kept.
+//! the rules could have written and whose links are right. Only its signed head, or a head that
+//! somebody kept, shows that it is *the* ledger and not another one.
 
 use std::collections::HashSet;
 
@@ -19,17 +19,17 @@ use crate::{
     seal,
 };
 
-/// What somebody knows of a ledger besides the ledger itself.
+/// Facts known about a ledger from another source than the ledger itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Expectations {
-    /// The key that must have signed the head. Without it, any key will do: then the signature
-    /// only tells that the holder of *some* key vouches for the ledger.
+    /// The key that must have signed the head. Without it any key is accepted, and the signature only
+    /// shows that the holder of *some* key vouches for the ledger.
     pub public_key: Option<PublicKey>,
     /// A head that was seen earlier; the ledger must contain it.
     pub known_head: Option<KnownHead>,
 }
 
-/// Where a ledger ended when somebody looked.
+/// The end of a ledger at an earlier time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownHead {
     /// The place of its last receipt.
@@ -38,7 +38,8 @@ pub struct KnownHead {
     pub link: Link,
 }
 
-/// What later receipts may refer to.
+/// The facts about a receipt that later receipts may refer to. There is one for each receipt, so
+/// it is kept small.
 #[derive(Debug)]
 struct Entry {
     id: ReceiptId,
@@ -65,7 +66,7 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// A verifier of a ledger of which it has seen nothing yet.
+    /// Creates a verifier that has seen no receipt yet.
     pub fn new(tenant: TenantId, expectations: Expectations) -> Self {
         Self {
             tenant,
@@ -81,18 +82,18 @@ impl Verifier {
         }
     }
 
-    /// Checks the next receipt. After a break the verifier is of no more use.
+    /// Checks the next receipt. After a break the verifier cannot be used any more.
     pub fn push(&mut self, record: &ReceiptRecord) -> Result<(), Break> {
         let digest = self.digester.digest(&Line::from(record), self.head.link)?;
         self.follow(&digest)
     }
 
-    /// How many receipts were accepted.
+    /// Returns the number of accepted receipts.
     pub const fn receipts(&self) -> u64 {
         self.head.seq
     }
 
-    /// Checks the head, and answers what the ledger comes to.
+    /// Checks the head, and returns the report on the whole ledger.
     pub fn finish(self, record: &LedgerHead) -> Result<Report, Break> {
         let key = self.check_head(record)?;
         self.check_trust(key)?;
@@ -102,7 +103,7 @@ impl Verifier {
         Ok(self.report(record, key))
     }
 
-    /// Takes in a receipt that is sound by itself, if it may follow what came before.
+    /// Accepts a receipt that is sound on its own, if it may follow the receipts before it.
     pub(crate) fn follow(&mut self, digest: &Digest) -> Result<(), Break> {
         self.check_place(digest)
             .and_then(|()| self.check_subject(digest))
@@ -120,6 +121,7 @@ impl Verifier {
             let message = format!("receipt {expected} must stand here, not {}", digest.seq);
             return Err(Break::new(Kind::Gap, message));
         }
+        // `follows` is only a claim in a file (see `file.rs`): here it is compared with the true link.
         if digest.follows != self.head.link || digest.link != digest.claimed {
             let message = format!(
                 "its link is {}, but after what stands before it must be {}",
@@ -142,7 +144,8 @@ impl Verifier {
         }
     }
 
-    /// A task's id carries the place of its assignment, a lease's id that of its acceptance.
+    /// Checks that the receipt's task and lease exist. A task's id carries the place of its assignment, a
+    /// lease's id that of its acceptance.
     fn check_subject(&self, digest: &Digest) -> Result<(), Break> {
         let needs_task = opens_obligation(digest.receipt_type)
             || is_terminal(digest.receipt_type)
@@ -199,6 +202,7 @@ impl Verifier {
             | ReceiptType::TaskStarted
             | ReceiptType::TaskProgress
             | ReceiptType::TaskRetryScheduled
+            // A success may come without proof, and then discharges nothing.
             | ReceiptType::TaskCompleted
             | ReceiptType::LeaseExpired
             | ReceiptType::LeaseReleased
@@ -234,6 +238,7 @@ impl Verifier {
         } else if digest.receipt_type == ReceiptType::TaskResultReady {
             is_terminal(entry.receipt_type)
         } else {
+            // Other receipts may follow any receipt.
             return Ok(());
         };
         let (name, parent_name) = (digest.receipt_type.as_str(), entry.receipt_type.as_str());
@@ -281,6 +286,7 @@ impl Verifier {
             let Some(entry) = place.and_then(|place| self.entries.get_mut(place)) else {
                 continue;
             };
+            // The checks before accept only open obligations; the test makes the count independent of them.
             if can_terminate(digest.receipt_type, entry.receipt_type) && !entry.discharged {
                 entry.discharged = true;
                 self.head.open_obligations = self.head.open_obligations.saturating_sub(1);
@@ -304,6 +310,7 @@ impl Verifier {
         }
         self.first_at.get_or_insert(digest.created_at);
         self.last_at = Some(digest.created_at);
+        // The claimed link: `check_place` has found it equal to the right one.
         self.head.seq = digest.seq;
         self.head.link = digest.claimed;
     }
@@ -358,6 +365,7 @@ impl Verifier {
             );
             return Err(Break::new(Kind::KnownHead, message));
         }
+        // A head at 0 has no receipt at which `check_place` could compare it.
         if known.seq == 0 && known.link != Link::START {
             return Err(other_ledger(known, Link::START));
         }
@@ -396,7 +404,7 @@ fn other_ledger(known: KnownHead, link: Link) -> Break {
     Break::new(Kind::KnownHead, message)
 }
 
-/// The first thing in which two heads differ: its name, and both values.
+/// Returns the first value in which two heads differ: its name, and both values.
 fn difference(said: &Head, is: &Head) -> (&'static str, String, String) {
     if said.seq != is.seq {
         return ("seq", said.seq.to_string(), is.seq.to_string());

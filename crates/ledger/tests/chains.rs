@@ -1,4 +1,4 @@
-//! Chains of messages that were tampered with, each caught at the first message that shows it.
+//! Chains of messages that were tampered with; each is caught at the first message that shows it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,7 +17,7 @@ fn env() -> Env {
     }
 }
 
-/// Forty messages over a few shards, and where their chains end.
+/// Builds forty messages over a few shards, and the heads of their chains.
 fn sent() -> (Vec<Message>, BTreeMap<u16, ChainHead>) {
     let outgoing = (0..40).map(|n| Outgoing {
         topic: format!("topic-{}", n % 5),
@@ -89,7 +89,7 @@ fn every_tampering_is_caught() {
             messages.swap(7, other);
         }),
         ("rewritten", |messages, _| {
-            // A whole new message in its place, with hashes of its own.
+            // The message is replaced by a whole new one with its own right hashes.
             let (topic, at) = (messages[7].topic.clone(), messages[7].sent_at);
             messages[7].payload = b"other".as_slice().into();
             let hash = asyncgate_core::mailbox::payload_hash(b"other");

@@ -28,7 +28,7 @@ pub(super) fn lines(story: &Story) -> Vec<String> {
     lines
 }
 
-/// Who asked, who worked, what was reported and proved, and what is open.
+/// Returns the summary: the request, the work, the reports and proof, and what is open.
 fn summary(story: &Story) -> Vec<String> {
     let mut lines = Vec::new();
     for moment in &story.moments {
@@ -62,7 +62,7 @@ fn asked(moment: &Moment) -> String {
     format!("{} asked for {what} (#{})", moment.to, moment.seq)
 }
 
-/// A worker's time with the task: from the acceptance to how its lease ended.
+/// Describes a worker's time with the task: from the acceptance to the end of its lease.
 fn worked(story: &Story, accepted: &Moment) -> String {
     let lease = accepted.lease_id.as_deref().unwrap_or("none");
     let end = story.moments.iter().find(|moment| {
@@ -115,7 +115,7 @@ fn open(story: &Story) -> String {
     }
 }
 
-/// What a receipt tells, in a sentence.
+/// Describes a receipt in a sentence.
 fn told(story: &Story, moment: &Moment) -> String {
     let (from, to) = (&moment.from, &moment.to);
     let said = |field: &str| {
@@ -181,7 +181,7 @@ fn asked_in_full(moment: &Moment) -> String {
     format!("{} asked for {what} for {}", moment.from, moment.to)
 }
 
-/// Which obligation an end discharges; a success without proof discharges none.
+/// Names the obligation that an end discharges; a success without proof discharges none.
 fn discharge(story: &Story, moment: &Moment) -> String {
     let parents = story.parents(moment);
     if parents.is_empty() {
@@ -198,7 +198,7 @@ fn places(seqs: &[u64]) -> String {
     places.join(", ")
 }
 
-/// A stretch of time in its largest two units.
+/// Formats a length of time in its two largest units.
 fn lapse(millis: i64) -> String {
     let seconds = millis / 1_000;
     match seconds {

@@ -54,7 +54,7 @@ fn edges(story: &Story) -> Vec<Edge> {
     edges
 }
 
-/// Puts edges side by side where they would cover each other. An edge may begin where another ends.
+/// Puts edges side by side if they would overlap. An edge may begin where another ends.
 fn lanes(mut edges: Vec<Edge>) -> Vec<Vec<Edge>> {
     edges.sort_by_key(|edge| (edge.top, edge.bottom));
     let mut lanes: Vec<Vec<Edge>> = Vec::new();
@@ -72,7 +72,8 @@ fn lanes(mut edges: Vec<Edge>) -> Vec<Vec<Edge>> {
     lanes
 }
 
-/// What stands left of a row: each lane's piece, and a line to the receipt from those that touch it.
+/// Draws the part left of a row: the piece of each lane, and a line to the receipt from those that
+/// touch it.
 fn rail(lanes: &[Vec<Edge>], row: usize) -> String {
     let mut text = String::new();
     let mut touched = false;

@@ -57,14 +57,14 @@ fn note(story: &Story, moment: &Moment) -> Option<String> {
     Some(format!("obligation {} discharged", places.join(", ")))
 }
 
-/// A text in which nothing means anything to Mermaid: other signs are written by their number.
+/// Replaces every character that may have a meaning in Mermaid by its number.
 fn safe(text: &str) -> String {
     let mut safe = String::new();
     for c in text.chars() {
         if c.is_alphanumeric() || " ._-/,()=@+".contains(c) {
             safe.push(c);
         } else {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(safe, "#{};", u32::from(c));
         }
     }

@@ -1,8 +1,8 @@
-//! A task's story, told from its receipts alone: who asked, who worked under which lease, what was
-//! reported, what was proved, and what is still open.
+//! A task's story, told from its receipts alone: the request, the workers and their leases, the
+//! reports, the proof, and what is still open.
 //!
-//! Invariants: receipts that are not about the task are passed over; what a ledger says is shown
-//! escaped and cut to a line's length, so that no receipt can write to a terminal or a diagram.
+//! Invariants: receipts about other tasks are skipped; content of the ledger is shown escaped and cut
+//! to a line's length, so that no receipt can control a terminal or a diagram.
 
 mod account;
 mod graph;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{Entry, Failure, Reader, line, time};
 
-/// The most characters that are shown of something a caller sent.
+/// The most characters that are shown of content from a caller.
 const MOST_SHOWN: usize = 120;
 
 /// A task's receipts, in ledger order.
@@ -26,7 +26,7 @@ pub struct Story {
     moments: Vec<Moment>,
 }
 
-/// What one receipt tells.
+/// The content of one receipt.
 #[derive(Debug, Clone)]
 struct Moment {
     seq: u64,
@@ -42,7 +42,7 @@ struct Moment {
 }
 
 impl Story {
-    /// The story of a task of which no receipt was seen yet.
+    /// Starts the story of a task without receipts.
     pub const fn about(task_id: TaskId) -> Self {
         Self {
             task_id,
@@ -61,7 +61,7 @@ impl Story {
         Ok(story)
     }
 
-    /// Takes the next receipt of the ledger, and keeps it if it is about the task.
+    /// Adds the next receipt of the ledger if it is about the task.
     pub fn push(&mut self, record: &ReceiptRecord) {
         let about_it = record
             .task_id
@@ -86,34 +86,34 @@ impl Story {
         });
     }
 
-    /// Whether the ledger has no receipt about the task.
+    /// Returns true if the ledger has no receipt about the task.
     pub fn is_empty(&self) -> bool {
         self.moments.is_empty()
     }
 
-    /// The story as lines for a terminal, without line ends.
+    /// Returns the story as lines for a terminal, without line ends.
     pub fn lines(&self) -> Vec<String> {
         account::lines(self)
     }
 
-    /// The receipts as a small graph of text, each tied to its parents.
+    /// Draws the receipts as a small graph of text, each tied to its parents.
     pub fn graph(&self) -> String {
         graph::draw(self)
     }
 
-    /// The receipts as a Mermaid sequence diagram.
+    /// Draws the receipts as a Mermaid sequence diagram.
     pub fn mermaid(&self) -> String {
         mermaid::draw(self)
     }
 
-    /// The moment in this story that a receipt's id names.
+    /// Returns the position in this story of the receipt with this id.
     fn position(&self, receipt_id: &str) -> Option<usize> {
         self.moments
             .iter()
             .position(|moment| moment.id == receipt_id)
     }
 
-    /// The places of a moment's parents, as far as they are in this story.
+    /// Returns the places of a moment's parents, as far as they are in this story.
     fn parents(&self, moment: &Moment) -> Vec<u64> {
         moment
             .parents
@@ -123,7 +123,7 @@ impl Story {
             .collect()
     }
 
-    /// The assignment, if no later receipt discharges it.
+    /// Returns the assignment, if no later receipt discharges it.
     fn open_obligation(&self) -> Option<&Moment> {
         let assigned = self
             .moments
@@ -138,7 +138,7 @@ impl Story {
 }
 
 impl Moment {
-    /// A value of the body, shown on one line.
+    /// Returns a value of the body, shown on one line.
     fn shown(&self, field: &str) -> Option<String> {
         let value = self.body.get(field)?;
         Some(match value.as_str() {
@@ -148,7 +148,7 @@ impl Moment {
     }
 }
 
-/// A principal as `kind/id`, with its instance if it has one.
+/// Returns a principal as `kind/id`, with its instance if it has one.
 fn name(principal: &Principal) -> String {
     let kind = line::name_of(principal.kind);
     match &principal.instance_id {
@@ -157,7 +157,7 @@ fn name(principal: &Principal) -> String {
     }
 }
 
-/// A text without anything that is not plainly visible, cut to a line's length.
+/// Escapes everything that is not plainly visible, and cuts the text to a line's length.
 fn plain(text: &str) -> String {
     let mut shown = String::new();
     for (n, c) in text.chars().enumerate() {
@@ -174,7 +174,7 @@ fn plain(text: &str) -> String {
     shown
 }
 
-/// Characters that change how others are shown, or show nothing themselves.
+/// Returns true for characters that change how others are shown, or show nothing themselves.
 const fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

@@ -1,4 +1,4 @@
-//! Any one byte of a receipt's line replaced by another is noticed, unless the line means the same.
+//! Replacing any one byte of a receipt's line is noticed, unless the line still means the same.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use crate::world::eventful;
 
 static EXPORT: LazyLock<Vec<u8>> = LazyLock::new(|| eventful().export().into_bytes());
 
-/// Where the lines of receipts begin and end.
+/// Returns the beginnings and ends of the lines of receipts.
 static RECEIPTS: LazyLock<(usize, usize)> = LazyLock::new(|| {
     let ends: Vec<usize> = EXPORT
         .iter()
@@ -59,7 +59,7 @@ proptest! {
         check(at, EXPORT[at] ^ (1 << bit));
     }
 
-    /// Texts that are nearly exports break nothing but themselves.
+    /// Texts that are nearly exports are refused without a panic.
     #[test]
     fn no_input_panics(cut in 0..RECEIPTS.1, garbage: Vec<u8>) {
         let mut bytes = EXPORT[..cut].to_vec();
@@ -69,7 +69,7 @@ proptest! {
     }
 }
 
-/// White space is the one thing that may change.
+/// Only white space may differ.
 #[test]
 fn white_space_between_values_means_nothing() {
     let text = String::from_utf8(EXPORT.clone()).unwrap();

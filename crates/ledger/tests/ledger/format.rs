@@ -1,4 +1,4 @@
-//! The file format: what is written, what is refused, and that version 1 stays readable.
+//! The file format: the content of an export, the files that are refused, and that version 1 stays readable.
 
 use std::io::{self, Read};
 
@@ -9,7 +9,7 @@ use asyncgate_ledger::{
 
 use crate::world::{TENANT, World, eventful, export, key};
 
-/// An export of version 1, kept as it was written.
+/// An export of version 1, kept unchanged.
 const FIXTURE: &str = include_str!("../fixtures/ledger-v1.ndjson");
 
 fn refused(bytes: &[u8]) -> (Kind, Option<u64>, String) {
@@ -20,7 +20,7 @@ fn refused(bytes: &[u8]) -> (Kind, Option<u64>, String) {
     let Err(Failure::Broken(found)) = verify_export(bytes, Expectations::default()) else {
         panic!("must be refused: {}", String::from_utf8_lossy(bytes))
     };
-    // Who only reads the file is told the same.
+    // A program that only reads the file gets the same answer.
     match from_reader {
         Err(Failure::Broken(read)) => assert_eq!(read, found),
         other => panic!("{other:?}"),
@@ -76,7 +76,7 @@ fn a_file_cut_anywhere_is_refused() {
             assert_eq!(line, Some(lines as u64), "{message}");
         }
     }
-    // Without its last line end it is still whole.
+    // A file without its last line end is still whole.
     verify_export(text.trim_end().as_bytes(), Expectations::default()).unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! What the ledger crate promises: every forgery is found, the format stays readable, and a story
+//! The promises of the ledger crate: every forgery is found, the format stays readable, and a story
 //! is told from receipts alone.
 
 #![expect(

@@ -1,4 +1,4 @@
-//! What receipts come to is what the rules made of the tasks.
+//! The states that receipts add up to are the states that the rules gave the tasks.
 
 use asyncgate_core::{LeaseId, ReceiptId, Task, TaskId, task::State};
 use asyncgate_ledger::Standings;
@@ -13,7 +13,7 @@ fn standings(world: &World) -> Standings {
     standings
 }
 
-/// With tasks in hands too.
+/// Builds a ledger that also has tasks under lease.
 fn more_than_eventful() -> World {
     let mut world = eventful();
     let id = world.create("alice");
@@ -93,7 +93,7 @@ fn what_differs_is_named() {
     }
 }
 
-/// Another id with the same place.
+/// Builds another id with the same place.
 fn flipped(id: &[u8; 16]) -> [u8; 16] {
     let mut bytes = *id;
     bytes[0] ^= 1;

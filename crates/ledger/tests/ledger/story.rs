@@ -1,4 +1,4 @@
-//! Stories, as they are shown.
+//! The texts of stories.
 
 use asyncgate_core::TaskId;
 use asyncgate_ledger::Story;
@@ -49,7 +49,7 @@ fn a_graph_ties_receipts_to_their_parents() {
 └─● #8  task.result_ready  system/asyncgate → agent/alice
 "
     );
-    // An acknowledgement and a result follow from one receipt, side by side.
+    // An acknowledgement and a result follow from one receipt, so their lines run side by side.
     assert_eq!(
         story_of(&world, 15)
             .graph()
@@ -135,7 +135,7 @@ fn a_task_that_is_not_there_has_no_story() {
     assert_eq!(story.graph(), "");
 }
 
-/// Names and bodies come from callers; none of them may draw on a terminal or into a diagram.
+/// Names and bodies come from callers; none of them may control a terminal or a diagram.
 #[test]
 fn what_callers_sent_is_shown_escaped() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! Every way to change a ledger that we could think of, each found as what it is and where it is.
+//! Every change to a ledger that we could think of; each is found with its kind and its place.
 
 use asyncgate_api::{LedgerHead, Principal, PrincipalKind, ReceiptRecord};
 use asyncgate_core::{
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::world::{TENANT, World, chained, eventful, export, json, key};
 
-/// Verifies a file, which must be broken.
+/// Verifies a file that must be broken, and returns the break.
 fn broken_with(text: &str, expectations: Expectations) -> Break {
     match verify_export(text.as_bytes(), expectations) {
         Ok(report) => panic!("not noticed: {report:?}"),
@@ -23,7 +23,7 @@ fn broken(text: &str) -> Break {
     broken_with(text, Expectations::default())
 }
 
-/// Changes the records of a good ledger, and looks for the break in the file and one by one.
+/// Changes the records of a good ledger, and expects the break both from the file and one by one.
 fn tampered(tamper: impl FnOnce(&mut Vec<ReceiptRecord>, &mut LedgerHead)) -> Break {
     let world = eventful();
     let (mut records, mut head) = (world.records(), world.ledger_head());
@@ -53,10 +53,10 @@ fn pushed(records: &[ReceiptRecord], head: &LedgerHead) -> Result<(), Break> {
     verifier.finish(head).map(|_| ())
 }
 
-/// Rewrites a ledger so that every hash, link and signature fits: only the rules can tell.
+/// Rewrites a ledger so that every hash, link and signature fits: only the rules can find it.
 fn rewritten(rewrite: impl FnOnce(&mut Vec<Receipt>)) -> Break {
     let world = eventful().rewritten(|receipts| {
-        // Signatures in the ledger would give the rewriting away before the rules do.
+        // Signatures in the ledger would reveal the rewriting before the rules do.
         for receipt in receipts.iter_mut() {
             if receipt.receipt_type == ReceiptType::LedgerSigned {
                 receipt.receipt_type = ReceiptType::ReceiptAcknowledged;
@@ -77,7 +77,7 @@ fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap()
 }
 
-/// An id that carries a place.
+/// Builds an id that carries a place.
 fn id_at(seq: u64) -> [u8; 16] {
     let tail = (0b10_u64 << 62) | (seq << 18) | 5;
     let mut bytes = [0; 16];
@@ -156,13 +156,13 @@ fn swapped_receipts() {
         (found.kind, found.line, found.seq),
         (Kind::Gap, Some(4), Some(4))
     );
-    // With their places swapped back, their ids give them away.
+    // If their places are swapped back, their ids reveal it.
     let found = tampered(|records, _| {
         records.swap(2, 3);
         (records[2].seq, records[3].seq) = (3, 4);
     });
     assert_at(&found, Kind::MisplacedId, 3);
-    // With ids that fit, the links do.
+    // If the ids fit too, the links reveal it.
     let found = tampered(|records, _| {
         let [third, fourth] = &mut records[2..4] else {
             panic!()
@@ -195,7 +195,7 @@ fn an_inserted_receipt() {
         records.insert(3, forged);
     });
     assert_at(&found, Kind::Link, 4);
-    // Its own link made to fit, the next receipt gives it away.
+    // If its own link is made to fit, the next receipt reveals it.
     let world = eventful();
     let mut forged = world.receipts[2].clone();
     forged.id = ReceiptId::from_bytes(id_at(4));
@@ -290,7 +290,7 @@ fn something_smuggled_in_beside_the_statement() {
     );
 }
 
-/// Whoever rewrites the end of a ledger can make every link fit, but cannot sign.
+/// Somebody who rewrites the end of a ledger can make every link fit, but cannot sign it.
 #[test]
 fn a_recomputed_tail_with_an_old_or_foreign_signature() {
     let rewrite = |receipts: &mut Vec<Receipt>| receipts[29].body = json(r#"{"type":"other"}"#);
@@ -319,7 +319,7 @@ fn a_recomputed_tail_with_an_old_or_foreign_signature() {
     );
 }
 
-/// A rewriting that starts before a recorded signature breaks there, whatever signs the head.
+/// A rewriting that starts before a recorded signature breaks there, with any signature of the head.
 #[test]
 fn a_rewritten_ledger_with_its_old_signatures() {
     let world = eventful().rewritten(|receipts| receipts[3].body = json("{}"));
@@ -394,7 +394,7 @@ fn a_time_that_runs_back() {
     assert_at(&found, Kind::TimeRunsBack, 10);
 }
 
-/// An open obligation made to look discharged, by somebody who can sign.
+/// An open obligation is made to look discharged by somebody who can sign.
 #[test]
 fn a_forged_discharge() {
     let discharge = |parents: &[usize]| {
@@ -406,7 +406,7 @@ fn a_forged_discharge() {
             receipts[28].parents = named;
         })
     };
-    // Of another task, of no obligation, of nothing at all.
+    // The parent is of another task, of no obligation, or does not exist.
     assert_at(&discharge(&[10]), Kind::WrongParent, 29);
     assert_at(&discharge(&[27]), Kind::WrongParent, 29);
     assert_at(&discharge(&[28, 28]), Kind::WrongParent, 29);

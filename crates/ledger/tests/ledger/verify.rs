@@ -1,4 +1,4 @@
-//! Good ledgers are found good, however they come, and the report says what they are.
+//! Good ledgers are found good, from a file and one by one, and the report describes them.
 
 use asyncgate_core::{Link, ReceiptType};
 use asyncgate_ledger::{
@@ -41,7 +41,7 @@ fn one_by_one_and_from_a_file_come_to_the_same() {
     assert_eq!(pushed, read);
 }
 
-/// Many blocks, more than there are threads, with receipts of all sizes across their borders.
+/// A file of many blocks, more than there are threads, with receipts of all sizes across their borders.
 #[test]
 fn a_file_of_many_blocks_is_followed_in_order() {
     let mut world = World::new();
@@ -160,7 +160,7 @@ fn an_earlier_head_must_be_in_the_ledger() {
     }
 }
 
-/// Callers' values may be 128 levels deep, and stand in bodies one level deeper.
+/// Callers' values may be 128 levels deep, and bodies hold them one level deeper.
 #[test]
 fn the_deepest_body_that_a_server_writes_is_good() {
     let mut world = World::new();
@@ -174,7 +174,7 @@ fn the_deepest_body_that_a_server_writes_is_good() {
     assert!(refused.to_string().contains("nested"), "{refused}");
 }
 
-/// Bodies that nest as deep as their size allows must not exhaust the stack.
+/// Bodies that nest as deeply as their size allows must not exhaust the stack.
 #[test]
 fn an_absurdly_deep_body_is_refused() {
     let world = eventful();

@@ -1,4 +1,4 @@
-//! A tiny server: it decides by core's rules, chains what they write, and signs where it stands.
+//! A tiny server: it decides by core's rules, chains the receipts they write, and signs its head.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -43,7 +43,7 @@ pub fn new_task(owner: &str) -> NewTask {
     NewTask::new(agent(owner), "echo", json(r#"{"say":"hello"}"#))
 }
 
-/// A success with nothing to show for it.
+/// Builds a success without proof.
 pub fn bare() -> Completion {
     Completion {
         result: Some(json(
@@ -54,7 +54,7 @@ pub fn bare() -> Completion {
     }
 }
 
-/// A success that says where its result is.
+/// Builds a success that says where its result is.
 pub fn proven() -> Completion {
     Completion {
         artifacts: Some(json(r#"[{"type":"s3","url":"s3://bucket/result"}]"#)),
@@ -171,14 +171,14 @@ impl World {
         self.run(|env, head| Ok(acknowledge(env, head, &receipt, &agent(by))));
     }
 
-    /// Lets everything come due.
+    /// Moves the time past every deadline and sweeps.
     pub fn expire(&mut self, id: TaskId) {
         self.wait_ms(900_000);
         let task = self.tasks[&id].clone();
         self.run(|env, head| Ok(task::sweep(env, head, vec![task])));
     }
 
-    /// Signs where the ledger stands, in the ledger.
+    /// Signs the head of the ledger, in the ledger.
     pub fn sign(&mut self) {
         let signed = self.signed();
         self.run(|env, head| Ok(record_signature(env, head, &signed)));
@@ -218,7 +218,7 @@ impl World {
         export(&self.records(), &self.ledger_head())
     }
 
-    /// Makes the ledger another, and chains and signs it as if it had always been so.
+    /// Changes the ledger, then chains and signs it again as if it had always been so.
     pub fn rewritten(mut self, rewrite: impl FnOnce(&mut Vec<Receipt>)) -> Self {
         rewrite(&mut self.receipts);
         self.head.link = self
@@ -231,7 +231,7 @@ impl World {
     }
 }
 
-/// Receipts in their wire form, with links that fit.
+/// Builds receipts in their wire form, with links that fit.
 pub fn chained(receipts: &[Receipt]) -> Vec<ReceiptRecord> {
     let mut link = Link::START;
     receipts
@@ -258,7 +258,7 @@ pub fn export(records: &[ReceiptRecord], head: &LedgerHead) -> String {
     String::from_utf8(export.finish(head).unwrap()).unwrap()
 }
 
-/// A ledger in which every type of receipt stands. Its places:
+/// Builds a ledger that has every type of receipt. Its places are:
 ///
 ///  1 assigned A    2 accepted A     3 started A   4 progress A   5 expired A
 ///  6 accepted A    7 completed A    8 ready A     9 signed

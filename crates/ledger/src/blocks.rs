@@ -4,13 +4,13 @@ use std::io::{BufRead, Read};
 
 use crate::{Break, Failure, Header, Kind, export};
 
-/// The longest line that is read. A receipt is far smaller; a file of something else is not read
-/// into memory in search of a line's end.
+/// The longest line that is read. Receipts are far smaller; the bound keeps a file that is no export
+/// from filling the memory in search of a line's end.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
 
 const BLOCK_BYTES: u64 = 1 << 18;
 
-/// Reads blocks that end where a line ends.
+/// Reads a file in blocks that end where a line ends.
 #[derive(Debug)]
 pub(crate) struct Blocks<R> {
     source: R,
@@ -25,11 +25,12 @@ impl<R: Read> Blocks<R> {
         }
     }
 
-    /// The next whole lines; nothing at the end. Only the file's last line may lack its end. A break
-    /// is in the line after those that were given; only the caller knows its number.
+    /// Returns the next whole lines, or nothing at the end. Only the file's last line may lack its end.
+    /// An error is about the line after the returned ones; only the caller knows its number.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         let mut block = std::mem::take(&mut self.rest);
         loop {
+            // Bytes kept from the last call have no line end, so only the new ones are searched.
             let searched = block.len();
             block.reserve(BLOCK_BYTES as usize);
             let read = (&mut self.source)
@@ -50,11 +51,11 @@ impl<R: Read> Blocks<R> {
     }
 }
 
-/// The lines of a block, with their ends.
+/// Returns the lines of a block, with their ends.
 pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = block;
     std::iter::from_fn(move || {
-        // Reading from memory cannot fail, and finds line ends many bytes at a time.
+        // Reading from memory cannot fail, and `skip_until` searches many bytes at a time.
         let length = { rest }.skip_until(b'\n').ok().filter(|n| *n > 0)?;
         let (line, after) = rest.split_at_checked(length)?;
         rest = after;
@@ -62,7 +63,7 @@ pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The last line of a block, with its end.
+/// Returns the last line of a block, with its end.
 pub(crate) fn last_line(block: &[u8]) -> &[u8] {
     block
         .split_inclusive(|byte| *byte == b'\n')
@@ -70,7 +71,7 @@ pub(crate) fn last_line(block: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// Reads the header off the first block, and gives back what follows it.
+/// Reads the header off the first block, and returns it with the rest of the block.
 pub(crate) fn header<R: Read>(blocks: &mut Blocks<R>) -> Result<(Header, Vec<u8>), Failure> {
     let refused = |kind, message: String| Failure::from(Break::new(kind, message).on_line(1));
     let first = match blocks.next() {
@@ -91,6 +92,8 @@ pub(crate) fn header<R: Read>(blocks: &mut Blocks<R>) -> Result<(Header, Vec<u8>
         );
         refused(Kind::NotAnExport, message)
     };
+    // Format and version come first: a header of another version may have other fields, and the
+    // message must name the version and not a missing field.
     let (format, version) = format_of(line).ok_or_else(refuse)?;
     if format != export::FORMAT {
         return Err(refuse());
@@ -109,14 +112,14 @@ pub(crate) fn header<R: Read>(blocks: &mut Blocks<R>) -> Result<(Header, Vec<u8>
     Ok((header, rest))
 }
 
-/// What a header of any version says of itself.
+/// Returns the format and version that a header of any version claims.
 fn format_of(line: &[u8]) -> Option<(String, u64)> {
     let header: serde_json::Value = serde_json::from_slice(line).ok()?;
     let format = header.get("format")?.as_str()?.to_owned();
     Some((format, header.get("version")?.as_u64()?))
 }
 
-/// What a parser says, without its own count of lines.
+/// Returns the message of a parser error without the parser's own line number, which is always 1.
 pub(crate) fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = match text.rsplit_once(" at line 1 column ") {
