@@ -1,4 +1,4 @@
-//! Measures the verification of a warrant, and of a chain of three, that ask nothing of a host.
+//! Measures the verification of a warrant, and of a chain of three, without questions to a host.
 //!
 //!     cargo run --release -p asyncgate-warrants --example fast_path
 

@@ -1,10 +1,10 @@
-//! CBOR, as much of it as warrants need: definite lengths, integers in their shortest form, no tags.
+//! The subset of CBOR that warrants use: definite lengths, integers in their shortest form, no tags.
 //!
-//! A length is compared with what is left before anything is allocated for it.
+//! A length is compared with the bytes that are left before anything is allocated for it.
 
 use std::fmt;
 
-/// Why bytes are no warrant.
+/// The reason why bytes are no warrant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed(pub &'static str);
 
@@ -19,11 +19,11 @@ type Result<T> = std::result::Result<T, Malformed>;
 const CUT_OFF: Malformed = Malformed("the bytes end too early");
 const WRONG_TYPE: Malformed = Malformed("a value is of the wrong type");
 
-/// How a data item begins. Lengths are in bytes, items or pairs.
+/// The beginning of a data item. Lengths are in bytes, items or pairs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Head {
     Unsigned(u64),
-    /// Minus one, minus this.
+    /// The number -1 minus this one.
     Negative(u64),
     Bytes(usize),
     Text(usize),
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// All that was to be read has been read.
+    /// Checks that all bytes have been read.
     pub fn finish(&self) -> Result<()> {
         if self.rest.is_empty() {
             Ok(())
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What is left to read.
+    /// Returns the bytes that are left to read.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -98,13 +98,14 @@ impl<'a> Reader<'a> {
             27 => (u64::from_be_bytes(self.chunk()?), 1 << 32),
             _ => return Err(Malformed("lengths must be definite")),
         };
+        // Each number has one form only: two texts of one payload would have two hashes.
         if argument < least {
             return Err(Malformed("integers must be in their shortest form"));
         }
         Ok(argument)
     }
 
-    /// A length that what is left can hold, each item taking at least `least` bytes.
+    /// Returns a length that the rest can hold, if each item takes at least `least` bytes.
     fn length(&self, argument: u64, least: usize) -> Result<usize> {
         let length = usize::try_from(argument).map_err(|_| CUT_OFF)?;
         if length > self.rest.len() / least {
@@ -125,7 +126,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// How the next item begins, without reading it.
+    /// Returns the beginning of the next item without reading it.
     pub fn peek(&self) -> Result<Head> {
         self.clone().head()
     }
@@ -176,13 +177,13 @@ impl<'a> Reader<'a> {
         self.take(length)
     }
 
-    /// Exactly `N` bytes.
+    /// Reads exactly `N` bytes.
     pub fn fixed<const N: usize>(&mut self) -> Result<[u8; N]> {
         let bytes = self.bytes()?.try_into();
         bytes.map_err(|_| Malformed("a byte string is of the wrong length"))
     }
 
-    /// Bytes in either of the two ways in which they are found: as a byte string, or as a list of numbers.
+    /// Reads bytes in either of the two forms in which they occur: a byte string, or a list of numbers.
     pub fn bytes_or_numbers(&mut self) -> Result<Vec<u8>> {
         if matches!(self.peek()?, Head::Bytes(_)) {
             return self.bytes().map(<[u8]>::to_vec);
@@ -197,7 +198,7 @@ impl<'a> Reader<'a> {
         Ok(length)
     }
 
-    /// A list of exactly `length` items.
+    /// Reads the beginning of a list of exactly `length` items.
     pub fn tuple(&mut self, length: usize) -> Result<()> {
         if self.array()? == length {
             Ok(())
@@ -213,7 +214,8 @@ impl<'a> Reader<'a> {
         Ok(pairs)
     }
 
-    /// Reads one item, whatever it is, and gives its bytes. Items stand in a row, so nothing recurses.
+    /// Reads one item of any type and returns its bytes. It counts open items instead of recursing, so that
+    /// deep nesting cannot exhaust the stack.
     pub fn skip(&mut self) -> Result<&'a [u8]> {
         let start = self.rest;
         let mut left = 1_usize;
@@ -235,7 +237,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A number of 16 bits: a sign, 5 bits of exponent, 10 bits of fraction.
+/// Converts a number of 16 bits: a sign, 5 bits of exponent, 10 bits of fraction.
 fn half(bits: u16) -> f64 {
     let sign = if bits >> 15 == 0 { 1.0 } else { -1.0 };
     let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
@@ -248,7 +250,7 @@ fn half(bits: u16) -> f64 {
     sign * magnitude
 }
 
-/// Writes items, for the message that a holder signs.
+/// Writes items for the message that a holder signs.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     pub bytes: Vec<u8>,
@@ -279,7 +281,7 @@ impl Writer {
     pub fn integer(&mut self, number: i64) {
         match u64::try_from(number) {
             Ok(number) => self.head(0, number),
-            // Minus one, minus the argument: its bits turned over.
+            // CBOR stores a negative number n as -1 - n, which is the complement of n.
             Err(_) => self.head(1, !number.cast_unsigned()),
         }
     }
@@ -305,7 +307,7 @@ impl Writer {
         self.bytes.push(0xf6);
     }
 
-    /// In the shortest form that holds the number exactly.
+    /// Writes a number in the shortest form that holds it exactly.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a number that does not fit is written in a longer form"
@@ -325,7 +327,7 @@ impl Writer {
     }
 }
 
-/// The number in 16 bits, if it is one of those that fit.
+/// Returns the number in 16 bits, if it fits exactly.
 fn to_half(number: f64) -> Option<u16> {
     if number.is_nan() {
         return Some(0x7e00);
@@ -341,7 +343,8 @@ fn to_half(number: f64) -> Option<u16> {
         if exponent > 15 {
             return None;
         }
-        // In steps of the last place: less than 1024 of them is a number below the smallest exponent.
+        // The number in steps of its last place; fewer than 1024 steps mean a number below the smallest
+        // exponent.
         let steps = magnitude * 2_f64.powi(10 - exponent);
         if steps.fract() != 0.0 {
             return None;

@@ -8,8 +8,8 @@ use crate::{
 /// The most warrants in a chain.
 pub(crate) const CHAIN: usize = 64;
 
-/// What must hold of the first warrant. Who stands at the beginning of a chain is trusted, so it must be
-/// the beginning: if it had a parent, what that one asks for would go unasked.
+/// Checks the first warrant. Its issuer is trusted, so it must really be the beginning: if it had a
+/// parent, the extensions of that parent would not be checked.
 pub(crate) fn check_root(root: &Warrant) -> Result<(), &'static str> {
     if root.parent_hash.is_some() || root.depth != 0 {
         return Err("the first warrant is not a root: send the whole chain");
@@ -17,7 +17,7 @@ pub(crate) fn check_root(root: &Warrant) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// What must hold between a parent and its child.
+/// Checks a child against its parent.
 pub(crate) fn check_link(parent: &Warrant, child: &Warrant) -> Result<(), &'static str> {
     let rules = [
         (
@@ -107,7 +107,7 @@ fn check_grant(parent: &Warrant, child: &Warrant) -> Result<(), &'static str> {
             if max_issue_depth.is_some_and(|most| child.depth > most) {
                 return Err("its depth is more than its issuer's max_issue_depth");
             }
-            // Who plans must not be the one who acts.
+            // A planner must not give itself the right to act.
             if child.holder == parent.holder || child.holder == parent.issuer {
                 return Err("its issuer gave it to itself");
             }
@@ -125,7 +125,7 @@ fn check_issuer(
     if !child_tools.iter().all(|name| issuable(tools, name)) {
         return Err("it may give a tool that its parent may not");
     }
-    // No bounds at all are wider than any.
+    // A child without bounds is wider than any parent with bounds.
     let within = |bounds: &ConstraintSet| child_bounds.is_some_and(|child| bounds.covers(child));
     if !bounds.is_none_or(within) {
         return Err("its bounds are wider than its parent's");

@@ -1,7 +1,7 @@
-//! Extensions that ask for a memory: revocation, rates and nonces.
+//! Extensions that need stored state: revocation, rates and nonces.
 //!
-//! Each is kept under the id of the warrant that carries it, so all who hold that warrant or one derived
-//! from it share it.
+//! The state is kept under the id of the warrant that carries the extension, so all holders of that
+//! warrant, or of one derived from it, share the state.
 
 use sha2::{Digest, Sha256};
 
@@ -11,69 +11,69 @@ use crate::{
     warrant::{PublicKey, Warrant, WarrantId},
 };
 
-/// An extension, and what is checked for it.
+/// The key of an extension, and the check that it asks for.
 type Extension = (&'static str, CheckName);
 
 const REVOCABLE: Extension = ("tenuo.revocable", CheckName::Revocation);
 const RATE_LIMIT: Extension = ("tenuo.rate_limit", CheckName::RateLimit);
 const NONCE: Extension = ("tenuo.nonce", CheckName::Nonce);
 
-/// What can be revoked.
+/// The kinds of things that can be revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SubjectKind {
-    /// One warrant, and all derived from it.
+    /// One warrant, and all warrants derived from it.
     WarrantId,
-    /// All that a key issued.
+    /// All warrants that a key issued.
     IssuerKey,
-    /// All that a key holds.
+    /// All warrants that a key holds.
     HolderKey,
 }
 
 /// Something that may have been revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Subject {
-    /// What it is.
+    /// The kind of thing.
     pub kind: SubjectKind,
     /// SHA-256 of the id or key.
     pub hash: [u8; 32],
 }
 
-/// A question to somebody with a memory.
+/// A question to the host, which has stored state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostCheck {
-    /// Whether something is revoked.
+    /// Asks if something is revoked.
     Revocation {
-        /// The warrant it is about.
+        /// The warrant in question.
         warrant: WarrantId,
-        /// What may have been revoked.
+        /// The thing that may be revoked.
         subject: Subject,
     },
-    /// Whether one more call is within a rate.
+    /// Asks if one more call is within a rate.
     Rate {
         /// The warrant that carries the limit.
         warrant: WarrantId,
-        /// What is counted.
+        /// The counter.
         namespace: [u8; 32],
-        /// Calls in a window.
+        /// The calls allowed in a window.
         limit: u64,
         /// The length of a window.
         window_secs: u64,
     },
-    /// Whether a nonce is new.
+    /// Asks if a nonce is new.
     Nonce {
         /// The warrant that carries the nonce.
         warrant: WarrantId,
-        /// Among what it must be new.
+        /// The space within which it must be new.
         namespace: [u8; 32],
         /// The nonce, of 16 to 64 bytes.
         nonce: Vec<u8>,
-        /// How long it is to be remembered.
+        /// The time for which it must be remembered.
         ttl_secs: u64,
     },
 }
 
 impl HostCheck {
-    /// The warrant that the question is about.
+    /// Returns the warrant that the question is about.
     pub const fn warrant(&self) -> WarrantId {
         match self {
             Self::Revocation { warrant, .. }
@@ -82,7 +82,7 @@ impl HostCheck {
         }
     }
 
-    /// What the check is called in answers.
+    /// Returns the name of the check in answers.
     pub const fn name(&self) -> CheckName {
         match self {
             Self::Revocation { .. } => CheckName::Revocation,
@@ -91,7 +91,7 @@ impl HostCheck {
         }
     }
 
-    /// Why a call is refused when the host says no.
+    /// Returns the reason of the refusal if the host says no.
     pub const fn refusal(&self) -> Reason {
         match self {
             Self::Revocation { .. } => Reason::Revoked,
@@ -101,7 +101,7 @@ impl HostCheck {
     }
 }
 
-/// What is wrong with an extension.
+/// A defect of an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Invalid {
     pub warrant: WarrantId,
@@ -110,7 +110,7 @@ pub(crate) struct Invalid {
     pub why: &'static str,
 }
 
-/// When a call is made, and for which tool.
+/// The tool and the time of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment<'a> {
     pub tool: &'a str,
@@ -118,8 +118,8 @@ pub(crate) struct Moment<'a> {
     pub skew: u64,
 }
 
-/// All that a chain asks for, in the order in which it is to be asked: revocation first, then rates, of
-/// which every attempt counts, and nonces last, which are spent only when all else is well.
+/// Returns all questions that a chain asks, in the order in which the host must answer them: revocation
+/// first, then rates, which count every attempt, and nonces last, which are used only if all else passed.
 pub(crate) fn host_checks(
     chain: &[Warrant],
     always_revocable: bool,
@@ -190,7 +190,7 @@ impl Rate {
     }
 }
 
-/// Where two warrants count the same calls, the call counts once, against the lower limit.
+/// Adds a rate. If two warrants count the same calls, the call counts once, against the lower limit.
 fn add_rate(rates: &mut Vec<Rate>, rate: Rate) {
     let same = |other: &&mut Rate| {
         (other.namespace, other.window_secs) == (rate.namespace, rate.window_secs)
@@ -202,8 +202,8 @@ fn add_rate(rates: &mut Vec<Rate>, rate: Rate) {
     }
 }
 
-/// Seconds until nobody would take the warrant any more, the leeway included: a nonce that is forgotten
-/// earlier could be used again.
+/// Returns the seconds until no verifier accepts the warrant any more, the clock skew included: a nonce
+/// that is forgotten earlier could be used again.
 fn time_left(warrant: &Warrant, moment: Moment<'_>) -> u64 {
     let end = warrant.expires_at.saturating_add(moment.skew);
     let now = u64::try_from(moment.now).unwrap_or(0);
@@ -211,6 +211,8 @@ fn time_left(warrant: &Warrant, moment: Moment<'_>) -> u64 {
 }
 
 fn revocations(chain: &[Warrant], checks: &mut Vec<HostCheck>) {
+    // Neighbours in a chain share a key: the parent's holder is the child's issuer. Each subject is
+    // asked about once.
     let mut asked = std::collections::HashSet::new();
     for warrant in chain {
         for (kind, bytes) in [
@@ -235,12 +237,13 @@ enum Scope {
     Holder,
 }
 
-/// Parts are told apart by their lengths, so that no two of them meet.
+/// Returns the name of a counter. Each part is hashed behind its length, so that different parts never
+/// give the same bytes.
 fn namespace(scope: Scope, warrant: &Warrant, tool: &str) -> [u8; 32] {
     let hash = |first: &[u8]| {
         let mut hash = Sha256::new();
         for part in [first, tool.as_bytes()] {
-            // A tool that is longer than any warrant can name is never allowed.
+            // A tool with a longer name than a warrant can hold is never allowed.
             hash.update(u32::try_from(part.len()).unwrap_or(u32::MAX).to_be_bytes());
             hash.update(part);
         }
@@ -256,7 +259,7 @@ fn namespace(scope: Scope, warrant: &Warrant, tool: &str) -> [u8; 32] {
     }
 }
 
-/// What an extension says.
+/// The content of an extension.
 enum Asked {
     Revocable,
     Rate {
@@ -271,7 +274,7 @@ enum Asked {
 }
 
 impl Asked {
-    /// Nothing, or any one item: that it is there says all.
+    /// Reads `tenuo.revocable`: nothing, or any one item. Its presence says everything.
     fn revocable(value: &[u8]) -> Result<Self, Malformed> {
         if !value.is_empty() {
             let mut reader = Reader::new(value);
@@ -281,7 +284,7 @@ impl Asked {
         Ok(Self::Revocable)
     }
 
-    /// `{0: limit, 1: window in seconds, 2: scope}`.
+    /// Reads `tenuo.rate_limit`: `{0: limit, 1: window in seconds, 2: scope}`.
     fn rate(value: &[u8]) -> Result<Self, Malformed> {
         let mut fields = [None; 3];
         numbered(value, |key, reader| {
@@ -309,7 +312,7 @@ impl Asked {
         })
     }
 
-    /// `{0: nonce, 1: seconds to remember it, if not as long as the warrant lasts}`.
+    /// Reads `tenuo.nonce`: `{0: nonce, 1: seconds to remember it}`, by default as long as the warrant lasts.
     fn nonce(value: &[u8]) -> Result<Self, Malformed> {
         let (mut nonce, mut ttl_secs) = (None, None);
         numbered(value, |key, reader| match key {
@@ -331,7 +334,7 @@ impl Asked {
     }
 }
 
-/// Calls `read` for each key of the one map that `value` is.
+/// Calls `read` for each key of the map in `value`.
 fn numbered<'a>(
     value: &'a [u8],
     mut read: impl FnMut(u64, &mut Reader<'a>) -> Result<(), Malformed>,

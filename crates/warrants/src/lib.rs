@@ -1,12 +1,12 @@
 //! Tenuo warrants: signed, expiring rights to call tools, handed on and narrowed from holder to holder.
 //!
-//! [`verify`] takes a chain of warrants and a call, and says whether the chain allows it: signatures, links,
-//! times, the tool, its arguments, and the holder's proof. What only somebody with a memory can tell
-//! (revocation, rates, nonces) comes out as a list of [`HostCheck`]s, for every extension on any warrant of
-//! the chain: handing a warrant on does not shed what it asks for.
+//! [`verify`] takes a chain of warrants and a call, and decides if the chain allows the call: signatures,
+//! links, times, the tool, its arguments, and the holder's proof. Questions that need stored state
+//! (revocation, rates, nonces) are returned as [`HostCheck`]s, for every extension on any warrant of the
+//! chain: handing a warrant on does not remove what it asks for.
 //!
 //! Invariants: nothing here does I/O or reads a clock; no input makes it panic, recurse without bound or
-//! take more memory than a small multiple of its size; what it does not understand it refuses.
+//! use more memory than a small multiple of its size; everything that it does not understand is refused.
 
 mod cbor;
 mod chain;

@@ -11,12 +11,12 @@ use crate::{
 const CONTEXT: &[u8] = b"tenuo-pop-v1";
 /// Seconds of one window.
 const WINDOW: i64 = 30;
-/// Which windows are tried: the holder's clock and ours may differ by a minute either way.
+/// The windows that are tried: the clocks of the holder and this server may differ by a minute.
 const OFFSETS: [i64; 5] = [0, -1, 1, -2, 2];
 
 pub(crate) type Arguments = BTreeMap<String, Value>;
 
-/// What a holder signs to call `tool` with `args` at a time, in seconds since 1970.
+/// Returns the message that a holder signs to call `tool` with `args` at a time in seconds since 1970.
 pub fn proof_message(
     id: WarrantId,
     tool: &str,
@@ -33,7 +33,7 @@ pub(crate) fn arguments(args: &serde_json::Map<String, serde_json::Value>) -> Ar
         .collect()
 }
 
-/// Whether the holder of `warrant` signed this call within a minute of `now`.
+/// Returns true if the holder of `warrant` signed this call within a minute of `now`.
 pub(crate) fn proves(
     warrant: &Warrant,
     tool: &str,

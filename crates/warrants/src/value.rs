@@ -1,4 +1,4 @@
-//! Values: what arguments are and what constraints compare them with.
+//! Values: the arguments of tools, and the values that constraints compare them with.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use crate::cbor::{Head, Malformed, Reader, Writer};
 
-/// How deep values may nest.
+/// The deepest allowed nesting of values.
 const DEPTH: usize = 32;
 /// The longest text in a constraint.
 pub(crate) const TEXT: usize = 4 * 1024;
@@ -50,7 +50,7 @@ impl Value {
         }
     }
 
-    /// From JSON, which its parser has kept from nesting too deep.
+    /// Converts JSON. Its parser has already bounded the nesting.
     pub fn from_json(json: &Json) -> Self {
         match json {
             Json::Null => Self::Null,
@@ -88,6 +88,7 @@ impl Value {
                 Self::Integer(i64::try_from(number).map_err(|_| out_of_range)?)
             }
             Head::Negative(number) => {
+                // CBOR stores a negative number n as -1 - n, which is the complement of n.
                 Self::Integer(!i64::try_from(number).map_err(|_| out_of_range)?)
             }
             Head::Float(number) if number.is_finite() => Self::Float(number),

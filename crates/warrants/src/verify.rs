@@ -1,4 +1,4 @@
-//! Whether a chain of warrants allows a call, and why not.
+//! Verifying that a chain of warrants allows a call.
 
 use serde_json::{Map, Value as Json};
 
@@ -11,32 +11,32 @@ use crate::{
     warrant::{CHAIN_BYTES, Grant, PublicKey, Warrant, WarrantId},
 };
 
-/// When revocation is asked about.
+/// The cases in which revocation is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RevocationPolicy {
-    /// If a warrant of the chain says so.
+    /// Checked if a warrant of the chain asks for it.
     Marked,
-    /// Always.
+    /// Always checked.
     Always,
 }
 
-/// What the verifier goes by.
+/// The settings of the verifier.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// Who may issue the first warrant of a chain.
+    /// The keys that may issue the first warrant of a chain.
     pub trusted_roots: Vec<PublicKey>,
-    /// Whether every call needs the holder's proof.
+    /// True if every call needs the holder's proof.
     pub require_pop: bool,
-    /// When revocation is asked about.
+    /// The cases in which revocation is checked.
     pub revocation: RevocationPolicy,
-    /// How far clocks may differ.
+    /// The largest accepted difference between clocks.
     pub clock_skew_secs: u64,
 }
 
-/// A call that somebody wants to make.
+/// A call to verify.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
-    /// The chain, its root first. A single element may also be a whole stack.
+    /// The chain, root first. A single element may also be a whole stack.
     pub warrants: &'a [Vec<u8>],
     /// The tool.
     pub tool: &'a str,
@@ -64,31 +64,31 @@ macro_rules! names {
 }
 
 names! {
-    /// What was checked.
+    /// The checks of a verification.
     CheckName {
-        /// That the issuer signed it.
+        /// The issuer signed the warrant.
         Signature = "signature",
-        /// That the root is trusted, and each link of the chain.
+        /// The root is trusted, and each warrant follows from its parent.
         Chain = "chain",
-        /// That it is valid now.
+        /// The warrant is valid now.
         Time = "time",
-        /// That the tool is allowed.
+        /// The tool is allowed.
         Tool = "tool",
-        /// That its arguments are.
+        /// The arguments are allowed.
         Constraints = "constraints",
-        /// That the holder makes the call.
+        /// The holder makes the call.
         Pop = "pop",
-        /// That nothing is revoked.
+        /// Nothing is revoked.
         Revocation = "revocation",
-        /// That the rate is kept.
+        /// The rate is within its limit.
         RateLimit = "rate_limit",
-        /// That the nonce is new.
+        /// The nonce is new.
         Nonce = "nonce",
     }
 }
 
 names! {
-    /// Why a call is refused.
+    /// The reasons of a refusal.
     Reason {
         /// The bytes are no chain of warrants.
         Malformed = "malformed",
@@ -112,7 +112,7 @@ names! {
         PopMissing = "pop_missing",
         /// The holder's proof is wrong or old.
         PopInvalid = "pop_invalid",
-        /// An extension does not say what it must.
+        /// An extension has invalid content.
         ExtensionInvalid = "extension_invalid",
         /// Something in the chain was revoked.
         Revoked = "revoked",
@@ -125,53 +125,53 @@ names! {
     }
 }
 
-/// A check that was made.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What was checked.
+    /// The check.
     pub name: CheckName,
-    /// Of which warrant.
+    /// The warrant that was checked.
     pub warrant: WarrantId,
-    /// Whether it held.
+    /// True if it passed.
     pub passed: bool,
-    /// What was found, if it did not.
+    /// The defect, if it failed.
     pub detail: Option<String>,
 }
 
-/// Why a call is refused.
+/// A refused call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// For programs.
+    /// The reason, for programs.
     pub reason: Reason,
-    /// For people.
+    /// The reason, for people.
     pub message: String,
 }
 
-/// What is known of the holder.
+/// The state of the holder's proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pop {
-    /// The holder has proven to make the call.
+    /// The holder proved that it makes the call.
     Verified,
-    /// Anybody could have sent it.
+    /// There is no proof: anybody who has the warrant could have sent the call.
     Absent,
 }
 
-/// What was found.
+/// The outcome of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verification {
-    /// The ids of the chain, its root first. Empty if it could not be read.
+    /// The ids of the chain, root first. Empty if it could not be read.
     pub chain: Vec<WarrantId>,
-    /// Who holds the last warrant.
+    /// The key that holds the last warrant.
     pub holder: Option<PublicKey>,
-    /// When the last warrant ends, in seconds since 1970.
+    /// The end of the last warrant, in seconds since 1970.
     pub expires_at: Option<u64>,
-    /// What is known of the holder.
+    /// The state of the holder's proof.
     pub pop: Pop,
-    /// Every check that was made, in order. It ends with the first that failed.
+    /// Every check that was made, in order. The list ends with the first failure.
     pub checks: Vec<Check>,
-    /// Why the call is refused. `None` means that it is allowed, if the host says so too.
+    /// The refusal. `None` means that the call is allowed, if the host agrees.
     pub refusal: Option<Refusal>,
-    /// What to ask the host, in order. Empty if the call is refused.
+    /// The questions for the host, in order. Empty if the call is refused.
     pub host: Vec<HostCheck>,
 }
 
@@ -189,7 +189,7 @@ impl Verification {
     }
 }
 
-/// Verifies a call: all that can be told without a memory.
+/// Verifies everything about a call that needs no stored state.
 pub fn verify(policy: &Policy, call: &Call<'_>) -> Verification {
     let chain = match read_chain(call.warrants) {
         Ok(chain) => chain,
@@ -219,7 +219,7 @@ pub fn verify(policy: &Policy, call: &Call<'_>) -> Verification {
     }
 }
 
-/// Reads the chain: one warrant each, or all of them in one stack.
+/// Reads the chain: one warrant in each element, or all of them in one stack.
 fn read_chain(warrants: &[Vec<u8>]) -> Result<Vec<Warrant>, Malformed> {
     let size: usize = warrants.iter().map(Vec::len).sum();
     if size > CHAIN_BYTES {
@@ -250,7 +250,8 @@ fn read_chain(warrants: &[Vec<u8>]) -> Result<Vec<Warrant>, Malformed> {
     Ok(chain)
 }
 
-/// A warrant is a list that begins with a number; a stack is a list of lists.
+/// Returns the length of a stack. A warrant is a list that begins with a number; a stack is a list of
+/// lists.
 fn stack_length(reader: &Reader<'_>) -> Result<Option<usize>, Malformed> {
     let mut ahead = reader.clone();
     let length = ahead.array()?;
@@ -270,6 +271,7 @@ type Outcome<T = ()> = Result<T, Refusal>;
 
 impl Verifier<'_> {
     fn check(&mut self, chain: &[Warrant]) -> Outcome<Vec<HostCheck>> {
+        // Signatures first: nothing else in a warrant means anything until it is known to be genuine.
         for warrant in chain {
             let genuine = warrant.is_genuine().then_some(());
             let found =
@@ -291,7 +293,7 @@ impl Verifier<'_> {
         self.host_checks(chain)
     }
 
-    /// Keeps what was found, and stops at the first failure.
+    /// Records a check, and stops at the first failure.
     fn note(
         &mut self,
         name: CheckName,
@@ -321,6 +323,7 @@ impl Verifier<'_> {
                 }
                 None => check_root(warrant).map_err(|why| (Reason::ChainBroken, why.to_owned())),
                 Some(parent) => {
+                    // State is kept by warrant id, so one id must not stand for two warrants of a chain.
                     let again = chain.iter().take(at).any(|other| other.id == warrant.id);
                     let linked = if again {
                         Err("its id stands twice in the chain")
@@ -363,8 +366,8 @@ impl Verifier<'_> {
         Err((Reason::ToolNotAllowed, why.to_owned()))
     }
 
-    /// The constraints of every warrant are asked, not only those of the last: then a mistake in comparing
-    /// two of them lets nobody through.
+    /// Checks the constraints of every warrant, not only of the last: then a mistake in comparing two
+    /// constraints lets nothing through.
     fn constraints(&self, warrant: &Warrant) -> Result<(), (Reason, String)> {
         if warrant.needs_approval {
             let why = "it needs the approval of others, which cannot be given here";

@@ -1,4 +1,4 @@
-//! One warrant: its envelope, its payload, and what must hold of it alone.
+//! One warrant: its envelope, its payload, and the rules for it alone.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -20,7 +20,7 @@ const EXTENSION_KEY_BYTES: usize = 255;
 const EXTENSION_BYTES: usize = 8 * 1024;
 const APPROVERS: usize = 64;
 
-/// What every signature of the protocol begins with.
+/// The bytes with which every signed message of the protocol begins.
 pub(crate) const SIGNATURE_CONTEXT: &[u8] = b"tenuo-warrant-v1";
 
 /// The id of a warrant: a UUID, written `tnu_wrt_` and 32 hexadecimal digits.
@@ -28,7 +28,7 @@ pub(crate) const SIGNATURE_CONTEXT: &[u8] = b"tenuo-warrant-v1";
 pub struct WarrantId(pub [u8; 16]);
 
 impl WarrantId {
-    /// The digits alone, as holders sign them.
+    /// Returns the digits alone, as holders sign them.
     pub(crate) fn hex(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -49,7 +49,7 @@ impl fmt::Debug for WarrantId {
 /// An Ed25519 key.
 pub type PublicKey = [u8; 32];
 
-/// What a warrant gives.
+/// The right that a warrant gives.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Grant {
     /// The right to call tools.
@@ -64,7 +64,7 @@ pub(crate) enum Grant {
     },
 }
 
-/// A warrant that is well-formed. Whether it is genuine is another question.
+/// A well-formed warrant. Its signature is not checked yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Warrant {
     pub id: WarrantId,
@@ -78,7 +78,7 @@ pub(crate) struct Warrant {
     pub parent_hash: Option<[u8; 32]>,
     pub extensions: BTreeMap<String, Vec<u8>>,
     pub clearance: Option<u8>,
-    /// Whether others must approve of a call.
+    /// True if others must approve a call.
     pub needs_approval: bool,
     payload: Vec<u8>,
     signature: [u8; 64],
@@ -92,6 +92,7 @@ impl Warrant {
         if reader.unsigned()? != 1 {
             return Err(Malformed("the version of the envelope is not 1"));
         }
+        // The payload is kept as bytes: the signature and the hash are over exactly these.
         let payload = reader.bytes()?;
         reader.tuple(2)?;
         if reader.unsigned()? != 1 {
@@ -104,26 +105,26 @@ impl Warrant {
         Fields::read(payload)?.warrant(payload, signature)
     }
 
-    /// What a child names as its parent.
+    /// Returns the hash by which a child names this warrant as its parent.
     pub fn payload_hash(&self) -> [u8; 32] {
         Sha256::digest(&self.payload).into()
     }
 
-    /// Whether the issuer signed the payload, byte for byte as it came.
+    /// Returns true if the issuer signed exactly these bytes of the payload.
     pub fn is_genuine(&self) -> bool {
         let message = [SIGNATURE_CONTEXT, &[1], &self.payload].concat();
         signed_by(&self.issuer, &message, &self.signature)
     }
 }
 
-/// Whether `key` signed `message`. Keys and signatures that several messages or keys could share are
-/// refused.
+/// Returns true if `key` signed `message`. Weak keys and ambiguous signatures, which could fit several
+/// messages or keys, are refused.
 pub(crate) fn signed_by(key: &PublicKey, message: &[u8], signature: &[u8; 64]) -> bool {
     let signature = Signature::from_bytes(signature);
     VerifyingKey::from_bytes(key).is_ok_and(|key| key.verify_strict(message, &signature).is_ok())
 }
 
-/// The payload as it is read, before anything is known to be there.
+/// The fields of the payload, before it is known that all are there.
 #[derive(Default)]
 struct Fields {
     version: Option<u64>,
@@ -150,6 +151,7 @@ impl Fields {
     fn read(payload: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(payload);
         let (mut fields, mut budget) = (Self::default(), Budget::default());
+        // One bit for each field that was read, because a field must not stand twice.
         let mut seen = 0_u32;
         for _ in 0..reader.map()? {
             let key = reader.unsigned()?;
@@ -173,7 +175,7 @@ impl Fields {
         reader: &mut Reader<'_>,
         budget: &mut Budget,
     ) -> Result<(), Malformed> {
-        // A field that may be absent may also be there and null.
+        // A field that may be absent may also be present with null.
         if matches!(key, 9 | 11 | 13..=17) && reader.null()? {
             return Ok(());
         }
@@ -196,6 +198,7 @@ impl Fields {
             16 => self.min_approvals = Some(reader.small()?),
             17 => self.clearance = Some(reader.small()?),
             18 => self.depth = reader.small()?,
+            // An unknown field may restrict the warrant, so it cannot be ignored.
             _ => return Err(Malformed("the payload has an unknown field")),
         }
         Ok(())
@@ -258,7 +261,7 @@ fn public_key(reader: &mut Reader<'_>) -> Result<PublicKey, Malformed> {
     reader.fixed()
 }
 
-/// A time, small enough to be added to.
+/// Reads a time that is small enough to add to without overflow.
 fn time(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
     let time = reader.unsigned()?;
     if time > i64::MAX.unsigned_abs() {

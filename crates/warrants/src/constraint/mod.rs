@@ -1,7 +1,7 @@
-//! Constraints: what an argument of a tool may be.
+//! Constraints: the allowed values of a tool's arguments.
 //!
-//! A constraint that this server does not know, or that it cannot decide for a value, has no answer: not
-//! "no", because inside of a negation that would become "yes". Whatever has no answer is refused.
+//! A constraint that this server does not know, or that it cannot decide for a value, has no answer. The
+//! answer is not "no", because a negation would turn that into "yes". A call without an answer is refused.
 
 mod command;
 mod narrow;
@@ -45,17 +45,17 @@ pub(crate) enum Constraint {
     Unsupported(u8, Vec<u8>),
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Doubt {
-    /// The constraint is not one that can be checked here.
+    /// The constraint cannot be checked here.
     Unsupported,
-    /// The value cannot be read as what the constraint is about.
+    /// The value cannot be read as the kind of thing that the constraint is about.
     Unreadable,
 }
 
 impl Constraint {
-    /// Whether the value is allowed.
+    /// Returns true if the value is allowed.
     pub fn allows(&self, value: &Value) -> Result<bool, Doubt> {
         match self {
             Self::Wildcard => Ok(true),
@@ -79,7 +79,7 @@ impl Constraint {
             Self::UrlSafe(rules) => of_text(value, |text| rules.allow(text)),
             Self::Shlex(allowed) => of_text(value, |text| Ok(command::allowed(allowed, text))),
             Self::Subpath(subpath) => Ok(subpath.allows(value)),
-            // Nothing is asked of the value; that was hardly meant.
+            // An empty list would allow everything, which was hardly intended.
             Self::All(parts) if parts.is_empty() => Err(Doubt::Unsupported),
             Self::All(parts) => all(parts, value),
             Self::Any(parts) => any(parts, value),
@@ -89,7 +89,7 @@ impl Constraint {
     }
 }
 
-/// A constraint on texts: other values are not allowed, and very long texts are not looked at, because
+/// Applies a constraint to a text. Other values are not allowed. Very long texts get no answer, because
 /// the time to match one grows with its length times that of the pattern.
 fn of_text(value: &Value, allows: impl Fn(&str) -> Result<bool, Doubt>) -> Result<bool, Doubt> {
     match value.as_text() {
@@ -99,7 +99,7 @@ fn of_text(value: &Value, allows: impl Fn(&str) -> Result<bool, Doubt>) -> Resul
     }
 }
 
-/// One part that says no is enough, whatever the others would have said; else one doubt is.
+/// Returns false if any part says no; otherwise a doubt if any part has one.
 fn all(parts: &[Constraint], value: &Value) -> Result<bool, Doubt> {
     let mut answer = Ok(true);
     for part in parts {
@@ -112,7 +112,7 @@ fn all(parts: &[Constraint], value: &Value) -> Result<bool, Doubt> {
     answer
 }
 
-/// One part that says yes is enough, whatever the others would have said; else one doubt is.
+/// Returns true if any part says yes; otherwise a doubt if any part has one.
 fn any(parts: &[Constraint], value: &Value) -> Result<bool, Doubt> {
     let mut answer = Ok(false);
     for part in parts {
@@ -129,11 +129,11 @@ fn any(parts: &[Constraint], value: &Value) -> Result<bool, Doubt> {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct ConstraintSet {
     pub constraints: BTreeMap<String, Constraint>,
-    /// Whether arguments without a constraint are allowed beside those with one.
+    /// True if arguments without a constraint are allowed beside those with one.
     pub allow_unknown: bool,
 }
 
-/// Why arguments are not allowed.
+/// The reason why arguments are not allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Violation {
     Unknown(String),
@@ -143,8 +143,8 @@ pub(crate) enum Violation {
 }
 
 impl ConstraintSet {
-    /// Whether the arguments are allowed. A tool without constraints takes any; one with constraints takes
-    /// exactly the arguments that have one, unless it says otherwise.
+    /// Checks the arguments. A tool without constraints accepts any; a tool with constraints accepts exactly
+    /// the arguments that have one, unless `allow_unknown` is set.
     pub fn allows(&self, args: &Arguments) -> Result<(), Violation> {
         let closed = !self.constraints.is_empty() && !self.allow_unknown;
         let unknown = args

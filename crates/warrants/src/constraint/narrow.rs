@@ -1,12 +1,12 @@
-//! Whether a child allows nothing that its parent does not.
+//! Narrowing: deciding that a child allows nothing that its parent does not.
 //!
-//! "Yes" must be right; "no" may be too careful. The pairs are those of the protocol.
+//! A "yes" must be right; a "no" may be too careful. The pairs that are compared are the protocol's.
 
 use super::{Constraint, ConstraintSet, pattern};
 use crate::value::Value;
 
 impl Constraint {
-    /// Whether every value that `child` allows is allowed by this one.
+    /// Returns true if this constraint allows every value that `child` allows.
     pub fn covers(&self, child: &Self) -> bool {
         if self == child {
             return true;
@@ -30,6 +30,7 @@ impl Constraint {
             }
             (Self::Shlex(parent), Self::Shlex(child)) => subset(child, parent),
             (Self::All(parent), Self::All(child)) => {
+                // An empty child has no answer for any value, and must not count as narrower than its parent.
                 !child.is_empty()
                     && parent
                         .iter()
@@ -44,7 +45,7 @@ impl Constraint {
     }
 
     fn covers_value(&self, value: &Value) -> bool {
-        // The others are not among the pairs of the protocol.
+        // The protocol does not compare these with an exact value.
         let paired = !matches!(
             self,
             Self::NotOneOf(_) | Self::Contains(_) | Self::Subset(_) | Self::Any(_) | Self::Not(_)
@@ -58,8 +59,8 @@ fn subset<T: PartialEq>(part: &[T], whole: &[T]) -> bool {
 }
 
 impl ConstraintSet {
-    /// Whether all arguments that `child` allows are allowed by this one: every constraint is kept or
-    /// narrowed, and none is added, because an argument with a constraint is an argument that is allowed.
+    /// Returns true if this set allows all arguments that `child` allows: every constraint is kept or
+    /// narrowed. None may be added, because a constraint on an argument also permits that argument.
     pub fn covers(&self, child: &Self) -> bool {
         let kept = self.constraints.iter().all(|(name, parent)| {
             let child = child.constraints.get(name);

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// A network: the first bits of its addresses. IPv4 and IPv6 are apart.
+/// A network: the first bits of its addresses. IPv4 and IPv6 networks never overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Network {
     v4: bool,
@@ -11,7 +11,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// From an address and how many of its bits count; all of them if that is not said.
+    /// Reads an address and the number of its bits that count; by default all of them.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
@@ -35,7 +35,7 @@ impl Network {
         v4 == self.v4 && self.agrees(bits)
     }
 
-    /// Whether every address of `child` is one of this network.
+    /// Returns true if every address of `child` belongs to this network.
     pub fn covers(&self, child: &Self) -> bool {
         self.v4 == child.v4 && child.length >= self.length && self.agrees(child.bits)
     }
@@ -43,6 +43,7 @@ impl Network {
     fn agrees(&self, bits: u128) -> bool {
         let width = if self.v4 { 32 } else { 128 };
         let differ = self.bits ^ bits;
+        // A length of 0 shifts by the whole width, which `>>` does not allow: then every address agrees.
         differ.checked_shr(width - self.length).unwrap_or(0) == 0
     }
 }

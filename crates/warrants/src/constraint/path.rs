@@ -1,8 +1,8 @@
-//! Paths that must lie under a root, by their spelling: the disk is not asked.
+//! Paths that must lie under a root, compared by their spelling: the disk is not read.
 
 use crate::value::Value;
 
-/// A root, and what counts as under it.
+/// A root, and the rules for paths under it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Subpath {
     root: String,
@@ -11,7 +11,7 @@ pub(crate) struct Subpath {
 }
 
 impl Subpath {
-    /// `None` if the root is not absolute.
+    /// Builds the constraint; `None` if the root is not absolute.
     pub fn new(root: &str, case_sensitive: bool, allow_equal: bool) -> Option<Self> {
         let root = spelling(root, case_sensitive)?;
         Some(Self {
@@ -21,7 +21,7 @@ impl Subpath {
         })
     }
 
-    /// A path, or a list of paths and nothing else, under the root.
+    /// Returns true for a path under the root, or a list of only such paths.
     pub fn allows(&self, value: &Value) -> bool {
         let contained = |value: &Value| value.as_text().is_some_and(|path| self.contains(path));
         match value.as_list() {
@@ -40,7 +40,7 @@ impl Subpath {
         under || self.allow_equal && path == self.root
     }
 
-    /// Whether every path under `child` is under this root too.
+    /// Returns true if every path under `child` is under this root too.
     pub fn covers(&self, child: &Self) -> bool {
         let same_case = self.case_sensitive == child.case_sensitive || child.case_sensitive;
         let equal = self.allow_equal || !child.allow_equal || child.root != self.root;
@@ -52,8 +52,8 @@ impl Subpath {
     }
 }
 
-/// The one way to write a path: absolute, without `.`, `..` or empty parts, with `/` between them. `None` if
-/// it is not absolute or holds a zero byte.
+/// Returns the one spelling of a path: absolute, without `.`, `..` or empty parts, with `/` between them.
+/// `None` if it is not absolute or contains a zero byte.
 fn spelling(path: &str, case_sensitive: bool) -> Option<String> {
     if path.contains('\0') {
         return None;
@@ -64,6 +64,7 @@ fn spelling(path: &str, case_sensitive: bool) -> Option<String> {
         _ => return None,
     };
     let mut parts = Vec::new();
+    // A backslash separates parts too: on Windows it does, and elsewhere this is only stricter.
     for part in rest.split(['/', '\\']) {
         match part {
             "" | "." => {}

@@ -2,16 +2,17 @@
 
 use super::Doubt;
 
-/// The largest program that a regular expression may become.
+/// The largest program to which a regular expression may be compiled.
 const REGEX_BYTES: usize = 128 * 1024;
 
-/// Whether the whole text matches: `*` is any text, `?` any character, `[a-c]` or `[!a-c]` one of a class.
-/// `**` has a meaning of its own elsewhere, so it is not decided here.
+/// Returns true if the whole text matches: `*` is any text, `?` any character, `[a-c]` or `[!a-c]` one of a
+/// class. Programs differ in what `**` means, so it has no answer here.
 pub(crate) fn matches(pattern: &str, text: &str) -> Result<bool, Doubt> {
     let tokens = tokens(pattern).ok_or(Doubt::Unsupported)?;
     let text: Vec<char> = text.chars().collect();
     let (mut token, mut at) = (0, 0);
-    // The last wildcard, and how far it reaches: on a mismatch it takes one character more.
+    // The last wildcard and the end of its match: on a mismatch it takes one character more. Earlier
+    // wildcards need no retry, so the time is bounded by the product of both lengths.
     let mut wildcard = None;
     loop {
         match tokens.get(token) {
@@ -85,8 +86,8 @@ const fn one(negated: bool, ranges: Vec<(char, char)>) -> Token {
     Token::One(Class { negated, ranges })
 }
 
-/// A class after its `[`, and how many characters it takes with its `]`. A `]` right at the start is one
-/// of the class.
+/// Reads a class after its `[`. Returns it with its number of characters, the `]` included. A `]` directly
+/// at the start belongs to the class.
 fn class(chars: &[char]) -> Option<(Class, usize)> {
     let negated = chars.first() == Some(&'!');
     let start = usize::from(negated);
@@ -108,7 +109,7 @@ fn class(chars: &[char]) -> Option<(Class, usize)> {
     Some((Class { negated, ranges }, start + length + 1))
 }
 
-/// Whether the expression is found in the text.
+/// Returns true if the expression is found in the text.
 pub(crate) fn regex_matches(pattern: &str, text: &str) -> Result<bool, Doubt> {
     let mut builder = regex::RegexBuilder::new(pattern);
     let regex = builder.size_limit(REGEX_BYTES).build();
@@ -116,8 +117,8 @@ pub(crate) fn regex_matches(pattern: &str, text: &str) -> Result<bool, Doubt> {
     Ok(regex.is_match(text))
 }
 
-/// Whether every text that matches `child` matches `parent`, as far as that can be told from one wildcard
-/// at the end or at the start.
+/// Returns true if every text that matches `child` also matches `parent`. It decides only patterns with
+/// one wildcard at the end or at the start.
 pub(crate) fn covers(parent: &str, child: &str) -> bool {
     if parent == child {
         return true;

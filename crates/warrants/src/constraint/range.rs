@@ -1,6 +1,6 @@
 //! Ranges of numbers.
 
-/// A range; a bound that is not there does not bind.
+/// A range. A bound that is absent does not limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Range {
     pub min: Option<f64>,
@@ -16,7 +16,7 @@ impl Range {
         !number.is_nan() && self.min.is_none_or(above) && self.max.is_none_or(below)
     }
 
-    /// Whether `child` holds nothing that this range does not.
+    /// Returns true if `child` holds nothing that this range does not hold.
     pub fn covers(&self, child: &Self) -> bool {
         let min = self.min.is_none_or(|min| {
             let inclusive = self.min_inclusive || !child.min_inclusive;

@@ -1,6 +1,6 @@
 //! Constraints from CBOR: `[type, value]`, most values a map with fixed keys.
 //!
-//! A key that is not known may restrict what is allowed, so it is refused and not passed over.
+//! A key that is not known may restrict what is allowed, so it is refused and not skipped.
 
 use super::{
     Constraint, ConstraintSet,
@@ -14,15 +14,16 @@ use crate::{
     value::{TEXT, Value},
 };
 
-/// Constraints on one tool, and in one warrant, counting those within others.
+/// The most constraints on one tool, and in one warrant with those inside others.
 const CONSTRAINTS: usize = 64;
 const TOTAL: usize = 1024;
-/// How deep constraints may nest.
+/// The deepest allowed nesting of constraints.
 const DEPTH: usize = 32;
 
 type Result<T> = std::result::Result<T, Malformed>;
 
-/// How many constraints a warrant may still have. Comparing two warrants costs up to the product.
+/// The number of constraints that a warrant may still have. Comparing two warrants can cost as much as
+/// the product of their numbers.
 #[derive(Debug)]
 pub(crate) struct Budget(usize);
 
@@ -106,6 +107,8 @@ fn constraint(reader: &mut Reader<'_>, budget: &mut Budget, depth: usize) -> Res
             let pattern = text(reader)?;
             match UrlPattern::parse(&pattern) {
                 Some(pattern) => Constraint::UrlPattern(pattern),
+                // Unsupported, not malformed: the rest of the chain can still be read, and a call that
+                // meets this constraint is refused.
                 None => Constraint::Unsupported(kind, pattern.into_bytes()),
             }
         }
@@ -134,7 +137,7 @@ fn constraint(reader: &mut Reader<'_>, budget: &mut Budget, depth: usize) -> Res
     })
 }
 
-/// Calls `read` for each key of a map. `read` must take the value.
+/// Calls `read` for each key of a map; `read` must consume the value.
 fn each_field<'a>(
     reader: &mut Reader<'a>,
     mut read: impl FnMut(&str, &mut Reader<'a>) -> Result<()>,
@@ -153,7 +156,7 @@ fn once<T>(slot: &mut Option<T>, value: T) -> Result<()> {
     }
 }
 
-/// The one field of a map of one.
+/// Reads a map that has exactly this one field.
 fn field<'a, T>(
     reader: &mut Reader<'a>,
     name: &str,
@@ -264,8 +267,8 @@ fn ports(reader: &mut Reader<'_>) -> Result<Vec<u16>> {
     (0..reader.array()?).map(|_| reader.small()).collect()
 }
 
-/// An extension that each implementation may understand in its own way: a value of another form is not
-/// malformed, but nothing we know.
+/// Reads an extension that each implementation may define in its own way: a value of another form is not
+/// malformed, only unknown here.
 fn shlex(reader: &mut Reader<'_>) -> Result<Constraint> {
     let whole = reader.skip()?;
     let mut inner = Reader::new(whole);

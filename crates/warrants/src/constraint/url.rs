@@ -1,14 +1,14 @@
-//! URLs: patterns for them, and which of them are safe to fetch.
+//! URLs: patterns for them, and the rules for URLs that are safe to fetch.
 //!
-//! Programs differ in how they read odd URLs, and that is how one is smuggled past a check. So only those
-//! are read here that all read alike: ASCII, a plain host, no user, no `.` or `..` in the path. Others have
-//! no answer.
+//! Programs differ in how they read odd URLs, and attackers use that to get a URL past a check. So only
+//! URLs that all programs read alike are read here: ASCII, a plain host, no user, no `.` or `..` in the
+//! path. Others have no answer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Doubt, pattern};
 
-/// What a URL says, as far as constraints ask.
+/// The parts of a URL that constraints use.
 struct Url {
     scheme: String,
     host: Host,
@@ -82,6 +82,7 @@ fn default_port(scheme: &str) -> Option<u16> {
 
 fn authority_parts(authority: &str) -> Option<(Host, Option<u16>)> {
     let split = match authority.rfind(']') {
+        // A user and its `@` end up in the host, where they are refused.
         Some(end) => authority.split_at(end + 1),
         None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
@@ -103,7 +104,8 @@ fn host(text: &str) -> Option<Host> {
         return Some(Host::Address(IpAddr::V6(address)));
     }
     let name = domain_name(text)?;
-    // What ends in a number is an address to some readers, in whatever notation; one notation is enough.
+    // Some programs read a name that ends in a number as an address, in several notations. Only the
+    // plain notation is accepted here.
     let last = name.rsplit('.').next().unwrap_or_default();
     if last.starts_with("0x") || last.bytes().all(|byte| byte.is_ascii_digit()) {
         let address: Ipv4Addr = name.parse().ok()?;
@@ -112,7 +114,7 @@ fn host(text: &str) -> Option<Host> {
     Some(Host::Name(name))
 }
 
-/// A name in lower case, without the dot that may end it.
+/// Returns a name in lower case, without a final dot.
 fn domain_name(text: &str) -> Option<String> {
     let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -120,7 +122,7 @@ fn domain_name(text: &str) -> Option<String> {
     name.split('.').all(label).then_some(name)
 }
 
-/// Whether a host is what a pattern says: a name, or `*.` and a name for it and all below it.
+/// Returns true if a host matches a pattern: a name, or `*.` and a name for it and all names below it.
 fn host_matches(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix("*.") {
         Some(suffix) => {
@@ -131,7 +133,7 @@ fn host_matches(pattern: &str, host: &str) -> bool {
     }
 }
 
-/// Whether every host that matches `child` matches `parent`.
+/// Returns true if every host that matches `child` matches `parent`.
 fn host_covers(parent: &str, child: &str) -> bool {
     match child.strip_prefix("*.") {
         Some(suffix) => parent.starts_with("*.") && host_matches(parent, suffix),
@@ -139,7 +141,7 @@ fn host_covers(parent: &str, child: &str) -> bool {
     }
 }
 
-/// A pattern of a host: a readable host, or `*.` and a name.
+/// Reads a pattern of a host: a readable host, or `*.` and a name.
 fn host_pattern(text: &str) -> Option<String> {
     match text.strip_prefix("*.") {
         Some(suffix) => Some(format!("*.{}", domain_name(suffix)?)),
@@ -150,16 +152,16 @@ fn host_pattern(text: &str) -> Option<String> {
 /// A pattern for URLs: `https://*.example.com/api/*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UrlPattern {
-    /// `None` for any.
+    /// The scheme; `None` for any.
     scheme: Option<String>,
     host: String,
     port: Option<u16>,
-    /// `None` for any.
+    /// The path; `None` for any.
     path: Option<String>,
 }
 
 impl UrlPattern {
-    /// `None` if the pattern is one that different programs may read differently.
+    /// Reads a pattern. Returns `None` for one that programs may read differently.
     pub fn parse(text: &str) -> Option<Self> {
         let readable = |byte: u8| byte.is_ascii_graphic() && !b"\\@?#%".contains(&byte);
         if !text.bytes().all(readable) {
@@ -206,7 +208,7 @@ impl UrlPattern {
             && self.port.is_none_or(|port| Some(port) == url.port))
     }
 
-    /// Whether every URL that matches `child` matches this pattern.
+    /// Returns true if every URL that matches `child` matches this pattern.
     pub fn covers(&self, child: &Self) -> bool {
         let path = match (self.path.as_deref(), child.path.as_deref()) {
             (None | Some("/*"), _) => true,
@@ -219,7 +221,7 @@ impl UrlPattern {
     }
 }
 
-/// Which URLs are safe to fetch: not those that lead into one's own network.
+/// The rules for URLs that are safe to fetch: not those that lead into one's own network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "as the protocol has them")]
 pub(crate) struct UrlSafe {
@@ -246,7 +248,7 @@ const INTERNAL: [&str; 8] = [
     "default",
 ];
 
-/// What an address is for.
+/// The purpose of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Public,
@@ -257,7 +259,7 @@ enum Place {
 }
 
 impl UrlSafe {
-    /// Whether the patterns of hosts are such that all read them alike.
+    /// Returns true if all programs read the patterns of hosts alike.
     pub fn is_readable(&self) -> bool {
         let mut patterns = self
             .allow_domains
@@ -300,7 +302,7 @@ impl UrlSafe {
         }
     }
 
-    /// Whether every URL that `child` allows is allowed by this one.
+    /// Returns true if every URL that `child` allows is allowed by these rules.
     pub fn covers(&self, child: &Self) -> bool {
         let flags = |rules: &Self| {
             [
@@ -311,6 +313,7 @@ impl UrlSafe {
                 rules.block_internal_tlds,
             ]
         };
+        // A child may block more than its parent, never less.
         let blocks = flags(self)
             .into_iter()
             .zip(flags(child))
@@ -361,8 +364,8 @@ fn place_v4(address: Ipv4Addr) -> Place {
     }
 }
 
-/// Of IPv6, only what was given out for use on the Internet is public; an address that carries one of
-/// IPv4 is where that one is.
+/// Returns the purpose of an IPv6 address. Only the range that is assigned for the Internet is public. An
+/// address that contains an IPv4 address has the purpose of that one.
 fn place_v6(address: Ipv6Addr) -> Place {
     let carried =
         |high: u16, low: u16| place_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));

@@ -128,7 +128,7 @@ fn public_key(seed: u8) -> Item {
 }
 
 impl Draft {
-    /// A root, from the trusted key to key 2, to read any file.
+    /// Builds a root, from the trusted key to key 2, that allows to read any file.
     pub fn root() -> Self {
         let fields = vec![
             (0, Item::Int(1)),
@@ -148,7 +148,7 @@ impl Draft {
         }
     }
 
-    /// A child of `parent`, which is held by key `from`, for key `from + 1`.
+    /// Builds a child of `parent`, which is held by key `from`, for key `from + 1`.
     pub fn child(parent: &[u8], from: u8) -> Self {
         let mut child = Self::root().issuer(from).holder(from + 1);
         child.set(1, Item::Bytes(vec![from; 16]));
@@ -183,7 +183,7 @@ impl Draft {
         self.with(5, public_key(seed))
     }
 
-    /// To read files, with a constraint on the path.
+    /// Allows to read files, with a constraint on the path.
     pub fn path(self, constraint: Item) -> Self {
         self.tools(&[("read_file", set(&[("path", constraint)]))])
     }
@@ -200,7 +200,7 @@ impl Draft {
         numbered(self.fields.clone()).encode()
     }
 
-    /// The warrant, signed.
+    /// Returns the signed warrant.
     pub fn sign(&self) -> Vec<u8> {
         envelope(&self.payload(), &self.signer)
     }
@@ -210,7 +210,7 @@ pub fn parent_hash(parent: &[u8]) -> Item {
     Item::Bytes(Sha256::digest(payload_of(parent)).to_vec())
 }
 
-/// The payload within an envelope.
+/// Returns the payload within an envelope.
 pub fn payload_of(warrant: &[u8]) -> &[u8] {
     let start = match warrant[2] {
         0x58 => 4,
@@ -227,7 +227,7 @@ pub fn envelope(payload: &[u8], signer: &SigningKey) -> Vec<u8> {
     Item::List(vec![Item::Int(1), Item::Bytes(payload.to_vec()), signature]).encode()
 }
 
-/// The id that drafts of this seed have.
+/// Returns the id of drafts with this seed.
 pub fn id(seed: u8) -> WarrantId {
     WarrantId([seed; 16])
 }

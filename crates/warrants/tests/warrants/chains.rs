@@ -1,4 +1,4 @@
-//! Chains that we made: what is checked, in which order, and what a link must keep.
+//! Chains that we made: the checks, their order, and the rules of a link.
 
 use asyncgate_warrants::{CheckName, Reason, Verification};
 use serde_json::json;
@@ -216,7 +216,7 @@ fn a_link_may_give_less() {
     }
 }
 
-/// Two ways to gain by handing on that the reference (0.3.3) does not see.
+/// Two ways to gain rights by handing on, which the reference (0.3.3) does not detect.
 #[test]
 fn constraints_are_not_shed_by_naming_no_tool() {
     let below_a = set(&[("path", pattern("/a/*"))]);
@@ -230,7 +230,7 @@ fn constraints_are_not_shed_by_naming_no_tool() {
     assert_eq!(reading(&nothing, "/a/b"), BROKEN);
 }
 
-/// A root that may give others the right to read below `/a`.
+/// Builds a root that may give others the right to read below `/a`.
 fn issuer() -> Draft {
     Draft::root()
         .with(2, Item::Int(1))
@@ -393,7 +393,7 @@ fn approval_that_cannot_be_given_is_not_assumed() {
         Draft::root().extension("tenuo.approval_gates", vec![0xa0]),
     ] {
         assert_eq!(reading(&[root.sign()], "/x"), unsupported);
-        // A child that does not say so anymore does not need it less.
+        // A child that does not repeat the demand is still bound by it.
         assert_eq!(reading(&pair(root, |child| child), "/x"), unsupported);
     }
 }
@@ -408,7 +408,7 @@ fn a_constraint_that_is_not_known_is_refused_wherever_it_stands() {
         reading(&one(constraint(15, map(&[("expr", text("true"))]))), "/x"),
         unsupported
     );
-    // Of several that must all hold, or of which one must, it counts unless the others decide.
+    // In a list of which all, or one, must hold, it counts unless the other parts decide.
     let several = |kind, parts| one(constraint(kind, map(&[("constraints", Item::List(parts))])));
     let refused = Some(Reason::ConstraintViolation);
     for (kind, other, expected) in [

@@ -1,4 +1,4 @@
-//! What each constraint allows, and which of two is narrower.
+//! The values that each constraint allows, and the narrower one of two constraints.
 
 use asyncgate_warrants::Reason;
 use proptest::prelude::*;
@@ -403,7 +403,7 @@ fn each_constraint_allows_what_it_says() {
     }
 }
 
-/// What cannot be read is not what a negation allows.
+/// A negation does not allow a value that cannot be read.
 #[test]
 fn a_doubt_is_never_an_answer() {
     for (inner, value) in [
@@ -656,7 +656,7 @@ fn tree() -> impl Strategy<Value = Item> {
 }
 
 proptest! {
-    /// The one property that all rests on: what a child allows, its parent allows.
+    /// The one property that everything depends on: a parent allows all that its child allows.
     #[test]
     fn narrower_means_narrower(parent in tree(), child in tree(), value in "/?[ab/.]{0,4}") {
         if narrows(&parent, &child) && asked(&child, &json!(value)).is_none() {

@@ -1,4 +1,4 @@
-//! What a chain asks somebody with a memory.
+//! The questions that a chain asks the host.
 
 use asyncgate_warrants::{
     Call, HostCheck, Policy, Reason, RevocationPolicy, SubjectKind, Verification, verify,
@@ -94,7 +94,7 @@ fn what_any_warrant_asks_binds_all_that_follow() {
             warrant: id(0),
             namespace: sha(&[0; 16]),
             nonce: vec![7; 16],
-            // As long as anybody would take the warrant, the leeway included.
+            // It is remembered as long as any verifier accepts the warrant, the clock skew included.
             ttl_secs: 1_704_070_800 + 30 - NOW as u64,
         },
         HostCheck::Nonce {
@@ -151,7 +151,7 @@ fn a_call_counts_once_where_two_warrants_count_it() {
         let root = Draft::root()
             .extension("tenuo.rate_limit", rate(first, 60, 2))
             .sign();
-        // The holder hands the warrant to itself: the same holder, the same tool.
+        // The holder hands the warrant to itself: the holder and the tool are the same.
         let leaf = Draft::child(&root, 2)
             .holder(2)
             .extension("tenuo.rate_limit", rate(second, 60, 2))
@@ -189,7 +189,7 @@ fn a_subject_is_asked_about_once() {
         .extension("tenuo.revocable", vec![0xf6])
         .sign();
     let leaf = Draft::child(&root, 2).holder(2).sign();
-    // Two ids, two issuers, one holder.
+    // There are two ids, two issuers and one holder.
     assert_eq!(read(&[root, leaf]).host.len(), 5);
 }
 
@@ -220,7 +220,7 @@ fn extensions_that_do_not_say_what_they_must_are_refused() {
         ("tenuo.nonce", key(2, Item::Int(1))),
         ("tenuo.nonce", [nonce(16, None), vec![0]].concat()),
     ] {
-        // On the root, as on the leaf.
+        // The extension counts on the root as on the leaf.
         let root = Draft::root().extension(name, value.clone()).sign();
         let leaf = Draft::child(&root, 2).sign();
         for chain in [vec![root.clone()], vec![root, leaf]] {

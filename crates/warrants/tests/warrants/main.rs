@@ -17,7 +17,7 @@ use asyncgate_warrants::{Call, Policy, Reason, RevocationPolicy, Verification, v
 use ed25519_dalek::SigningKey;
 use serde_json::{Map, Value, json};
 
-/// In the middle of the life of what was published.
+/// A time in the middle of the life of the published warrants.
 const NOW: i64 = 1_704_068_000;
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -68,7 +68,7 @@ fn reason(verification: &Verification) -> Option<Reason> {
     verification.refusal.as_ref().map(|refusal| refusal.reason)
 }
 
-/// Why a call to read a file is refused, if it is.
+/// Returns the reason why a call to read a file is refused, if it is.
 fn reading(warrants: &[Vec<u8>], path: &str) -> Option<Reason> {
     reason(&call(warrants, "read_file", json!({"path": path})))
 }

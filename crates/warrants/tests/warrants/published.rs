@@ -57,7 +57,7 @@ fn bad_chains_are_refused_for_what_is_wrong_with_them() {
         (&["A.21.2"], Reason::UnsupportedConstraint),
         // An issuer's warrant allows no calls.
         (&["A.2"], Reason::ToolNotAllowed),
-        // A link without those before it.
+        // A link is sent without the warrants before it.
         (&["A.3b"], Reason::UntrustedRoot),
         (&["A.3a", "A.3c"], Reason::ChainBroken),
         (&["A.3b", "A.3a"], Reason::UntrustedRoot),
@@ -222,7 +222,7 @@ fn proofs_are_written_as_the_reference_writes_them() {
     let holder = SigningKey::from_bytes(&std::array::from_fn(|at| at as u8 + 32));
     for case in published()["proofs"].as_array().unwrap() {
         let warrant = bytes(case["warrant"].as_str().unwrap());
-        // The id stands behind the first keys of the payload.
+        // The id stands after the first keys of the payload.
         let payload = crate::build::payload_of(&warrant);
         let id = WarrantId(payload[5..21].try_into().unwrap());
         let (tool, args) = (case["tool"].as_str().unwrap(), object(case["args"].clone()));

@@ -1,4 +1,4 @@
-//! Random chains and calls, and what the reference implementation (tenuo 0.3.3) decided about them.
+//! Random chains and calls, with the decisions of the reference implementation (tenuo 0.3.3).
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Bytes that were changed, and bytes that never were a warrant.
+//! Changed bytes, and bytes that never were a warrant.
 
 use asyncgate_warrants::Reason;
 use proptest::prelude::*;
@@ -50,7 +50,7 @@ fn every_length_counts() {
     assert_eq!(reading(&[[&root[..], &[0]].concat()], "/x"), MALFORMED);
 }
 
-/// Each field changed and signed anew by another: the signature is good, the chain is not.
+/// Each field is changed and signed again with another key: the signature is good, the chain is not.
 #[test]
 fn a_stranger_can_change_no_field() {
     for (field, value) in [
@@ -82,7 +82,7 @@ fn a_stranger_can_change_no_field() {
     }
 }
 
-/// Signed by the trusted key, and still no warrant.
+/// The trusted key signed these bytes, and they are still no warrant.
 #[test]
 fn payloads_that_are_no_payloads() {
     let key_of =
@@ -235,7 +235,7 @@ fn payloads_that_are_no_payloads() {
 fn encodings_that_several_bytes_could_have() {
     let good = Draft::root().sign();
     let payload = payload_of(&good).to_vec();
-    // `depth` is the last byte: 0, written as one byte more.
+    // `depth` is the last byte: its 0 is written with one byte more than needed.
     let longer = [&payload[..payload.len() - 1], &[0x18, 0]].concat();
     assert_eq!(reading(&[envelope(&longer, &key(1))], "/x"), MALFORMED);
     let trailing = [&payload[..], &[0]].concat();
@@ -270,7 +270,7 @@ proptest! {
         prop_assert_eq!(reading(&[bytes], "/x"), MALFORMED);
     }
 
-    /// Any payload that the trusted key signed: it is read or refused.
+    /// Any payload that the trusted key signed is either read or refused.
     #[test]
     fn any_signed_payload_is_read_without_panic(
         at in 0..200_usize, with in prop::collection::vec(any::<u8>(), 0..8), cut in 0..4_usize,
