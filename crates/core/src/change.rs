@@ -2,7 +2,7 @@
 
 use crate::{PrincipalKey, Receipt, Relationship, Seq, Task, Timestamp, task::Standing};
 
-/// A decision: the rows to write, and the answer to give once they are written.
+/// A decision of any plane: the changes to write, and the answer once they are written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision<T> {
     /// The rows to write.

@@ -97,7 +97,7 @@ pub fn decide<E>(
     asks: &Asks,
     load: impl FnMut(Name) -> Result<Option<Row>, E>,
 ) -> Result<Decision, E> {
-    let mut working = WorkingSet {
+    let mut sheet = Sheet {
         load,
         now,
         rows: HashMap::new(),
@@ -109,28 +109,28 @@ pub fn decide<E>(
     };
     for increment in &asks.counters {
         let name = increment.name(tenant, now);
-        let (row, counted) = increment.decide(now, working.get(name)?);
-        working.put(name, row);
+        let (row, counted) = increment.decide(now, sheet.get(name)?);
+        sheet.put(name, row);
         verdicts.counters.push(counted);
     }
-    // Nonces alone, each on its own, are the one case where a refusal does not undo the others.
+    // Nonces alone, each on its own, are the one case where a refusal does not undo the others. In all
+    // other cases it undoes everything but the counters, so the mark is set here.
     let each =
         asks.together == Together::Each && asks.counters.is_empty() && asks.limits.is_empty();
-    // Counters stay counted after a refusal: the undo goes back to here.
-    let counted = working.mark();
+    let counted = sheet.mark();
     for check in &asks.limits {
         let name = check.name(tenant, now);
-        let (limited, row) = limit(check, now, working.get(name)?);
+        let (limited, row) = limit(check, now, sheet.get(name)?);
         if let Some(row) = row {
-            working.put(name, row);
+            sheet.put(name, row);
         }
         verdicts.limits.push(limited);
     }
     for check in &asks.nonces {
         let name = check.name(tenant);
-        let result = match check.decide(now, working.get(name)?) {
+        let result = match check.decide(now, sheet.get(name)?) {
             Ok(row) => {
-                working.put(name, row);
+                sheet.put(name, row);
                 NonceResult::Accepted
             }
             Err(replay) => replay,
@@ -138,12 +138,12 @@ pub fn decide<E>(
         verdicts.nonces.push(result);
     }
     if !each && !verdicts.passed() {
-        working.undo(counted);
-        settle(&mut working, tenant, &asks.limits, &mut verdicts)?;
+        sheet.undo(counted);
+        settle(&mut sheet, tenant, &asks.limits, &mut verdicts)?;
     }
     let rows = match asks.peek {
         true => Vec::new(),
-        false => working.into_rows(),
+        false => sheet.rows(),
     };
     Ok(Decision { verdicts, rows })
 }
@@ -151,19 +151,19 @@ pub fn decide<E>(
 /// Charges a refusal, after everything but the counters was undone: limits that refused charge the
 /// price of a refusal, unless a nonce was a replay, and the others show their state before the call.
 fn settle<E, L: FnMut(Name) -> Result<Option<Row>, E>>(
-    working: &mut WorkingSet<L>,
+    sheet: &mut Sheet<L>,
     tenant: TenantId,
     limits: &[LimitCheck],
     verdicts: &mut Verdicts,
 ) -> Result<(), E> {
-    let now = working.now;
+    let now = sheet.now;
     let replayed = |result: &NonceResult| *result != NonceResult::Accepted;
     let replayed = verdicts.nonces.iter().any(replayed);
     for (check, verdict) in limits.iter().zip(&mut verdicts.limits) {
         let name = check.name(tenant, now);
-        let stored = working.get(name)?;
-        // This limit would have passed: it reports its state, read with a cost of zero.
+        let stored = sheet.get(name)?;
         if verdict.allowed && !verdict.shadowed {
+            // This limit would have passed: it reports its state, read with a cost of zero.
             let look = LimitCheck {
                 cost: 0,
                 ..check.clone()
@@ -182,15 +182,15 @@ fn settle<E, L: FnMut(Name) -> Result<Option<Row>, E>>(
         // same row, and costs nothing.
         let alone = again.allowed && !again.shadowed;
         if let Some(row) = row.filter(|_| !alone && !replayed) {
-            working.put(name, row);
+            sheet.put(name, row);
             *verdict = again;
         }
     }
     Ok(())
 }
 
-/// The rows that a decision has read, with its writes applied to them.
-struct WorkingSet<L> {
+/// The rows that a decision looks at, as it leaves them.
+struct Sheet<L> {
     load: L,
     now: Timestamp,
     rows: HashMap<Name, Option<Row>>,
@@ -198,7 +198,7 @@ struct WorkingSet<L> {
     written: Vec<(Name, Option<Row>)>,
 }
 
-impl<L> WorkingSet<L> {
+impl<L> Sheet<L> {
     fn get<E>(&mut self, name: Name) -> Result<Option<Row>, E>
     where
         L: FnMut(Name) -> Result<Option<Row>, E>,
@@ -228,7 +228,7 @@ impl<L> WorkingSet<L> {
     }
 
     /// Returns the rows that were written, each once.
-    fn into_rows(self) -> Vec<(Name, Row)> {
+    fn rows(self) -> Vec<(Name, Row)> {
         let mut names: Vec<Name> = self.written.into_iter().map(|(name, _)| name).collect();
         names.sort_unstable();
         names.dedup();

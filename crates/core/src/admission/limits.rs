@@ -65,10 +65,10 @@ pub enum Flaw {
         /// The name in the settings.
         named: String,
     },
-    /// A policy of a kind that cannot limit the server's own operations.
+    /// A policy that the server's own operations cannot be limited by.
     #[error("{named} must be a token_bucket or a fixed_window")]
     NotForOwn {
-        /// The name in the settings.
+        /// What is named.
         named: String,
     },
     /// A pattern that cannot be read.
@@ -164,7 +164,7 @@ pub enum Policy {
 pub struct Limits {
     policies: BTreeMap<Arc<str>, Policy>,
     tiers: HashMap<String, Tier>,
-    /// The limits of the server's own operations.
+    /// By what the server's own operations are limited.
     pub(super) own: Vec<(Scope, Resolved)>,
     pub(super) descriptors: Descriptors,
 }

@@ -331,10 +331,10 @@ pub struct MessageWrite {
     pub before: Option<Standing>,
 }
 
-/// A decision: the rows to write, and the answer to give once they are written.
+/// What a decision writes, and what it answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision<T> {
-    /// The rows to write.
+    /// What to write.
     pub changes: Changes,
     /// The answer.
     pub output: T,

@@ -36,7 +36,7 @@ pub struct Outgoing {
     pub corr_id: Option<[u8; 16]>,
 }
 
-/// The stored facts that a send depends on.
+/// The stored rows that a send is decided with.
 #[derive(Debug, Clone, Default)]
 pub struct Shelf {
     /// The place of the tenant's last message.
@@ -73,7 +73,7 @@ pub fn send(
     let mut changes = Changes::default();
     let mut output = Vec::with_capacity(outgoing.len());
     let mut keyed = std::mem::take(&mut shelf.keyed).into_iter();
-    // The messages sent by this very call, by their place in the changes: a batch may repeat a key.
+    // What this very call has sent, by place in the changes: a batch may repeat itself.
     let mut fresh: HashMap<(String, String), usize> = HashMap::new();
     // A single send, the common case, cannot repeat itself and saves the copies of its names.
     let several = outgoing.len() > 1;
