@@ -283,7 +283,7 @@ fn key(receipt: &Receipt) -> Option<u128> {
         receipt.receipt_type,
         ReceiptType::TaskAccepted | ReceiptType::TaskCompleted | ReceiptType::TaskFailed
     );
-    let key = once.then(|| receipt.key())?;
     // 128 of the 256 bits are enough to tell receipts apart, and halve the memory of a large ledger.
+    let key = once.then(|| receipt.key())?;
     u128::from_str_radix(key.get(..32)?, 16).ok()
 }

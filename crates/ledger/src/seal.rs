@@ -140,14 +140,13 @@ fn check(
     Err(Break::new(Kind::Signature, message))
 }
 
-/// Reads lower-case hexadecimal digits, if there are exactly as many as `N` bytes need.
+/// The bytes that these lower-case digits stand for, if there are exactly so many.
 pub(crate) fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
     let digits = digits.as_bytes();
     if digits.len() != N * 2 {
         return None;
     }
-    // A character that is no digit sets high bits. They are collected and tested once at the end, which
-    // is faster than a test for each character.
+    // A digit that is none sets high bits, which are looked for once at the end.
     let (mut bytes, mut wrong) = ([0; N], 0);
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
         let (high, low) = (NIBBLES[usize::from(pair[0])], NIBBLES[usize::from(pair[1])]);
@@ -157,7 +156,7 @@ pub(crate) fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
     (wrong < 16).then_some(bytes)
 }
 
-/// The value of each character as a lower-case hexadecimal digit; 255 for characters that are none.
+/// What each sign stands for as a lower-case hexadecimal digit; 255 for those that are none.
 const NIBBLES: [u8; 256] = {
     let mut nibbles = [u8::MAX; 256];
     let digits = b"0123456789abcdef";

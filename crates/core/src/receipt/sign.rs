@@ -46,7 +46,7 @@ pub fn record_signature(mut env: Env, head: Seq, signed: &SignedHead) -> Decisio
     }
 }
 
-/// Writes bytes as lower-case hexadecimal digits.
+/// Bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes
