@@ -1,4 +1,4 @@
-//! Measures decisions about token buckets in memory: how many a core makes, or what their keys weigh.
+//! Measures decisions about token buckets in memory: the rate of one core, or the memory of the keys.
 //!
 //!     cargo run --release -p asyncgate-admission --example decide -- rate SECONDS
 //!     cargo run --release -p asyncgate-admission --example decide -- keys COUNT
@@ -32,7 +32,7 @@ async fn main() {
     }
 }
 
-/// A check of a bucket that takes minutes to fill.
+/// Builds a check of a bucket that takes minutes to fill.
 fn check(key: usize, capacity: u64) -> LimitCheck {
     let per_minute = capacity.div_ceil(10) * MILLIONTHS;
     LimitCheck {
@@ -59,7 +59,7 @@ async fn rate(length: Duration) {
         let mut count = 0;
         while watch.elapsed() < length {
             for check in checks.iter().cycle().take(ROUND) {
-                // Time goes on a millisecond every so often, as it does for a server.
+                // The time moves on by a millisecond now and then, as it does for a server.
                 let now = at(done / 1_000);
                 let allowed = if guarded {
                     let answered = guard.check_limit(TENANT, now, check).await;
@@ -78,8 +78,8 @@ async fn rate(length: Duration) {
     println!("{host:.0} {guard:.0}");
 }
 
-/// Fills the backend with keys until it has no room, and looks whether any was let off. Prints how
-/// many bytes a key takes, how many the process, and how many keys more found no room.
+/// Fills the backend with keys until it has no room, and checks that every limit still holds. Prints the
+/// bytes of a key, the bytes of the process, and the number of further keys that found no room.
 async fn keys(count: usize) {
     let host = Arc::new(MemoryStore::with_admission_rows(count));
     let closed = Settings {
@@ -88,7 +88,7 @@ async fn keys(count: usize) {
     };
     let guard = Guard::new(host.clone(), closed);
     let before = resident();
-    // Each has one token, and gets it back after a minute.
+    // Each key has one token, and gets it back after a minute.
     let ask = async |key| host.check_limit(TENANT, at(0), &check(key, 1)).await;
     for key in 0..count {
         assert!(ask(key).await.unwrap().allowed, "a first call passes");
@@ -106,7 +106,7 @@ async fn keys(count: usize) {
     println!("{} {} {without_room}", used / count, resident());
 }
 
-/// Bytes of memory that the process holds.
+/// Returns the bytes of memory that the process holds.
 fn resident() -> usize {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! The circuit breaker: who fails again and again is left alone for a while.
+//! The circuit breaker: a host that fails again and again is not asked for a while.
 
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
@@ -7,22 +7,22 @@ use std::sync::{
 
 use asyncgate_core::Timestamp;
 
-/// How many failures in a row open the circuit.
+/// The number of failures in a row that opens the circuit.
 const FAILURES: u32 = 5;
-/// For how long it stays open at first, and at most. It doubles with every trial that fails.
+/// The first and the longest time for which it stays open. The time doubles with every failed trial.
 const FIRST_PAUSE_MS: i64 = 1_000;
 const LONGEST_PAUSE_MS: i64 = 30_000;
-/// After how long a trial that never ended is forgotten: its caller may have gone.
+/// The time after which a trial without an end is forgotten: its caller may have gone away.
 const TRIAL_MS: i64 = 5_000;
 
-/// Whether the host is asked.
+/// The state of a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Circuit {
-    /// It is.
+    /// The host is asked.
     Closed,
-    /// It is not, for a while.
+    /// The host is not asked, for a while.
     Open,
-    /// One call tries whether it answers again.
+    /// One call tries if it answers again.
     HalfOpen,
 }
 
@@ -39,7 +39,7 @@ impl Circuit {
 
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
-    /// False while the last call was answered: then there is nothing else to know.
+    /// False while the last call was answered. It lets calls to a healthy host skip the lock.
     troubled: AtomicBool,
     state: Mutex<State>,
 }
@@ -48,9 +48,9 @@ pub(crate) struct Breaker {
 struct State {
     failures: u32,
     pause_ms: i64,
-    /// When the circuit was opened, if it is.
+    /// The time at which the circuit was opened, if it is open.
     opened: Option<Timestamp>,
-    /// When a trial began.
+    /// The time at which a trial began.
     trial: Option<Timestamp>,
 }
 
@@ -59,7 +59,7 @@ impl Breaker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a call may be made; if not, for how many milliseconds it is not worth trying.
+    /// Allows a call, or returns the milliseconds for which a try is useless.
     pub(crate) fn admit(&self, now: Timestamp) -> Result<(), i64> {
         if !self.troubled.load(Ordering::Acquire) {
             return Ok(());
@@ -73,6 +73,7 @@ impl Breaker {
             return Err(left);
         }
         match state.trial {
+            // One trial at a time: a host that comes back must not be hit by all waiting calls at once.
             Some(begun) if now.millis_since(begun) < TRIAL_MS => Err(FIRST_PAUSE_MS),
             _ => {
                 state.trial = Some(now);
@@ -81,7 +82,7 @@ impl Breaker {
         }
     }
 
-    /// A call was answered. True when that closed the circuit.
+    /// Records an answered call. Returns true if it closed the circuit.
     pub(crate) fn succeeded(&self) -> bool {
         if !self.troubled.load(Ordering::Acquire) {
             return false;
@@ -93,7 +94,7 @@ impl Breaker {
         closes
     }
 
-    /// A call was not answered. True when that opened the circuit.
+    /// Records a failed call. Returns true if it opened the circuit.
     pub(crate) fn failed(&self, now: Timestamp) -> bool {
         let mut state = self.state();
         self.troubled.store(true, Ordering::Release);
@@ -103,6 +104,7 @@ impl Breaker {
             return false;
         }
         let opens = state.opened.is_none();
+        // A late failure of a call from before the circuit opened must not prolong the pause.
         if opens || tried {
             let doubled = state.pause_ms.saturating_mul(2);
             state.pause_ms = doubled.clamp(FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
@@ -143,7 +145,7 @@ mod tests {
         assert!(breaker.failed(at(0)));
         assert_eq!(breaker.circuit(), Circuit::Open);
         assert_eq!(breaker.admit(at(1)), Err(999));
-        // One tries, the others do not.
+        // One call tries, the others do not.
         assert_eq!(breaker.admit(at(1_000)), Ok(()));
         assert_eq!(breaker.circuit(), Circuit::HalfOpen);
         assert!(breaker.admit(at(1_000)).is_err());

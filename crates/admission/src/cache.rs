@@ -1,4 +1,4 @@
-//! Answers that are kept for a while, and never too many.
+//! Answers that are kept for a while, with a bounded number.
 
 use std::{borrow::Borrow, collections::HashMap, hash::Hash};
 
@@ -7,18 +7,18 @@ use asyncgate_core::{
     admission::{Revocation, Subject},
 };
 
-/// How many answers a generation holds. There are two.
+/// The number of answers in a generation. There are two generations.
 const GENERATION: usize = 50_000;
 
-/// What the registry said of a subject, and when.
+/// An answer of the registry about a subject, and its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) revocation: Option<Revocation>,
     pub(crate) at: Timestamp,
 }
 
-/// What was used lately. When the younger generation is full, the older one goes: what is asked for
-/// stays, and there are never more than two generations.
+/// The entries used lately. When the younger generation is full, it becomes the older one and the older
+/// one is dropped: entries that are asked for stay, and there are never more than two generations.
 #[derive(Debug)]
 pub(crate) struct Recent<K, V> {
     young: HashMap<K, V>,
@@ -39,6 +39,7 @@ impl<K: Hash + Eq, V> Recent<K, V> {
     where
         K: Borrow<Q>,
     {
+        // An entry that is asked for moves to the younger generation, which keeps it.
         if let Some((key, value)) = self.old.remove_entry(key) {
             self.put(key, value);
         }
@@ -64,11 +65,11 @@ impl<K: Hash + Eq, V> Recent<K, V> {
     }
 }
 
-/// What the registry said lately.
+/// The registry's last answers.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     kept: Recent<(TenantId, Subject), Kept>,
-    /// How often something was revoked or taken back here.
+    /// The number of revocations made or removed here.
     epoch: u64,
 }
 
@@ -81,8 +82,8 @@ impl Cache {
         self.epoch
     }
 
-    /// Keeps what the registry said, unless something was revoked or taken back since it was asked:
-    /// then it may have said so before.
+    /// Keeps an answer of the registry, unless something was revoked or unrevoked since the question was
+    /// asked: then the answer may be older than that change.
     pub(crate) fn put_of(
         &mut self,
         epoch: u64,
@@ -96,7 +97,7 @@ impl Cache {
         }
     }
 
-    /// Something was revoked here, which counts at once.
+    /// Records a revocation made here, which counts at once.
     pub(crate) fn revoke(&mut self, tenant: TenantId, revocation: Revocation, at: Timestamp) {
         self.epoch += 1;
         let place = (tenant, revocation.subject);
@@ -104,7 +105,7 @@ impl Cache {
         self.kept.put(place, Kept { revocation, at });
     }
 
-    /// Something was taken back here.
+    /// Records that a revocation was removed here.
     pub(crate) fn remove(&mut self, tenant: TenantId, subject: Subject) {
         self.epoch += 1;
         self.kept.remove(&(tenant, subject));

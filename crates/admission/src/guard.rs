@@ -22,14 +22,14 @@ use crate::{
     minimal,
 };
 
-/// Where an answer came from.
+/// The source of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The host.
+    /// The host answered now.
     Store,
-    /// What it said before.
+    /// An earlier answer of the host was kept.
     Cache,
-    /// Nobody: the failure mode decided.
+    /// No answer: the failure mode decided.
     FailureMode,
 }
 
@@ -44,57 +44,57 @@ impl Source {
     }
 }
 
-/// How an answer came about.
+/// The origin of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Provenance {
-    /// Where it came from.
+    /// Its source.
     pub source: Source,
-    /// Who is asked.
+    /// The backend of the host.
     pub backend: Backend,
-    /// The failure mode that was used, if one was.
+    /// The failure mode that was applied, if one was.
     pub failure_mode: Option<FailureMode>,
-    /// How old it is, if it was kept.
+    /// Its age, if it was kept.
     pub cache_age_secs: Option<u64>,
 }
 
-/// An answer, and how it came about.
+/// An answer with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered<T> {
     /// The answer.
     pub answer: T,
-    /// How it came about.
+    /// Its origin.
     pub provenance: Provenance,
 }
 
-/// What the registry says of a subject.
+/// The registry's answer about a subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Registered {
     /// It is not revoked.
     Valid,
-    /// It was not revoked when the registry could last be asked.
+    /// It was not revoked at the time of the last answer of the registry.
     ValidCached,
     /// It is revoked.
     Revoked(Revocation),
 }
 
-/// There is no answer, and the failure mode allows none.
+/// The error when there is no answer and the failure mode allows nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}")]
 pub struct Unavailable {
-    /// When to try again.
+    /// The seconds after which to try again.
     pub retry_after_secs: u64,
-    /// What happened, for the log.
+    /// The cause, for the log.
     pub cause: String,
 }
 
-/// A part of the host, and how its calls went.
+/// A part of the host, with the record of its calls.
 #[derive(Debug, Default)]
 struct Part {
     breaker: Breaker,
     record: Record,
 }
 
-/// Asks a host, and knows what to do when it does not answer.
+/// Asks a host, and applies the failure mode when it does not answer.
 pub struct Guard {
     host: Arc<dyn Host>,
     settings: RwLock<Arc<Settings>>,
@@ -112,7 +112,7 @@ impl std::fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// A guard in front of `host`.
+    /// Creates a guard in front of `host`.
     pub fn new(host: Arc<dyn Host>, settings: Settings) -> Self {
         Self {
             host,
@@ -123,7 +123,7 @@ impl Guard {
         }
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -136,12 +136,12 @@ impl Guard {
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
-    /// Makes the guard's metrics part of what `registry` reports, under names that are known.
+    /// Registers the guard's metrics with `registry`, under the names that users of Tenuo hosts know.
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.metrics.register(registry);
     }
 
-    /// Decides several things in one step. Where any part of it must be closed, all of it is.
+    /// Decides several questions in one step. If any part of them fails closed, all of them do.
     pub async fn admit(
         &self,
         tenant: TenantId,
@@ -150,7 +150,7 @@ impl Guard {
     ) -> Result<Answered<Verdicts>, Unavailable> {
         let component = match (asks.nonces.is_empty(), self.settings().nonces) {
             (true, _) => Component::Counters,
-            // Counters may be closed where nonces are open.
+            // Nonces fail open here, but counters may still fail closed: the stricter mode must decide.
             (false, FailureMode::Open) if !asks.counters.is_empty() || !asks.limits.is_empty() => {
                 Component::Counters
             }
@@ -187,7 +187,7 @@ impl Guard {
         answered
     }
 
-    /// What the registry says of subjects, in the order asked. What it said lately is not asked again.
+    /// Returns the registry's answers about subjects, in the order asked. Recent answers are not asked again.
     pub async fn is_revoked(
         &self,
         tenant: TenantId,
@@ -219,6 +219,7 @@ impl Guard {
             self.ask_registry(tenant, now, &settings, unknown).await?
         }
         .into_iter();
+        // A host that answers fewer questions than asked is broken. To guess would be worse than to refuse.
         let missing = || unavailable(1, "the host left out an answer".to_owned());
         let answers = answers.iter_mut().map(|answer| {
             let answer = answer.take().or_else(|| asked.next());
@@ -239,7 +240,7 @@ impl Guard {
         Ok(answers)
     }
 
-    /// Asks the registry, and goes by what was known when it does not answer.
+    /// Asks the registry, and uses kept answers when it does not answer.
     async fn ask_registry(
         &self,
         tenant: TenantId,
@@ -249,6 +250,8 @@ impl Guard {
     ) -> Result<Vec<Answered<Registered>>, Unavailable> {
         let part = Component::Revocations;
         let asked = subjects.clone();
+        // Read before the question: a revocation made here meanwhile must not be overwritten by an
+        // older answer.
         let epoch = self.cache().epoch();
         let found = self
             .call(part, now, || self.host.revoked(tenant, asked))
@@ -275,7 +278,7 @@ impl Guard {
             };
             let mode = settings.revocations;
             let kept = cache.get(tenant, subject);
-            // What is known to be revoked stays so, however long nobody could be asked.
+            // A known revocation stays in force, however long the registry cannot be asked.
             let revoked = kept.filter(|kept| kept.revocation.is_some());
             let known = match mode {
                 FailureMode::StaleCache => revoked.or(kept.filter(usable)),
@@ -301,8 +304,8 @@ impl Guard {
         Ok(answers)
     }
 
-    /// Revokes. There is no failure mode for this: it is done, or it is not. Protected keys are the
-    /// caller's business.
+    /// Revokes a subject. There is no failure mode for this: it is done, or it is not. The caller checks for
+    /// protected keys.
     pub async fn revoke(
         &self,
         tenant: TenantId,
@@ -315,7 +318,7 @@ impl Guard {
         Ok((stands, new))
     }
 
-    /// Takes a revocation back. Answers whether there was one.
+    /// Removes a revocation. Returns true if there was one.
     pub async fn unrevoke(
         &self,
         tenant: TenantId,
@@ -342,7 +345,7 @@ impl Guard {
             .await
     }
 
-    /// How the host is doing. It is asked whether it would answer.
+    /// Returns the health of the host, with a new ping.
     pub async fn health(&self) -> Health {
         let settings = self.settings();
         let ping = tokio::time::timeout(settings.timeout, self.host.ping()).await;
@@ -376,7 +379,7 @@ impl Guard {
         }
     }
 
-    /// As [`Guard::timed`], for whom it does not matter how long it took.
+    /// Does the same as [`Guard::timed`], without the time.
     async fn call<'a, T: Unpin>(
         &'a self,
         component: Component,
@@ -386,7 +389,7 @@ impl Guard {
         self.timed(component, now, ask).await.0
     }
 
-    /// Makes a call with a deadline, unless the part has failed too often lately. Says how long it took.
+    /// Makes a call with a deadline, unless the part has failed too often lately. Returns the time it took.
     async fn timed<'a, T: Unpin>(
         &'a self,
         component: Component,
@@ -401,7 +404,7 @@ impl Guard {
         }
         let watch = Stopwatch::start();
         let answer = match ask() {
-            // What is there needs no deadline.
+            // An answer that is there already needs no deadline, and a timer would cost more than it.
             reply @ Reply::Now(_) => reply.await,
             Reply::Later(answer) => {
                 let timeout = self.settings().timeout;
@@ -431,7 +434,7 @@ impl Guard {
         (answer, took)
     }
 
-    /// The host's answer, or the permissive one if the part fails open.
+    /// Returns the host's answer, or the permissive one if the part fails open.
     fn or_open<T>(
         &self,
         component: Component,
@@ -490,7 +493,7 @@ impl Guard {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts what was decided.
+    /// Counts the decisions of an answer.
     fn count(&self, answered: &Result<Answered<Verdicts>, Unavailable>, took: Duration) {
         let Ok(Answered { answer, provenance }) = answered else {
             self.metrics

@@ -1,4 +1,4 @@
-//! How a host is doing, from how its last calls went.
+//! The health of a host, by the outcome of its last calls.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -7,13 +7,13 @@ use std::{
 
 use crate::{Backend, Circuit, FailureMode};
 
-/// How many calls count.
+/// The number of last calls that count.
 const CALLS: usize = 256;
 
-/// How the host is doing.
+/// The health of the host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Health {
-    /// In a word.
+    /// The summary.
     pub status: Status,
     /// Nonces.
     pub nonces: ComponentHealth,
@@ -23,19 +23,19 @@ pub struct Health {
     pub revocations: ComponentHealth,
 }
 
-/// How the host is doing, in a word.
+/// The summary of the health of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// All of it answers.
+    /// All parts answer.
     Healthy,
-    /// Some of it does.
+    /// Some parts answer.
     Degraded,
-    /// None of it does.
+    /// No part answers.
     Unavailable,
 }
 
 impl Status {
-    /// The word on the wire.
+    /// Returns the name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Healthy => "healthy",
@@ -45,20 +45,20 @@ impl Status {
     }
 }
 
-/// How one part of a host is doing.
+/// The health of one part of a host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComponentHealth {
-    /// Whether it answers.
+    /// True if it answers.
     pub available: bool,
-    /// How long the slowest but one in a hundred of the last calls took.
+    /// The 99th percentile of the time of the last calls.
     pub latency_p99: Option<Duration>,
-    /// How many of the last calls failed, from 0 to 1.
+    /// The share of the last calls that failed, from 0 to 1.
     pub error_rate: Option<f64>,
-    /// Who answers.
+    /// The backend.
     pub backend: Backend,
-    /// What is done when it does not.
+    /// The failure mode that applies when it does not answer.
     pub failure_mode: FailureMode,
-    /// Whether it is asked.
+    /// The state of its circuit breaker.
     pub circuit: Circuit,
 }
 
@@ -68,13 +68,13 @@ pub(crate) struct Record(Mutex<Ring>);
 
 #[derive(Debug, Default)]
 struct Ring {
-    /// In microseconds; a call that failed has none.
+    /// The time of each call in microseconds; none for a call that failed.
     calls: Vec<Option<u32>>,
     next: usize,
 }
 
 impl Record {
-    /// Notes a call that took so long, or failed.
+    /// Records a call with its time, or a failed call.
     pub(crate) fn note(&self, took: Option<Duration>) {
         let micros = took.map(|took| u32::try_from(took.as_micros()).unwrap_or(u32::MAX));
         let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,11 +87,12 @@ impl Record {
         ring.next = (next + 1) % CALLS;
     }
 
-    /// The 99th percentile of those that were answered, and the share of those that were not.
+    /// Returns the 99th percentile of the answered calls, and the share of the failed ones.
     pub(crate) fn figures(&self) -> (Option<Duration>, Option<f64>) {
         let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let total = ring.calls.len();
         let mut answered: Vec<u32> = ring.calls.iter().copied().flatten().collect();
+        // The copy is sorted without the lock, so that calls do not wait for a health check.
         drop(ring);
         answered.sort_unstable();
         let place = (answered.len() * 99).div_ceil(100).saturating_sub(1);

@@ -1,10 +1,10 @@
-//! What stands between those who ask whether something may happen and the host that knows.
+//! The layer between those who ask if something may happen and the host that decides.
 //!
 //! A [`Host`] decides; it is a store ([`OfStore`]), the [`Minimal`] one, or any other backend that
-//! keeps the promises of the trait. It may be slow or gone. The [`Guard`] in front of it gives every
-//! call a deadline, stops asking for a while when too many fail, keeps answers about revocations for a
-//! bounded time, and does what the operator chose when there is no answer: refuse, allow, or go by what
-//! was known. Every answer says where it came from.
+//! keeps the promises of the trait. It may be slow or unreachable. The [`Guard`] in front of it gives every
+//! call a deadline, stops asking for a while when too many calls fail, keeps answers about revocations for
+//! a bounded time, and applies the operator's choice when there is no answer: refuse, allow, or use kept
+//! answers. Every answer names its source.
 //!
 //! To add a backend: implement [`Host`] in a crate of its own that sees `asyncgate-core` and
 //! `asyncgate-store`, let `asyncgate_store::conformance::exercise_host` be its first test, and give it

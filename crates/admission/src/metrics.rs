@@ -1,4 +1,4 @@
-//! What a guard counts. The names are those that users of such hosts know.
+//! The metrics of a guard. The names are those that users of Tenuo hosts know.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -43,10 +43,10 @@ impl MetricConstructor<Histogram> for Latencies {
     }
 }
 
-/// What a host is asked.
+/// The questions to a host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Operation {
-    /// Several things at once, of which nothing is known.
+    /// Several questions in one call that was not answered, so that they cannot be told apart.
     Admit,
     CheckLimit,
     CheckNonce,
@@ -64,14 +64,14 @@ impl Operation {
     ];
 }
 
-/// What came of it.
+/// The outcomes of a question.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outcome {
     Success,
     Exceeded,
     Replay,
     Revoked,
-    /// Nobody answered, whatever the failure mode made of it.
+    /// There was no answer, in any failure mode.
     Error,
 }
 
@@ -79,14 +79,14 @@ impl Outcome {
     const ALL: [&'static str; 5] = ["success", "exceeded", "replay", "revoked", "error"];
 }
 
-/// How often an operation came to one outcome, and how long it took.
+/// The number of times that an operation came to one outcome, and how long it took.
 type Tally = (Counter, Histogram);
 
 /// A guard's counters.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    /// Those of `seconds` and `total` that are in use, found without a search: it would cost as much as a
-    /// decision in memory.
+    /// The used members of `seconds` and `total`, found by index: a search in a family would cost as much
+    /// as a decision in memory.
     tallies: [[OnceLock<Tally>; Outcome::ALL.len()]; Operation::ALL.len()],
     seconds: Family<Ended, Histogram, Latencies>,
     total: Family<Ended, Counter>,
@@ -103,6 +103,7 @@ impl Default for Metrics {
             hits: Family::default(),
             circuits: Family::default(),
         };
+        // A gauge that was never set does not show: all circuits are closed from the start.
         for component in Component::ALL {
             metrics.circuit(component, Circuit::Closed);
         }
@@ -111,7 +112,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts an operation, or as many as were asked at once.
+    /// Counts an operation, or as many as one call asked for.
     pub(crate) fn ended(
         &self,
         operation: Operation,

@@ -1,4 +1,4 @@
-//! The host that keeps nothing.
+//! The host that stores nothing.
 
 use asyncgate_core::{
     TenantId, Timestamp,
@@ -16,7 +16,7 @@ use asyncgate_store::{
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Minimal;
 
-/// What a limit says that is not asked.
+/// Returns the answer of a limit that is not asked.
 pub(crate) fn unlimited(check: &LimitCheck, now: Timestamp) -> Limited {
     let limit = check.rule.limit();
     Limited {
@@ -30,7 +30,7 @@ pub(crate) fn unlimited(check: &LimitCheck, now: Timestamp) -> Limited {
     }
 }
 
-/// What is answered when nobody is asked.
+/// Returns the answers when no host is asked.
 pub(crate) fn allowed(asks: &Asks, now: Timestamp) -> Verdicts {
     let counted = |window_secs: u64, remaining: u64| {
         let window = i64::try_from(window_secs.max(1)).unwrap_or(i64::MAX);
@@ -72,7 +72,7 @@ impl Host for Minimal {
     }
 
     fn revoke(&self, _: TenantId, _: Revocation) -> Reply<'_, (Revocation, bool)> {
-        // Saying yes and forgetting it would be a lie.
+        // To accept a revocation and forget it would be a lie.
         let why = "the minimal host keeps no revocations".to_owned();
         Reply::failed(Error::Unavailable(why))
     }

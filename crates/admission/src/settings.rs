@@ -1,17 +1,17 @@
-//! What an operator can set.
+//! The settings of a guard.
 
 use std::time::Duration;
 
 use asyncgate_core::admission::{Protected, RevocationCache};
 
-/// What is done when the host does not answer.
+/// The treatment of calls when the host does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureMode {
-    /// Nothing may happen.
+    /// Everything is refused.
     Closed,
-    /// Everything may happen.
+    /// Everything is allowed.
     Open,
-    /// What was known counts, for a while; where nothing is kept, nothing may happen.
+    /// Kept answers count, for a while; without a kept answer, the call is refused.
     StaleCache,
 }
 
@@ -28,13 +28,13 @@ impl FailureMode {
         }
     }
 
-    /// The mode with a name.
+    /// Returns the mode with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.as_str() == name)
     }
 }
 
-/// The parts of a host that fail apart.
+/// The parts of a host that can fail independently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Component {
     /// Nonces.
@@ -59,25 +59,25 @@ impl Component {
     }
 }
 
-/// How a guard stands before its host. It can be changed while it does.
+/// The settings of a guard. They can be changed while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// How long a call may take before the failure mode counts.
+    /// The time after which a call counts as failed.
     pub timeout: Duration,
-    /// What is done about nonces.
+    /// The failure mode of nonces.
     pub nonces: FailureMode,
-    /// What is done about counters and limits.
+    /// The failure mode of counters and limits.
     pub counters: FailureMode,
-    /// What is done about revocations.
+    /// The failure mode of revocations.
     pub revocations: FailureMode,
-    /// How long answers about revocations are kept.
+    /// The times for which answers about revocations are kept.
     pub cache: RevocationCache,
     /// Keys that cannot be revoked.
     pub protected: Protected,
 }
 
 impl Settings {
-    /// What is done when a part does not answer.
+    /// Returns the failure mode of a part.
     pub const fn mode(&self, component: Component) -> FailureMode {
         match component {
             Component::Nonces => self.nonces,
@@ -91,6 +91,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             timeout: Duration::from_millis(100),
+            // An accepted replay is an attack, so nonces fail closed. A limit that does not hold for a while
+            // harms less than an outage, so counters fail open.
             nonces: FailureMode::Closed,
             counters: FailureMode::Open,
             revocations: FailureMode::StaleCache,

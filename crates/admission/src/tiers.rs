@@ -1,4 +1,4 @@
-//! The tiers of clients: as they were set, or else as the settings say.
+//! The tiers of clients: the tier that was set for a client, otherwise that of the settings.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -13,16 +13,16 @@ use asyncgate_store::{Error, Store};
 
 use crate::cache::Recent;
 
-/// For how long what the store said counts: other servers may set tiers too.
+/// The time for which an answer of the store counts. It is short because other servers may set tiers too.
 const KEPT_MS: i64 = 30_000;
 
 type Kept = (Option<ClientTier>, Timestamp);
 
-/// Knows the tiers of clients without asking the store each time.
+/// Returns the tiers of clients without asking the store each time.
 pub struct Tiers {
     store: Arc<dyn Store>,
     kept: Mutex<Recent<(TenantId, String), Kept>>,
-    /// How often a tier was changed here: what was read before a change is not kept.
+    /// The number of changes made here. An answer that was read before a change is not kept.
     epoch: AtomicU64,
 }
 
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Tiers {
 }
 
 impl Tiers {
-    /// The tiers that a store keeps.
+    /// Creates the tiers of a store.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
@@ -46,8 +46,8 @@ impl Tiers {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tier that counts for a client. A store that does not answer leaves what was known, or what
-    /// the settings say.
+    /// Returns the tier that counts for a client. If the store does not answer, the kept tier counts, or
+    /// that of the settings.
     pub async fn of(
         &self,
         tenant: TenantId,
@@ -73,6 +73,8 @@ impl Tiers {
         match found {
             Ok(found) => {
                 let mut kept = self.kept();
+                // Checked under the lock that `changed` also takes: otherwise an old answer could be put back
+                // right after a change removed it.
                 if epoch == self.epoch.load(Ordering::Acquire) {
                     kept.put(place, (found.clone(), now));
                 }
@@ -99,7 +101,7 @@ impl Tiers {
         Ok(())
     }
 
-    /// Takes a client's tier back. Answers whether it had one.
+    /// Removes a client's tier. Returns true if it had one.
     pub async fn clear(
         &self,
         tenant: TenantId,
@@ -118,7 +120,7 @@ impl Tiers {
         kept.remove(place);
     }
 
-    /// A client's tier as it was set, if it still counts.
+    /// Returns the tier that was set for a client, if it still counts.
     pub async fn get(
         &self,
         tenant: TenantId,
@@ -130,7 +132,7 @@ impl Tiers {
         Ok(found.filter(|set| set.holds(now)))
     }
 
-    /// Clients whose tier was set, by name, after `after`; also those whose time is over.
+    /// Returns clients whose tier was set, by name, after `after`; also those whose time is over.
     pub async fn list(
         &self,
         tenant: TenantId,

@@ -35,7 +35,7 @@ enum Mood {
     Silent,
 }
 
-/// A memory store that can be out of order.
+/// A memory store that can be made to fail.
 struct Moody {
     store: MemoryStore,
     mood: Mutex<Mood>,
@@ -267,7 +267,7 @@ async fn answers_about_revocations_are_kept_for_a_while() {
     assert_eq!(world.calls(), 1);
     world.wait(1);
     assert_eq!(world.revoked(1).await, fresh(Source::Store, None));
-    // Another instance revokes: seen when the kept answer has aged.
+    // Another instance revokes; this one notices when its kept answer has aged.
     let elsewhere = Revocation {
         subject: Subject::warrant(&[1; 16]),
         reason: None,

@@ -1,10 +1,10 @@
-//! Answers, in the words of the deployed signers.
+//! Answers, in the exact words of the deployed signers.
 
 use serde::Serialize;
 
 use crate::delay::State;
 
-/// Why a request was not served. Clients compare these texts.
+/// The reason why a request was not served. Clients compare these texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
     /// The body is no request.
@@ -15,7 +15,7 @@ pub enum Problem {
     Unauthenticated,
     /// The nonce is missing or behind the counter.
     InvalidNonce,
-    /// Too early, or there are no more attempts.
+    /// It is too early, or there are no more attempts.
     ExceededQuota,
     /// The domain is disabled.
     Disabled,
@@ -30,7 +30,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// What a client reads.
+    /// Returns the text that a client reads.
     pub const fn text(self) -> &'static str {
         match self {
             Self::InvalidInput => "CELO_ODIS_WARN_01 BAD_INPUT Invalid input parameters",
@@ -52,7 +52,7 @@ impl Problem {
         }
     }
 
-    /// The HTTP status.
+    /// Returns the HTTP status.
     pub const fn status(self) -> u16 {
         match self {
             Self::InvalidInput | Self::InvalidKeyVersion => 400,
@@ -65,7 +65,7 @@ impl Problem {
     }
 }
 
-/// How a domain stands, and the server's time: clients go by it instead of their own.
+/// The state of a domain with the server's time, which clients use instead of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Status {
     timer: i64,
@@ -75,7 +75,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// How a domain stands at `now`, in seconds since 1970.
+    /// Builds the status of a domain at `now`, in seconds since 1970.
     pub const fn new(state: State, now: i64) -> Self {
         Self {
             timer: state.timer,
@@ -89,36 +89,36 @@ impl Status {
 /// The body of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Body {
-    /// Whether the request was served.
+    /// True if the request was served.
     pub success: bool,
     /// The version of the server.
     pub version: &'static str,
-    /// Why it was not.
+    /// The problem, if it was not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'static str>,
     /// The evaluation, in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
-    /// How the domain stands, once that was read.
+    /// The state of the domain, once it was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
 }
 
-/// An answer, for any transport of HTTP.
+/// An answer, independent of the HTTP library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The HTTP status.
     pub code: u16,
     /// The body, sent as JSON.
     pub body: Body,
-    /// Seconds until it is worth another try, if that is known.
+    /// Seconds until another try can succeed, if known.
     pub retry_after: Option<u64>,
     /// The key that was used, for the header `odis-key-version`.
     pub key_version: Option<u64>,
 }
 
 impl Answer {
-    /// The request was served, and the domain stands so now.
+    /// Builds the answer to a served request, with the new state.
     pub(crate) const fn served(version: &'static str, status: Status) -> Self {
         Self {
             code: 200,
@@ -134,7 +134,7 @@ impl Answer {
         }
     }
 
-    /// It was not, and why.
+    /// Builds the answer to a request that was not served.
     pub const fn refused(version: &'static str, problem: Problem, status: Option<Status>) -> Self {
         Self {
             code: problem.status(),

@@ -1,7 +1,7 @@
-//! What becomes of a request.
+//! Deciding about a request.
 //!
 //! The order is that of the deployed signers: body, key version, signature; then, with the state, nonce and
-//! quota. A stranger learns nothing of a domain's state, and a request that fails costs nothing.
+//! quota. So a stranger learns nothing about a domain's state, and a failed request costs nothing.
 
 use crate::{
     answer::{Answer, Problem, Status},
@@ -12,15 +12,15 @@ use crate::{
     signer::{Address, recovers},
 };
 
-/// Whose word counts where the deployed signers and the text of CIP-40 differ.
+/// The authority to follow where the deployed signers and the text of CIP-40 differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compat {
-    /// The deployed signers': domains are named `ODIS Sequential Delay Domain`, the counter counts, and a
-    /// disabled domain is out of quota.
+    /// The deployed signers: domains are named `ODIS Sequential Delay Domain`, the counter counts attempts,
+    /// and a disabled domain is answered as out of quota.
     Odis,
-    /// The text's: domains are named `Sequential Delay Domain`, the counter follows the nonce, and a disabled
-    /// domain says so. The text sets the counter to the nonce; that would serve the last request for ever, so
-    /// it becomes one more.
+    /// The text: domains are named `Sequential Delay Domain`, the counter follows the nonce, and a disabled
+    /// domain is answered as disabled. The text sets the counter to the nonce, but then the last request
+    /// could be served for ever; so here it becomes the nonce plus one.
     Cip40,
 }
 
@@ -33,18 +33,18 @@ impl Compat {
     }
 }
 
-/// What requests are decided by.
+/// The settings by which requests are decided.
 #[derive(Debug)]
 pub struct Rules {
-    /// Whose word counts.
+    /// The authority to follow.
     pub compat: Compat,
-    /// What an attempt buys.
+    /// The evaluator that an attempt pays for.
     pub evaluator: Box<dyn Evaluator>,
     /// The version of the server, for answers.
     pub version: &'static str,
 }
 
-/// A request that is well-formed and signed by whom it must be.
+/// A request that is well-formed and signed by the key of the domain's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
     compat: Compat,
@@ -57,17 +57,17 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    /// The hash of the domain. Its state is stored under it.
+    /// Returns the hash of the domain, under which its state is stored.
     pub const fn domain(&self) -> &Hash {
         &self.hash
     }
 
-    /// Whether the state can change by this request.
+    /// Returns true if this request can change the state.
     pub fn writes(&self) -> bool {
         self.kind != Kind::QuotaStatus
     }
 
-    /// Decides, given how the domain stands and the seconds since 1970.
+    /// Decides, with the stored state and the time in seconds since 1970.
     pub fn decide(&self, stored: Option<State>, now: i64) -> Decision {
         let state = stored.unwrap_or_default();
         match self.kind {
@@ -98,6 +98,7 @@ impl Admitted {
                 retry_after,
             },
         };
+        // The nonce may be ahead of the counter, never behind it: a request that was served is behind it.
         let Some(nonce) = self.nonce.filter(|nonce| *nonce >= state.counter) else {
             return refused(Problem::InvalidNonce, None);
         };
@@ -121,10 +122,10 @@ impl Admitted {
     }
 }
 
-/// What to store and to answer.
+/// The state to store, and the outcome to answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// How the domain stands from now on. `None`: as before, nothing to store.
+    /// The new state of the domain; `None` if it does not change.
     pub state: Option<State>,
     outcome: Outcome,
 }
@@ -150,6 +151,7 @@ impl Rules {
         let request = Request::parse(kind, self.compat.domain_name(), body);
         let request = request.ok_or(Problem::InvalidInput)?;
         let mut key = None;
+        // Checked before the signature, as the deployed signers do: clients compare the errors.
         if kind == Kind::Sign {
             if !self.evaluator.accepts(&request.blinded_message) {
                 return Err(Problem::InvalidInput);
@@ -170,7 +172,7 @@ impl Rules {
         })
     }
 
-    /// The answer to a decision. Call it once the decision's state is stored and not before: it evaluates the
+    /// Builds the answer to a decision. Call it only after the decision's state is stored: it evaluates the
     /// message that the attempt has paid for.
     pub fn respond(&self, admitted: &Admitted, decision: &Decision) -> Answer {
         let status = match decision.outcome {
@@ -197,13 +199,13 @@ impl Rules {
         answer
     }
 
-    /// The answer to a request that was not admitted, or that the store failed.
+    /// Builds the answer to a request that was not admitted, or for which the store failed.
     pub const fn refuse(&self, problem: Problem) -> Answer {
         Answer::refused(self.version, problem, None)
     }
 }
 
-/// The version that a header asks for. One that is empty, or says `undefined`, asks for none.
+/// Returns the version that a header asks for. An empty header, or `undefined`, asks for none.
 fn asked_version(header: Option<&str>) -> Result<Option<u64>, Problem> {
     match header.map(str::trim) {
         None | Some("" | "undefined") => Ok(None),
@@ -215,8 +217,8 @@ fn asked_version(header: Option<&str>) -> Result<Option<u64>, Problem> {
     }
 }
 
-/// Whether the request is signed by its domain's address. A domain without one, or a request without a
-/// signature, is nobody's.
+/// Returns true if the request is signed by its domain's address. Without an address or a signature the
+/// answer is always false.
 fn authentic(request: &Request) -> bool {
     let address = request.domain.address.get();
     let address = address.and_then(|text| Address::parse(text));

@@ -1,27 +1,28 @@
-//! How a domain stands, and what its stages allow. The rule of stages is that of all sequential delays.
+//! The state of a domain, and the attempts that its stages allow. Stages follow the same rule as all
+//! sequential delays.
 
 pub use asyncgate_core::admission::Stage;
 use asyncgate_core::admission::{Progress, attempt};
 
-/// How a domain stands. What was never stored is the default.
+/// The state of a domain. A domain without a stored state has the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct State {
-    /// What delays are counted from, in seconds since 1970.
+    /// The start of the next delay, in seconds since 1970.
     pub timer: i64,
     /// Attempts accepted so far.
     pub counter: u64,
-    /// Whether it was disabled. That is for ever.
+    /// True if it was disabled, which is for ever.
     pub disabled: bool,
 }
 
-/// What becomes of an attempt.
+/// The answer to an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is one of those that the stages allow; the domain stands so now.
+    /// The stages allow the attempt; this is the new state.
     Accepted(State),
-    /// It is not; nothing changes.
+    /// The stages do not allow it; nothing changes.
     Refused {
-        /// When it will be. `None` if never.
+        /// The time from which it will be allowed; `None` if never.
         not_before: Option<i64>,
     },
 }

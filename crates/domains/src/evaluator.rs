@@ -1,4 +1,4 @@
-//! What an attempt buys: the evaluation of a blinded message, or nothing but the right to go on.
+//! Evaluators: an attempt buys the evaluation of a blinded message, or only the right to go on.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::{
     poprf::{Element, SecretKey, element},
 };
 
-/// A key that messages are evaluated with.
+/// A key with which messages are evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
     /// Its number. The highest is the newest.
@@ -19,22 +19,22 @@ pub struct Key {
     pub public: [u8; 32],
 }
 
-/// Evaluates blinded messages. What one `accepts` with a key that it has, it can evaluate.
+/// Evaluates blinded messages. A message that it `accepts` can be evaluated with every key that it has.
 pub trait Evaluator: fmt::Debug + Send + Sync {
-    /// Its name in the settings.
+    /// Returns its name in the settings.
     fn name(&self) -> &'static str;
 
-    /// Its keys, by version.
+    /// Returns its keys, by version.
     fn keys(&self) -> Vec<Key>;
 
-    /// The version that serves a request which asks for `asked`, or for none in particular. `None` if there
-    /// is no need of a key.
+    /// Returns the key version for a request that asks for `asked`, or for no particular one. `None` if no
+    /// key is needed.
     fn pick(&self, asked: Option<u64>) -> Result<Option<u64>, Problem>;
 
-    /// Whether this is a message at all.
+    /// Returns true if the text is a blinded message.
     fn accepts(&self, message: &str) -> bool;
 
-    /// Evaluates a message for a domain. `None` if that is not what this evaluator does.
+    /// Evaluates a message for a domain. `None` if this evaluator returns no evaluations.
     fn evaluate(
         &self,
         key: Option<u64>,
@@ -76,7 +76,7 @@ pub struct Poprf {
 }
 
 impl Poprf {
-    /// With these keys by version. `None` without any, or with two of one version.
+    /// Builds an evaluator with these keys by version. `None` without keys, or with two of one version.
     pub fn new(mut keys: Vec<(u64, SecretKey)>) -> Option<Self> {
         keys.sort_by_key(|(version, _)| *version);
         let twice = keys.windows(2).any(|pair| pair[0].0 == pair[1].0);

@@ -2,7 +2,7 @@
 //!
 //! A struct is hashed as `keccak(type hash, members...)`, each member 32 bytes: a number or a boolean as
 //! a word, a text as its hash, a list as the hash of its members, a struct as its own hash. Texts are never
-//! read as hexadecimal, whatever they look like.
+//! read as hexadecimal, even if they look like it.
 
 use std::sync::LazyLock;
 
@@ -24,7 +24,7 @@ macro_rules! types {
     (bool) => { "Optional<bool>(bool defined,bool value)" };
     (string) => { "Optional<string>(bool defined,string value)" };
     (uint) => { "Optional<uint256>(bool defined,uint256 value)" };
-    // What every request depends on, sorted.
+    // The types that every request depends on; EIP-712 demands this order.
     (request) => {
         concat!(types!(address), types!(bool), types!(string), types!(uint), types!(domain), types!(options), types!(stage))
     };
@@ -50,7 +50,7 @@ type_hashes! {
     DISABLE = concat!("DisableDomainRequest(string type,SequentialDelayDomain domain,SequentialDelayDomainOptions options,Optional<string> sessionID)", types!(request));
 }
 
-/// The hash that names a domain. `None` if its address is none.
+/// Returns the hash that names a domain. `None` if its address is malformed.
 pub fn domain_hash(domain: &Domain) -> Option<Hash> {
     Some(digest(
         &domain.name,
@@ -59,12 +59,12 @@ pub fn domain_hash(domain: &Domain) -> Option<Hash> {
     ))
 }
 
-/// The hash of a request as it stands, signature included.
+/// Returns the hash of the whole request, signature included.
 pub fn request_hash(request: &Request) -> Option<Hash> {
     hash_with(request, &request.options)
 }
 
-/// The hash that a request's signature is made over: that of the request with no signature in it.
+/// Returns the hash that a request's signature covers: that of the request without the signature.
 pub fn signing_hash(request: &Request) -> Option<Hash> {
     let options = Options {
         signature: Optional::none(),
@@ -141,7 +141,7 @@ fn optional_number(optional: &Optional<u64>) -> Hash {
     keccak(&[&*UINT, &flag(optional.defined), &number(optional.value)])
 }
 
-/// No address is the zero address.
+/// Hashes an optional address. An absent address is the zero address.
 fn optional_address(optional: &Optional<String>) -> Option<Hash> {
     let mut word = [0; 32];
     if optional.defined || !optional.value.is_empty() {

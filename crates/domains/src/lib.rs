@@ -1,11 +1,11 @@
-//! Sequential delay domains (CIP-40), byte for byte as the deployed ODIS signers speak of them.
+//! Sequential delay domains (CIP-40), byte for byte compatible with the deployed ODIS signers.
 //!
-//! A domain describes its own limit: stages of attempts with delays between them. Who holds the key of the
-//! domain's address signs requests to use an attempt, to see how the domain stands, or to disable it.
+//! A domain describes its own limit: stages of attempts with delays between them. The holder of the key
+//! of the domain's address signs requests to use an attempt, to read the domain's state, or to disable it.
 //!
 //! A request takes three steps. [`Rules::admit`] reads the body, the key version and the signature, and
-//! needs no state. [`Admitted::decide`] takes the stored state and the time and says what to store. Once that
-//! is stored, [`Rules::respond`] makes the answer, with the evaluation of the blinded message.
+//! needs no state. [`Admitted::decide`] takes the stored state and the time and returns the state to store.
+//! Once that is stored, [`Rules::respond`] builds the answer, with the evaluation of the blinded message.
 //!
 //! Invariants: nothing here does I/O, reads a clock or draws a random number; a refused request stores
 //! nothing; no message is evaluated before the attempt that pays for it is stored.

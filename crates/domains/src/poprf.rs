@@ -1,7 +1,7 @@
 //! The partially oblivious PRF of RFC 9497, mode POPRF, suite ristretto255-SHA512: the server's side.
 //!
-//! The client's element is multiplied by a scalar that depends on the key and on the public `info`. A
-//! proof comes with it that the key is the one whose public half everybody knows.
+//! The client's element is multiplied by a scalar that depends on the key and on the public `info`. The
+//! answer includes a proof that the key is the one with the known public half.
 
 use curve25519_dalek::{
     RistrettoPoint, Scalar, constants::RISTRETTO_BASEPOINT_TABLE, ristretto::CompressedRistretto,
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha512};
 /// `OPRFV1-`, the mode, `-`, the suite.
 const CONTEXT: &[u8] = b"OPRFV1-\x02-ristretto255-SHA512";
 
-/// An element of the group as it travels.
+/// An element of the group in its wire form.
 pub(crate) type Element = [u8; 32];
 
 /// A server's key.
@@ -21,13 +21,14 @@ pub struct SecretKey(Scalar);
 
 impl std::fmt::Debug for SecretKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The key itself must never reach a log.
         f.write_str("SecretKey")
     }
 }
 
 impl SecretKey {
-    /// `DeriveKeyPair`: the same seed and info make the same key. `None` for seeds that make none, of
-    /// which nobody will ever meet one, and for an info of 64 KiB.
+    /// `DeriveKeyPair`: the same seed and info give the same key. `None` for a seed that gives no key, which
+    /// has a negligible probability, and for an info of 64 KiB or more.
     pub fn derive(seed: &[u8; 32], info: &[u8]) -> Option<Self> {
         let length = u16::try_from(info.len()).ok()?.to_be_bytes();
         (0..=u8::MAX)
@@ -36,16 +37,16 @@ impl SecretKey {
             .map(Self)
     }
 
-    /// The public half.
+    /// Returns the public half.
     pub fn public(&self) -> Element {
         (RISTRETTO_BASEPOINT_TABLE * &self.0).compress().to_bytes()
     }
 
-    /// `BlindEvaluate`: the evaluated element and the two scalars of its proof. `None` if `blinded` is no
-    /// element, or for the one `info` in 2^252 that undoes the key.
+    /// `BlindEvaluate`: returns the evaluated element and the two scalars of its proof. `None` if `blinded`
+    /// is no element, or for the one `info` in 2^252 that cancels the key.
     ///
-    /// The nonce of the proof is drawn from the key and all that is proven, as Ed25519 draws its own: the
-    /// same question has one answer, and no weak source of randomness can give the key away.
+    /// The nonce of the proof is derived from the key and everything that is proven, as in Ed25519: the same
+    /// question always has the same answer, and a weak random source cannot reveal the key.
     pub fn evaluate(&self, info: &[u8], blinded: &Element) -> Option<[u8; 96]> {
         let mut hash = Sha512::new();
         hash.update(b"asyncgate-poprf-nonce-v1");
@@ -73,13 +74,13 @@ impl SecretKey {
     }
 }
 
-/// Decodes an element. The identity is none: it would say nothing about the input.
+/// Decodes an element. The identity is refused: its evaluation would not depend on the input.
 pub(crate) fn element(bytes: &Element) -> Option<RistrettoPoint> {
     let point = CompressedRistretto(*bytes).decompress()?;
     (!point.is_identity()).then_some(point)
 }
 
-/// `GenerateProof` that `blinded` is `tweak` times `evaluated`.
+/// `GenerateProof`: proves that `blinded` is `tweak` times `evaluated`.
 fn prove(
     tweak: &Scalar,
     evaluated: &RistrettoPoint,
@@ -100,7 +101,7 @@ fn prove(
     (challenge, nonce - challenge * tweak)
 }
 
-/// `ComputeComposites` for one pair: what its element counts for in the proof.
+/// `ComputeComposites` for one pair: returns the weight of its element in the proof.
 fn weight(key: &Element, evaluated: &Element, blinded: &Element) -> Scalar {
     let mut hash = Sha512::new();
     hash.update([0, 32]);
@@ -138,9 +139,10 @@ fn hash_to_scalar(parts: &[&[u8]], prefix: &[u8]) -> Scalar {
 
 /// `expand_message_xmd` of RFC 9380 with SHA-512, to exactly one block.
 fn expand(parts: &[&[u8]], prefix: &[u8]) -> [u8; 64] {
-    // No prefix of ours makes the tag longer than 255 bytes.
+    // All our prefixes keep the tag below 255 bytes.
     let tag_length = [(prefix.len() + CONTEXT.len()) as u8];
     let mut hash = Sha512::new();
+    // A whole block of zeros (`Z_pad`), as long as the input block of SHA-512.
     hash.update([0; 128]);
     for part in parts {
         hash.update(part);
@@ -205,7 +207,7 @@ mod tests {
         SecretKey::derive(&SEED, b"test key").unwrap()
     }
 
-    /// The client's side: whether the proof holds, by the text of the RFC's `VerifyProof`.
+    /// The client's side: checks the proof by the RFC's `VerifyProof`.
     fn verifies(info: &[u8], blinded: &Element, answer: &[u8; 96], public: &Element) -> bool {
         let wire: Element = answer[..32].try_into().unwrap();
         let part =
@@ -249,7 +251,7 @@ mod tests {
                 .unwrap();
             assert_eq!(answer.to_vec(), bytes(&format!("{evaluated}{proof}")));
 
-            // `Finalize`, as a client would.
+            // `Finalize` on the client's side.
             let unblinded = scalar(BLIND).invert() * element(&word(evaluated)).unwrap();
             let mut hash = Sha512::new();
             let input = bytes(input);

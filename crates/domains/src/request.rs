@@ -1,28 +1,28 @@
-//! The bodies of requests, taken as the deployed signers take them.
+//! The bodies of requests, read as the deployed signers read them.
 //!
-//! Extra fields are ignored and of two equal ones the last counts, as in JavaScript. What is missing, of
-//! another type, or a number that is no integer from 0 to 2^53 - 1 makes the body no request at all.
+//! Extra fields are ignored, and of two equal fields the last counts, as in JavaScript. A body is refused
+//! if a field is missing or of another type, or if a number is no integer from 0 to 2^53 - 1.
 
 use serde_json::Value;
 
 use crate::delay;
 
-/// Integers of JavaScript are exact below this.
+/// The bound below which JavaScript holds integers exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// What is asked of a domain.
+/// The kinds of requests about a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// To use an attempt: `/domain/sign`.
+    /// Uses an attempt: `/domain/sign`.
     Sign,
-    /// To see how it stands: `/domain/quotaStatus`.
+    /// Reads the state: `/domain/quotaStatus`.
     QuotaStatus,
-    /// To end it for ever: `/domain/disable`.
+    /// Ends the domain for ever: `/domain/disable`.
     Disable,
 }
 
 impl Kind {
-    /// What the field `type` of such a request says; also the name of its EIP-712 type.
+    /// Returns the content of the field `type`, which is also the name of its EIP-712 type.
     pub const fn tag(self) -> &'static str {
         match self {
             Self::Sign => "DomainRestrictedSignatureRequest",
@@ -32,23 +32,23 @@ impl Kind {
     }
 }
 
-/// A value that may be undefined. It has a value either way, and hashes cover it.
+/// A value that may be undefined. It has a value in both cases, and hashes cover it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Optional<T> {
-    /// Whether the value counts.
+    /// True if the value counts.
     pub defined: bool,
-    /// The value; that of an undefined one is usually zero.
+    /// The value; usually zero or empty if undefined.
     pub value: T,
 }
 
 impl<T: Default> Optional<T> {
-    /// A value that counts.
+    /// Builds a defined value.
     pub const fn some(value: T) -> Self {
         let defined = true;
         Self { defined, value }
     }
 
-    /// Nothing.
+    /// Builds an undefined value.
     pub fn none() -> Self {
         Self {
             defined: false,
@@ -56,7 +56,7 @@ impl<T: Default> Optional<T> {
         }
     }
 
-    /// The value, if it counts.
+    /// Returns the value, if it is defined.
     pub const fn get(&self) -> Option<&T> {
         if self.defined {
             Some(&self.value)
@@ -66,21 +66,21 @@ impl<T: Default> Optional<T> {
     }
 }
 
-/// A stage as it is written in a domain.
+/// A stage in the form of a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stage {
     /// Seconds from the timer to the first attempt of each batch.
     pub delay: u64,
-    /// Whether an attempt sets the timer to its own time; true if undefined.
+    /// True if an attempt sets the timer to its own time; true if undefined.
     pub reset_timer: Optional<bool>,
     /// Attempts without a delay between them; 1 if undefined.
     pub batch_size: Optional<u64>,
-    /// How many batches; 1 if undefined.
+    /// The number of batches; 1 if undefined.
     pub repetitions: Optional<u64>,
 }
 
 impl Stage {
-    /// The stage with its defaults filled in.
+    /// Returns the stage with its defaults filled in.
     pub fn resolved(&self) -> delay::Stage {
         delay::Stage {
             delay: self.delay,
@@ -91,7 +91,7 @@ impl Stage {
     }
 }
 
-/// A domain: its limit, whose it is, and what tells it from others alike.
+/// A domain: its limit, its owner's address, and a salt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
     /// The name of this type of domain.
@@ -100,33 +100,33 @@ pub struct Domain {
     pub version: String,
     /// The limit.
     pub stages: Vec<Stage>,
-    /// Whose signature requests need, as it was written.
+    /// The address whose signature requests need, as it was written.
     pub address: Optional<String>,
-    /// Tells domains apart that are otherwise equal.
+    /// Separates domains that are otherwise equal.
     pub salt: Optional<String>,
 }
 
-/// What a request says beside the domain.
+/// The part of a request beside the domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The signature over the request without this field.
     pub signature: Optional<String>,
-    /// At least the domain's counter, so that a request is served once.
+    /// A number not below the domain's counter, so that a request is served once.
     pub nonce: Optional<u64>,
 }
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// What is asked.
+    /// The kind of request.
     pub kind: Kind,
-    /// Of which domain.
+    /// The domain.
     pub domain: Domain,
     /// The signature and the nonce.
     pub options: Options,
-    /// A name that the client gave its session.
+    /// The client's name for its session.
     pub session_id: Optional<String>,
-    /// What is to be evaluated; empty unless the request is to sign.
+    /// The message to evaluate; empty unless the kind is `Sign`.
     pub blinded_message: String,
 }
 
@@ -195,7 +195,7 @@ fn as_text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-/// An integer however it is written: `1`, `1.0` and `1e0` are one number to JavaScript.
+/// Reads an integer in any notation: `1`, `1.0` and `1e0` are one number to JavaScript.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

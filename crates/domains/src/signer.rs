@@ -1,22 +1,22 @@
-//! Who signed: the address that a signature over a hash recovers to.
+//! The signer: the address that a signature over a hash recovers to.
 
 use k256::ecdsa::{RecoveryId, Signature, VerifyingKey};
 
 use crate::hash::{Hash, keccak};
 
-/// An address of Ethereum or Celo: the end of the hash of a public key.
+/// An address of Ethereum or Celo: the last 20 bytes of the hash of a public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address(pub [u8; 20]);
 
 impl Address {
-    /// From 40 hexadecimal digits, `0x` before them or not. Upper and lower case are one.
+    /// Reads 40 hexadecimal digits, with or without `0x`. Upper and lower case are the same.
     pub fn parse(text: &str) -> Option<Self> {
         unhex(text).map(Self)
     }
 }
 
-/// Whether `signature`, 65 bytes in hexadecimal, was made over `hash` by the key of `address`. Its bytes
-/// may stand as `v r s` or as `r s v`, and `v` may count from 0 or from 27: wallets differ.
+/// Returns true if `signature`, 65 bytes in hexadecimal, was made over `hash` by the key of `address`. Its
+/// bytes may be `v r s` or `r s v`, and `v` may count from 0 or from 27: wallets differ.
 pub fn recovers(hash: &Hash, signature: &str, address: Address) -> bool {
     let Some([first, middle @ .., last]) = unhex::<65>(signature) else {
         return false;
@@ -38,12 +38,13 @@ fn recover(hash: &Hash, rs: &[u8; 64], v: u8) -> Option<Address> {
         _ => return None,
     };
     let signature = Signature::from_slice(rs).ok()?;
-    // Of a signature and its mirror image, `k256` takes only the one with the low `s`; signers elsewhere
-    // take both. Mirroring turns the point over.
+    // Every signature has a mirror image that is valid too. `k256` accepts only the one with the low `s`,
+    // but other signers produce both. Mirroring changes the parity of the point.
     let low = signature.normalize_s();
     let id = RecoveryId::new(odd ^ (low != signature), false);
     let key = VerifyingKey::recover_from_prehash(hash, &low, id).ok()?;
     let point = key.to_sec1_point(false);
+    // The first byte of the point is only a tag.
     let digest = keccak(&[point.as_bytes().get(1..)?]);
     digest.last_chunk().copied().map(Address)
 }

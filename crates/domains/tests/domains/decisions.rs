@@ -1,4 +1,4 @@
-//! From body to answer: order, words, and what is stored.
+//! From body to answer: the order of checks, the words, and the stored state.
 
 use asyncgate_domains::{Answer, Compat, Kind, Poprf, Rules, SecretKey, State};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ impl Server {
         self.rules.respond(&admitted, &decision)
     }
 
-    /// The code, the error's first word, and the retry.
+    /// Returns the code, the error's first word, and the retry.
     fn outcome(&mut self, kind: Kind, body: &Value) -> (u16, String, Option<u64>) {
         let answer = self.send(kind, body, None);
         let error = answer.body.error.unwrap_or("-");
@@ -135,7 +135,7 @@ fn answers_are_written_as_the_deployed_signer_writes_them() {
 #[test]
 fn what_is_refused_first() {
     let mut server = Server::new(rules(Compat::Odis));
-    // Everything is wrong, and is put right one thing at a time.
+    // Everything is wrong at first, and is corrected one thing at a time.
     let mut body = unsigned(Kind::Sign, &mine(), 0);
     body["options"]["nonce"] = none(0);
     body["blindedMessage"] = "".into();
@@ -226,7 +226,7 @@ fn every_field_is_covered_by_the_signature() {
             "{path}"
         );
     }
-    // Case does not tell addresses apart, and so it is not covered.
+    // Upper and lower case of an address are the same, so the hash does not cover them.
     let mut body = good;
     body["domain"]["address"]["value"] = ADDRESS.to_lowercase().into();
     assert_eq!(
@@ -288,7 +288,7 @@ fn poprf() -> Rules {
     }
 }
 
-/// The base point of the group, which is an element as good as any.
+/// The base point of the group, which is as good an element as any.
 const ELEMENT: &str = "4vKuCmq8TnGohKlhxQBRX1jjC2qlgt2NtqZZReCNLXY=";
 
 fn attempt(message: &str) -> Value {

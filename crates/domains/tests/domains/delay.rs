@@ -1,4 +1,4 @@
-//! The rule: the published sequences, a plain model, and numbers at the edge.
+//! The rule: the published sequences, a plain model, and extreme numbers.
 
 use asyncgate_domains::{
     State,
@@ -15,7 +15,7 @@ const fn stage(delay: u64, reset_timer: bool, batch_size: u64, repetitions: u64)
     }
 }
 
-/// When, and what is expected: the timer and counter after an accepted attempt, or when it would have been.
+/// A time, and the expected timer and counter after an accepted attempt, or the time to wait for.
 type Step = (i64, Result<(i64, u64), Option<i64>>);
 
 fn run(stages: &[Stage], steps: &[Step]) {
@@ -171,7 +171,7 @@ proptest! {
                 }
                 Verdict::Refused { not_before } => {
                     prop_assert_eq!(expected, None);
-                    // Waiting as long as it says helps, and one second less does not.
+                    // Waiting for the named time is enough, and one second less is not.
                     if let Some(at) = not_before {
                         prop_assert!(at > now);
                         prop_assert!(model(&stages, state, at).is_some());

@@ -1,4 +1,4 @@
-//! What is a request and what is not.
+//! The bodies that are requests, and those that are not.
 
 use asyncgate_domains::{Kind, Request};
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn of_two_equal_fields_the_last_counts() {
     assert!(Request::parse(Kind::Disable, NAME, last.as_bytes()).is_none());
 }
 
-/// Every field and what it may not be; `null` stands for any other type.
+/// Every field, and values that it may not have; `null` stands for any other type.
 #[test]
 fn every_field_is_needed_and_of_its_type() {
     let paths = [

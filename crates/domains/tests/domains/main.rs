@@ -1,4 +1,4 @@
-//! Domains: the published bytes, the rule, and what becomes of requests.
+//! Domains: the published bytes, the rule, and the answers to requests.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use asyncgate_domains::{Compat, Hash, Kind, Limiter, Request, Rules, signing_has
 use k256::ecdsa::SigningKey;
 use serde_json::{Value, json};
 
-/// Of the key `0x…deadbeef`.
+/// The address of the key `0x…deadbeef`.
 const ADDRESS: &str = "0xe8a78b476AE1403b7fD39b662545AE608Aced7c7";
 const NAME: &str = "ODIS Sequential Delay Domain";
 
@@ -46,7 +46,7 @@ fn none(zero: impl Into<Value>) -> Value {
     json!({"defined": false, "value": zero.into()})
 }
 
-/// A stage of `delay`, with a batch size and repetitions.
+/// Builds a stage of `delay`, with a batch size and repetitions.
 fn stage(delay: u64, batch: u64, repetitions: u64) -> Value {
     json!({"delay": delay, "resetTimer": none(false), "batchSize": some(batch), "repetitions": some(repetitions)})
 }
@@ -55,7 +55,7 @@ fn domain(address: &str, stages: &Value) -> Value {
     json!({"name": NAME, "version": "1", "stages": stages, "address": some(address), "salt": none("")})
 }
 
-/// The body of a request about `domain` that nobody signed.
+/// Builds the unsigned body of a request about `domain`.
 fn unsigned(kind: Kind, domain: &Value, nonce: u64) -> Value {
     let mut body = json!({
         "type": kind.tag(),
@@ -74,7 +74,7 @@ fn parse(kind: Kind, body: &Value) -> Request {
     Request::parse(kind, name, body.to_string().as_bytes()).unwrap()
 }
 
-/// The parts of a signature over a body, `v` from 27.
+/// Signs a body and returns the parts of the signature, with `v` from 27.
 fn signature(kind: Kind, body: &Value, key: &SigningKey) -> (String, u8) {
     let hash = signing_hash(&parse(kind, body)).unwrap();
     let (signature, id) = key.sign_prehash_recoverable(&hash);

@@ -7,7 +7,7 @@ use crate::{ADDRESS, NAME, domain, hash, key, none, parse, signature, some, stag
 
 const BOB: &str = "0x0000000000000000000000000000000000000b0b";
 
-/// As in the published tests: delay, reset timer, batch size, repetitions.
+/// A stage as the published tests write it: delay, reset timer, batch size, repetitions.
 fn any_stage(delay: u64, reset: Option<bool>, batch: Option<u64>, times: Option<u64>) -> Value {
     json!({
         "delay": delay,
@@ -134,7 +134,7 @@ fn signatures_are_taken_in_both_orders_and_counts_and_of_no_other_form() {
 #[test]
 fn the_mirror_image_of_a_signature_is_taken_too() {
     let (_, digest, rs, v) = SIGNED[0];
-    // The order of secp256k1 less `s`.
+    // The mirror image has the order of secp256k1 minus `s`.
     let order = [
         0xffff_ffff_ffff_ffff_u64,
         0xffff_ffff_ffff_fffe,
