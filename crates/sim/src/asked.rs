@@ -1,19 +1,19 @@
-//! What a call asked for: the same input that the engine was given, read field by field when the model
-//! looks at it. To read all of it into a value first would cost as much as the engine's own reading.
+//! The input of a call, read field by field when the model looks at it. To read all of it into a value
+//! first would cost as much as the engine's own reading.
 
 use std::{ops::Range, str::FromStr, sync::Arc};
 
 use asyncgate_core::{PrincipalKind, Timestamp};
 use serde::de::DeserializeOwned;
 
-/// An input and where its fields are. One that is no object has none.
+/// An input and the places of its fields. An input that is no object has none.
 #[derive(Debug, Clone)]
 pub struct Asked {
     input: Arc<str>,
     fields: Vec<Field>,
 }
 
-/// Where a field is.
+/// The place of a field.
 #[derive(Debug, Clone)]
 struct Field {
     name: Range<usize>,
@@ -27,12 +27,12 @@ impl Asked {
         Self { input, fields }
     }
 
-    /// The input as it was sent.
+    /// Returns the input as it was sent.
     pub fn input(&self) -> &Arc<str> {
         &self.input
     }
 
-    /// A value as it was sent, unless it is null.
+    /// Returns a value as it was sent, unless it is null.
     pub fn raw(&self, name: &str) -> Option<&str> {
         let is_meant = |field: &&Field| {
             field.name.len() == name.len()
@@ -43,54 +43,54 @@ impl Asked {
         (value != "null").then_some(value)
     }
 
-    /// Whether there is a value.
+    /// Returns true if there is a value.
     pub fn has(&self, name: &str) -> bool {
         self.raw(name).is_some()
     }
 
-    /// A text. Simulated clients write none that needs an escape.
+    /// Returns a text. Simulated clients write no text that needs an escape.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.raw(name)?.strip_prefix('"')?.strip_suffix('"')
     }
 
-    /// A text, empty where there is none.
+    /// Returns a text, or an empty one if there is none.
     pub fn text_or_empty(&self, name: &str) -> &str {
         self.text(name).unwrap_or_default()
     }
 
-    /// An id or anything else that stands in a text.
+    /// Returns an id, or another value that is written as a text.
     pub fn parsed<T: FromStr>(&self, name: &str) -> Option<T> {
         self.text(name)?.parse().ok()
     }
 
-    /// A number.
+    /// Returns a number.
     pub fn number<T: FromStr>(&self, name: &str) -> Option<T> {
         self.raw(name)?.parse().ok()
     }
 
-    /// Whether a flag is set.
+    /// Returns true if a flag is set.
     pub fn flag(&self, name: &str) -> bool {
         self.raw(name) == Some("true")
     }
 
-    /// A value of any type.
+    /// Returns a value of any type.
     pub fn value<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         serde_json::from_str(self.raw(name)?).ok()
     }
 
-    /// The objects of a list, each as what it asks for.
+    /// Returns the objects of a list, each as an input of its own.
     pub fn items(&self, name: &str) -> Vec<Self> {
         let list = self.raw(name).unwrap_or_default();
         let items = elements(list.as_bytes()).unwrap_or_default().into_iter();
         items.map(|at| Self::new(list[at].into())).collect()
     }
 
-    /// The principal kind that is named.
+    /// Returns the kind of the named principal.
     pub fn kind(&self) -> Option<PrincipalKind> {
         self.parsed("principal_kind")
     }
 
-    /// Whether a success says where its result is.
+    /// Returns true if a success says where its result is.
     pub fn is_locatable(&self) -> bool {
         ["artifacts", "delivery_proof"]
             .iter()
@@ -98,7 +98,7 @@ impl Asked {
             .any(|proof| proof.starts_with(['[', '{']) && !["[]", "{}"].contains(&proof))
     }
 
-    /// The end of a lease that is asked for at `now`.
+    /// Returns the end of a lease that is asked for at `now`.
     pub fn lease_end(&self, now: Timestamp, seconds: Option<i64>) -> Timestamp {
         now.plus_millis(seconds.map_or(300_000, |seconds| (seconds * 1_000).min(1_800_000)))
     }
@@ -130,7 +130,7 @@ fn elements(json: &[u8]) -> Option<Vec<Range<usize>>> {
     Some(elements)
 }
 
-/// Where the value ends that begins at `at`. Simulated clients write no white space.
+/// Returns the end of the value that begins at `at`. Simulated clients write no white space.
 fn value_end(json: &[u8], at: usize) -> Option<usize> {
     match json.get(at)? {
         b'"' => string_end(json, at),
@@ -139,7 +139,7 @@ fn value_end(json: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Where the list or object ends that begins at `at`.
+/// Returns the end of the list or object that begins at `at`.
 fn nested_end(json: &[u8], at: usize) -> Option<usize> {
     let (mut at, mut depth) = (at, 0);
     loop {
@@ -157,7 +157,7 @@ fn nested_end(json: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Where the string ends that begins at `at`.
+/// Returns the end of the string that begins at `at`.
 fn string_end(json: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {

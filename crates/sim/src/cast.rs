@@ -1,4 +1,4 @@
-//! Who takes part: three tenants with the same names in each, so that a mix-up would show.
+//! The actors: three tenants with the same names in each, so that a mix-up of tenants would show.
 
 use std::sync::Arc;
 
@@ -14,23 +14,23 @@ const OFFERS: [&[&str]; 3] = [&[], &["gpu"], &["db", "gpu", "net"]];
 pub struct Actor {
     /// Its tenant's number.
     pub tenant: usize,
-    /// What its credential became.
+    /// The caller that its credential stands for.
     pub caller: Arc<Caller>,
-    /// What it offers as a worker.
+    /// Its capabilities as a worker.
     pub offers: &'static [&'static str],
 }
 
-/// The id of a tenant.
+/// Returns the id of a tenant.
 pub const fn tenant_id(tenant: usize) -> TenantId {
     TenantId::from_bytes([tenant as u8 + 1; 16])
 }
 
-/// The number of a tenant.
+/// Returns the number of a tenant.
 pub const fn tenant_number(id: TenantId) -> usize {
     id.as_bytes()[0] as usize - 1
 }
 
-/// Every actor, in the order that schedules number them.
+/// Returns every actor, in the order of their numbers in schedules.
 pub fn cast() -> Vec<Actor> {
     (0..TENANTS).flat_map(of_tenant).collect()
 }

@@ -1,4 +1,4 @@
-//! Fake time and fake chance for the engine.
+//! Fake time and fake randomness for the engine.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -15,12 +15,12 @@ use crate::rng::Rng;
 pub struct FakeClock(AtomicI64);
 
 impl FakeClock {
-    /// A clock that shows `now`.
+    /// Creates a clock that shows `now`.
     pub const fn at(now: Timestamp) -> Self {
         Self(AtomicI64::new(now.as_millis()))
     }
 
-    /// Moves it on.
+    /// Moves it forward.
     pub fn advance(&self, millis: i64) {
         self.0.fetch_add(millis, Ordering::Relaxed);
     }
@@ -37,7 +37,7 @@ impl Clock for FakeClock {
 pub struct FakeEntropy(Mutex<Rng>);
 
 impl FakeEntropy {
-    /// The numbers of a seed.
+    /// Creates the numbers of a seed.
     pub const fn new(seed: u64) -> Self {
         Self(Mutex::new(Rng::new(seed)))
     }
@@ -50,7 +50,7 @@ impl Entropy for FakeEntropy {
     }
 }
 
-/// The machine's clocks: time that only passes, and a wall that may be set.
+/// The machine's clocks: one that only runs forward, and a wall clock that can be set.
 #[derive(Debug, Clone, Copy)]
 pub struct Machine {
     elapsed_ms: i64,
@@ -58,7 +58,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine that was just switched on.
+    /// Creates a machine that was just switched on.
     pub const fn new() -> Self {
         Self {
             elapsed_ms: 0,
@@ -76,7 +76,7 @@ impl Machine {
         self.wall_offset_ms += millis;
     }
 
-    /// What the wall shows.
+    /// Returns the time on the wall clock.
     pub const fn wall(&self) -> Timestamp {
         Timestamp::from_millis(self.elapsed_ms + self.wall_offset_ms)
     }

@@ -1,4 +1,4 @@
-//! The two ways into the engine: with JSON, as REST and MCP go in, and with typed values, as gRPC does.
+//! The two ways into the engine: with JSON, like REST and MCP, and with typed values, like gRPC.
 
 use std::any::Any;
 
@@ -6,29 +6,29 @@ use asyncgate_engine::{Caller, Engine, Execute, Fault, Source, authorise, decode
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 
-/// A success.
+/// A success answer.
 #[derive(Debug)]
 pub struct Answer {
-    /// What was answered.
+    /// The output.
     pub output: Output,
-    /// Whether the answer said that something came to be.
+    /// True if the answer said that something was created.
     pub created: bool,
 }
 
-/// An operation's output as it came out.
+/// An operation's output.
 #[derive(Debug)]
 pub enum Output {
-    /// Encoded.
+    /// Encoded as JSON.
     Json(Vec<u8>),
-    /// As it is.
+    /// The value itself.
     Typed(Box<dyn Any + Send>),
 }
 
 impl Output {
-    /// The output, which must be of this type.
+    /// Returns the output, which must be of this type.
     pub fn read<T: DeserializeOwned + 'static>(self) -> Result<T, String> {
         match self {
-            // Text that is checked as a whole is read more quickly than bytes.
+            // The parser is faster on text that was checked as a whole than on bytes.
             Self::Json(json) => str::from_utf8(&json)
                 .map_err(|error| error.to_string())
                 .and_then(|text| serde_json::from_str(text).map_err(|error| error.to_string())),
@@ -43,10 +43,10 @@ impl Output {
 /// Runs an operation with typed values.
 pub type Typed = for<'a> fn(&'a Engine, &'a Caller, &'a str) -> Answering<'a>;
 
-/// What a call answers with.
+/// The running call.
 pub type Answering<'a> = BoxFuture<'a, Result<Answer, Fault>>;
 
-/// Runs an operation as gRPC does: it reads the input itself and is given the output as it is.
+/// Runs an operation like gRPC does: reads the input itself and takes the output unencoded.
 pub fn typed<'a, O>(engine: &'a Engine, caller: &'a Caller, input: &'a str) -> Answering<'a>
 where
     O: Execute<Output: 'static>,

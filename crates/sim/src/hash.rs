@@ -1,5 +1,5 @@
-//! Maps that hash alike in every run. The standard ones are salted by chance, which has no place in a
-//! simulation, and guard against attackers, which costs more here than the rest of a lookup.
+//! Maps that hash alike in every run. The standard maps have a random salt, which would make runs differ,
+//! and protect against attackers, which costs more here than the rest of a lookup.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,7 +9,7 @@ use std::{
 pub type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixer>>;
 pub type Set<K> = HashSet<K, BuildHasherDefault<Mixer>>;
 
-/// Mixes words by multiplication, for keys that nobody chose to collide.
+/// Mixes words by multiplication, for keys that nobody chose in order to collide.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mixer(u64);
 
@@ -38,7 +38,7 @@ impl Hasher for Mixer {
         self.write_u64(n as u64);
     }
 
-    /// Multiplication mixes the high bits best; maps look at the low ones first.
+    /// Returns the hash, rotated: multiplication mixes the high bits best, but maps use the low ones first.
     fn finish(&self) -> u64 {
         self.0.rotate_left(26)
     }

@@ -1,11 +1,11 @@
 //! A deterministic simulator of the whole engine on the in-memory store, with fake time.
 //!
-//! Agents and workers of several tenants call the real operations, with JSON or with typed values, in some
-//! worlds on tasks, in some on messages and in some on both, while calls are delayed, duplicated and lost, the process crashes
-//! between commit and answer, the wall clock jumps and the queue before the writer overflows.
-//! Everything follows from a seed. After each step a model that learns only from commits checks them,
-//! the answers and the waits; from time to time it is compared with the store. A failing run is shrunk
-//! to a short schedule, which is kept and replayed for ever.
+//! Agents and workers of several tenants call the real operations, with JSON or with typed values: in some
+//! worlds on tasks, in some on messages and in some on both. Meanwhile calls are delayed, duplicated and
+//! lost, the process crashes between commit and answer, the wall clock jumps and the queue before the
+//! writer overflows. Everything follows from a seed. After each step a model that learns only from commits
+//! checks the commits, the answers and the waits; from time to time it is compared with the store. A
+//! failing run is shrunk to a short schedule, which is kept and replayed for ever.
 
 mod asked;
 mod cast;

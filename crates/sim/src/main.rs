@@ -42,7 +42,7 @@ struct Options {
 fn main() -> ExitCode {
     let options = Options::parse();
     let held = match &options.replay {
-        Some(path) => again(path),
+        Some(path) => replay_file(path),
         None => simulate(&options),
     };
     if held {
@@ -67,14 +67,14 @@ fn simulate(options: &Options) -> bool {
         seed = seed.wrapping_add(1);
         if watch.elapsed() - reported >= REPORT_EVERY {
             reported = watch.elapsed();
-            tell(steps, seed, reported);
+            print_progress(steps, seed, reported);
         }
     }
-    tell(steps, seed, watch.elapsed());
+    print_progress(steps, seed, watch.elapsed());
     true
 }
 
-fn tell(steps: usize, seed: u64, elapsed: Duration) {
+fn print_progress(steps: usize, seed: u64, elapsed: Duration) {
     let rate = steps as f64 / elapsed.as_secs_f64().max(1e-9);
     println!("{steps} steps, {rate:.0} steps/s, next seed {seed}");
 }
@@ -94,7 +94,7 @@ fn report(failure: &Failure, options: &Options) {
     }
 }
 
-fn again(path: &PathBuf) -> bool {
+fn replay_file(path: &PathBuf) -> bool {
     let read = fs::read_to_string(path).map_err(|error| error.to_string());
     let schedule = read.and_then(|text| Schedule::parse(&text));
     let held = schedule

@@ -1,7 +1,7 @@
 //! Deliberate defects, to show that the simulator can fail.
 //!
-//! Some stand above the simulated store, as a defect of the engine or of a rule would; the others
-//! below it, as a defect of a backend would.
+//! Some are placed above the simulated store, like a defect of the engine or of a rule; the others below
+//! it, like a defect of a backend.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -32,74 +32,74 @@ use crate::{
     store::at_once,
 };
 
-/// A defect.
+/// A planted defect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mutant {
-    /// Answers first and commits with the next transaction.
+    /// It answers first and commits with the next transaction.
     AnswersBeforeCommit,
-    /// Finds no task behind an idempotency key.
+    /// It finds no task for an idempotency key.
     ForgetsKeys,
-    /// Offers a task again that was just leased.
+    /// It offers a task again that was just leased.
     LeasesTwice,
-    /// Leaves a discharged obligation in the index.
+    /// It leaves a discharged obligation in the index.
     DropsCloses,
-    /// Counts an expired lease as a failed attempt.
+    /// It counts an expired lease as a failed attempt.
     BurnsAttempts,
-    /// Lets workers go on under leases that ran out.
+    /// It lets workers go on under leases that ran out.
     AcceptsStaleLeases,
-    /// Cancels what has already ended.
+    /// It cancels tasks that have already ended.
     EndsTwice,
-    /// Discharges an obligation without proof.
+    /// It discharges an obligation without proof.
     TrustsWorkers,
-    /// Gives the worst task first.
+    /// It gives the worst task first.
     IgnoresPriority,
-    /// Loses the receipt that tells the owner of an outcome.
+    /// It loses the receipt that tells the owner of an outcome.
     SkipsReceipts,
-    /// Runs some transactions a second time.
+    /// It runs some transactions a second time.
     RunsTwice,
-    /// Finds other tenants' tasks.
+    /// It finds tasks of other tenants.
     MixesTenants,
-    /// Says that a commit was made, and did not make it.
+    /// It reports a commit that it did not make.
     LosesWrites,
-    /// Does not tell those who wait.
+    /// It does not wake those who wait.
     LosesWakeUps,
-    /// Shows tasks as they were at first.
+    /// It shows tasks in the state in which it first saw them.
     ReadsStale,
-    /// Never finds a deadline that has come.
+    /// It never finds a deadline that has come.
     ForgetsDeadlines,
-    /// Does not remember when it wrote last.
+    /// It does not remember the time of its last write.
     ForgetsTime,
-    /// Finds no message behind the name of a send.
+    /// It finds no message for the name of a send.
     ForgetsNames,
-    /// Says that a message is done, and leaves it where it is.
+    /// It reports a message as done and leaves it in place.
     ForgetsAcks,
-    /// Hands a message over again that somebody has.
+    /// It hands over a message that somebody holds.
     DeliversTwice,
-    /// Gives every receiver of a message the same lease.
+    /// It gives every receiver of a message the same lease.
     ReusesLeases,
-    /// Lets who had a message settle it for who has it now.
+    /// It lets a former receiver settle a message that another one holds now.
     AcceptsOldDeliveries,
-    /// Drops a message whose receiver let the time pass.
+    /// It drops a message whose receiver let the time pass.
     DropsTimedOut,
-    /// Delivers what should be a dead letter.
+    /// It delivers messages that should be dead letters.
     NeverGivesUp,
-    /// Hands over the youngest of the least important first.
+    /// It hands over the youngest of the least important first.
     IgnoresOrder,
-    /// Begins the chain anew with each message.
+    /// It begins the chain anew with each message.
     BreaksChains,
-    /// Takes more messages than a shard may hold.
+    /// It accepts more messages than a shard may hold.
     Overfills,
-    /// Throws away what receivers have.
+    /// It purges messages that receivers hold.
     PurgesHeld,
-    /// Delivers at once what should wait.
+    /// It delivers delayed messages at once.
     ForgetsDelays,
-    /// Says that a send was committed, and did not commit it.
+    /// It reports a send as committed that it did not commit.
     LosesMail,
-    /// Counts no dead letters.
+    /// It counts no dead letters.
     Miscounts,
-    /// Shows the dead letters of another tenant.
+    /// It shows the dead letters of another tenant.
     MixesMail,
-    /// Never finds a message whose time has come.
+    /// It never finds a message whose time has come.
     ForgetsMessages,
 }
 
@@ -157,7 +157,7 @@ impl Mutant {
         )
     }
 
-    /// What the engine is given instead of `store`.
+    /// Returns the store for the engine to use instead of `store`.
     pub fn above(self, store: Arc<dyn Store>) -> Arc<dyn Store> {
         if self.is_below() {
             return store;
@@ -165,7 +165,7 @@ impl Mutant {
         Arc::new(Mutated::new(self, store))
     }
 
-    /// What the simulated store stands on instead of `store`.
+    /// Returns the store for the simulated store to use instead of `store`.
     pub fn below(self, store: Arc<dyn Store>) -> Arc<dyn Store> {
         if self.is_below() {
             return Arc::new(Mutated::new(self, store));
@@ -182,7 +182,7 @@ struct Mutated {
     kept: Arc<Mutex<Kept>>,
 }
 
-/// What a defect remembers.
+/// The memory of a defect.
 #[derive(Default)]
 struct Kept {
     tasks: Vec<Task>,
@@ -260,7 +260,7 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a decision is shown.
+/// Changes the snapshot that a decision sees.
 fn shown(mutant: Mutant, snapshot: &mut Snapshot, kept: &mut Kept) {
     match mutant {
         Mutant::ForgetsKeys => snapshot.keyed = None,
@@ -286,7 +286,7 @@ fn shown(mutant: Mutant, snapshot: &mut Snapshot, kept: &mut Kept) {
     }
 }
 
-/// What of a decision is written.
+/// Changes the writes of a decision.
 fn written(mutant: Mutant, changes: &mut Changes, kept: &mut Kept, number: u64) {
     let has = |changes: &Changes, kind| changes.receipts.iter().any(|r| r.receipt_type == kind);
     match mutant {
@@ -336,7 +336,7 @@ impl Store for Mutated {
     fn transact(&self, mut job: Job) -> Answer<'_, ()> {
         let number = self.jobs.fetch_add(1, Ordering::Relaxed) + 1;
         match self.mutant {
-            // A claim that writes nothing would be noticed for that alone.
+            // A claim that writes nothing would be noticed for that reason alone.
             Mutant::AnswersBeforeCommit if job.reads.claimable.is_none() => {
                 return self.postpone(job);
             }

@@ -1,16 +1,16 @@
-//! The one source of chance: everything a simulation does follows from its seed.
+//! The one random source: everything that a simulation does follows from its seed.
 
-/// A small generator (SplitMix64). Cloning repeats what it gives.
+/// A small generator (SplitMix64). A clone repeats its numbers.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The generator of a seed.
+    /// Creates the generator of a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Sixty-four bits.
+    /// Draws sixty-four bits.
     pub const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -19,7 +19,7 @@ impl Rng {
         bits ^ (bits >> 31)
     }
 
-    /// A number from 0 to `bound - 1`; 0 when there is none.
+    /// Draws a number from 0 to `bound - 1`, or 0 if there is none.
     pub const fn below(&mut self, bound: usize) -> usize {
         if bound == 0 {
             return 0;
@@ -27,17 +27,17 @@ impl Rng {
         ((self.next_u64() >> 33) as usize) % bound
     }
 
-    /// True in one of `n` cases.
+    /// Returns true in one of `n` cases.
     pub const fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    /// One of a list that is not empty.
+    /// Draws one element of a list that is not empty.
     pub const fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }
 
-    /// The position of one weight, as often as its share of the sum.
+    /// Draws the position of a weight, as often as its share of the sum.
     pub fn weighted(&mut self, weights: &[u32]) -> usize {
         let sum: u32 = weights.iter().sum();
         let mut left = self.below(sum as usize) as u32;

@@ -13,17 +13,17 @@ use crate::{
     world::World,
 };
 
-/// How often everything that changed is compared with the store, in steps.
+/// The number of steps between two comparisons of everything that changed with the store.
 pub const AUDIT_EVERY: usize = 256;
-/// How many steps a world lives, so that it stays small.
+/// The number of steps that a world lives, so that it stays small.
 pub const STEPS_PER_WORLD: usize = 2_048;
 
-/// A simulation that failed, and how to see it again.
+/// A failed simulation, with the schedule that repeats it.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// What did not hold.
+    /// The rule that did not hold.
     pub violation: Violation,
-    /// Everything that happened, up to the failure.
+    /// Every step up to the failure.
     pub schedule: Schedule,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Lives through the world of a seed, and tells what happened.
+/// Runs the world of a seed, and returns the steps that were drawn.
 pub fn explore(seed: u64, steps: usize, mutant: Option<Mutant>) -> Result<Schedule, Box<Failure>> {
     let mut schedule = Schedule {
         setup: Setup::of_seed(seed),
@@ -66,8 +66,8 @@ fn live(schedule: &mut Schedule, steps: usize, mutant: Option<Mutant>) -> Checke
     world.audit(true)
 }
 
-/// Lives through a schedule. A short one is audited after every step, a long one where it was
-/// when it was drawn.
+/// Runs a schedule. A short one is audited after every step, a long one at the same steps as when it was
+/// drawn.
 pub fn replay(schedule: &Schedule, mutant: Option<Mutant>) -> Checked {
     let period = if schedule.steps.len() > AUDIT_EVERY {
         AUDIT_EVERY as u32
@@ -78,6 +78,7 @@ pub fn replay(schedule: &Schedule, mutant: Option<Mutant>) -> Checked {
         let mut world = world(&schedule.setup, mutant)?;
         let mut last = 0;
         for (label, step) in &schedule.steps {
+            // Shrinking leaves steps out but keeps their numbers, so audits stay at the same places.
             if label / period > last / period {
                 world.audit(false)?;
             }
@@ -93,7 +94,7 @@ fn world(setup: &Setup, mutant: Option<Mutant>) -> Checked<World> {
     World::new(setup.clone(), mutant).or_else(|error| broken("world", error.to_string()))
 }
 
-/// A panic of the engine is a violation like any other.
+/// Runs a simulation and turns a panic of the engine into a violation like any other.
 fn caught(live: impl FnOnce() -> Checked) -> Checked {
     catch_unwind(AssertUnwindSafe(live)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

@@ -8,7 +8,7 @@ use crate::{rng::Rng, step::Step};
 
 macro_rules! setup {
     ($($(#[$doc:meta])* $field:ident: $type:ty,)+) => {
-        /// What a simulated server is like.
+        /// The properties of a simulated server.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct Setup {
             $($(#[$doc])* pub $field: $type,)+
@@ -34,64 +34,65 @@ macro_rules! setup {
 }
 
 setup! {
-    /// What ids and jitter follow from.
+    /// The seed of ids and jitter.
     seed: u64,
-    /// How many transactions may wait for the writer.
+    /// The number of transactions that may wait for the writer.
     queue: usize,
-    /// Whether the server watches its deadlines by itself; otherwise sweeps are steps.
+    /// True if the server watches its deadlines by itself; otherwise sweeps are steps.
     watch: bool,
-    /// Every so many transactions are decided on other snapshots first.
+    /// One in this many transactions is first decided on other snapshots, and then again.
     repeat: u64,
-    /// Whether successes without proof are refused.
+    /// True if successes without proof are refused.
     strict: bool,
-    /// How long an expired lease still counts.
+    /// The time for which an expired lease still counts.
     grace_ms: i64,
     /// The longest delay after an expiry.
     jitter_ms: i64,
     /// The largest payload.
     payload_bytes: usize,
-    /// Renewals and expiries that are not strange yet.
+    /// The number of renewals and expiries before an anomaly.
     patience: u32,
-    /// Whether calls hand over typed values, as gRPC does, and not JSON.
+    /// True if calls hand over typed values, like gRPC, and not JSON.
     typed: bool,
-    /// How many of a hundred calls are about messages. Without any, nobody watches messages.
+    /// The percentage of calls that are about messages. At 0, the server does not watch messages.
     mail: u32,
-    /// How many shards messages are spread over.
+    /// The number of shards for messages.
     shards: u16,
-    /// How many messages may wait in a shard.
+    /// The number of messages that may wait in a shard.
     shard_capacity: u32,
-    /// How many messages receivers may hold together.
+    /// The number of messages that all receivers together may hold.
     inflight: u32,
-    /// How many sends are remembered.
+    /// The number of sends that are remembered.
     remembered: u32,
-    /// How long a send is remembered.
+    /// The time for which a send is remembered.
     replay_ms: i64,
-    /// How many deliveries a message gets.
+    /// The number of deliveries that a message gets.
     attempts: u32,
-    /// How long a message may wait.
+    /// The longest time that a message may wait.
     ready_ms: i64,
-    /// How long dead letters are kept.
+    /// The time for which dead letters are kept.
     dead_ms: i64,
     /// The most bytes of content that one call hands over.
     given_bytes: usize,
-    /// Whether an acknowledgement must name its lease.
+    /// True if an acknowledgement must name its lease.
     wants_lease: bool,
 }
 
-/// Half of the worlds have no messages and most others nothing else: a world with both takes longer
-/// than two that are half as long.
+/// The percentages of calls about messages. Half of the worlds have no messages and most others nothing
+/// else: a world with both takes longer than two worlds of half the length.
 const MAIL: [u32; 8] = [50, 0, 100, 0, 100, 0, 100, 0];
 
-/// Every so many worlds of a kind call with JSON. What it adds to a typed call is the same each time,
-/// and takes a third of the world's time.
+/// One in this many worlds of a kind calls with JSON. JSON adds the same to every call, so it need not be
+/// tested as often, and it takes a third of the world's time.
 const JSON_EVERY: u64 = 4;
 
 impl Setup {
-    /// The setup of a seed.
+    /// Returns the setup of a seed.
     pub fn of_seed(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x5e70);
         Self {
             seed,
+            // The small values are reached within a few steps; the large ones are never in the way.
             queue: *rng.pick(&[1, 2, 4, 64]),
             watch: rng.one_in(2),
             repeat: *rng.pick(&[4, 8, 32]),
@@ -115,7 +116,7 @@ impl Setup {
         }
     }
 
-    /// The policy that rules read.
+    /// Returns the policy that rules read.
     pub fn policy(&self) -> Policy {
         Policy {
             lease_grace_ms: self.grace_ms,
@@ -152,12 +153,12 @@ impl Setup {
     }
 }
 
-/// A setup and what happens, each step under the number that others name it by.
+/// A setup and the steps, each under the number by which others refer to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    /// What the server is like.
+    /// The properties of the server.
     pub setup: Setup,
-    /// What happens.
+    /// The steps.
     pub steps: Vec<(u32, Step)>,
 }
 
@@ -173,10 +174,10 @@ impl fmt::Display for Schedule {
 }
 
 impl Schedule {
-    /// Reads what `Display` wrote; lines that begin with `#` are for people. An error names the
+    /// Reads the text that `Display` writes; lines that begin with `#` are for people. An error names the
     /// line that cannot be read.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // Schedules from before there were messages or two ways to call say nothing about them.
+        // Older schedules are from before there were messages or two ways to call, and do not mention them.
         let mut setup = Setup {
             mail: 0,
             typed: false,

@@ -1,4 +1,4 @@
-//! Making a failing schedule small: leave out what the failure does not need.
+//! Making a failing schedule small by leaving out steps that the failure does not need.
 
 use std::collections::BTreeSet;
 
@@ -9,23 +9,23 @@ use crate::{
     step::Step,
 };
 
-/// How many replays are spent on a failure.
+/// The number of replays that are spent on a failure.
 const TRIES: usize = 4_000;
 
 impl Failure {
-    /// The regression to keep: as few steps as could be found, and what they break.
+    /// Returns the regression to keep: the shortest schedule that was found, and the rule it breaks.
     pub fn shrunk(&self) -> String {
         format!("# {}\n{}", self.violation, shrink(self, None, TRIES))
     }
 
-    /// What a regression of this failure is called.
+    /// Returns the file name of a regression of this failure.
     pub fn file_name(&self) -> String {
         let rule = self.violation.rule.replace(' ', "-");
         format!("{rule}-{}.txt", self.schedule.setup.seed)
     }
 }
 
-/// A schedule that breaks the same rule with as few steps as could be found in `tries` replays.
+/// Returns a schedule that breaks the same rule, the shortest that was found in `tries` replays.
 pub fn shrink(failure: &Failure, mutant: Option<Mutant>, tries: usize) -> Schedule {
     let mut search = Search {
         best: failure.schedule.clone(),
@@ -34,9 +34,10 @@ pub fn shrink(failure: &Failure, mutant: Option<Mutant>, tries: usize) -> Schedu
         left: tries,
     };
     if !search.still_fails(&search.best.clone()) {
-        // The failure needs the audits to come when they came; keep all of it.
+        // The failure depends on the times of the audits, so all of it is kept.
         return failure.schedule.clone();
     }
+    // Whole actors first: that removes most steps with the fewest replays.
     search.without_actors();
     loop {
         let before = search.best.steps.len();
@@ -89,7 +90,7 @@ impl Search {
         }
     }
 
-    /// Leaves out runs of `chunk` steps, from the end on, because later steps need earlier ones.
+    /// Leaves out runs of `chunk` steps, from the end backwards, because later steps need earlier ones.
     fn without_chunks(&mut self, chunk: usize) {
         let mut end = self.best.steps.len();
         while end > 0 && self.left > 0 {

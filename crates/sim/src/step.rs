@@ -1,7 +1,7 @@
-//! Steps: what can happen in a simulation, and how a schedule writes it down.
+//! Steps: the events of a simulation, and their form in a schedule.
 //!
-//! A step names things by the answer they came in (`@t12.0` is the first task in the answer of call
-//! 12), so that a schedule stays meaningful when other steps are left out of it.
+//! A step refers to things by the answer that named them (`@t12.0` is the first task in the answer of
+//! call 12), so that a schedule stays meaningful when other steps are left out of it.
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ operations! {
     HEALTH = GetHealth,
     HEAD = GetLedgerHead,
     READ = ReadLedger,
-    // Those of the mailbox stand last.
+    // The operations of the mailbox stand last: `is_mail` relies on it.
     SEND = SendMessage,
     SEND_BATCH = SendMessages,
     RECV = ReceiveMessages,
@@ -76,36 +76,36 @@ impl Op {
         Self::NAMES[usize::from(self.0)]
     }
 
-    /// How it is called with typed values.
+    /// Returns the function that calls it with typed values.
     pub fn typed(self) -> Typed {
         Self::TYPED[usize::from(self.0)]
     }
 
-    /// Its position among the names.
+    /// Returns its position among the names.
     pub fn number(self) -> usize {
         usize::from(self.0)
     }
 
-    /// Whether it is one of the mailbox.
+    /// Returns true for an operation of the mailbox.
     pub const fn is_mail(self) -> bool {
         self.0 >= Self::SEND.0
     }
 
-    /// The operation with this name.
+    /// Returns the operation with this name.
     pub fn parse(name: &str) -> Option<Self> {
         let n = Self::NAMES.iter().position(|known| *known == name)?;
         u8::try_from(n).ok().map(Self)
     }
 }
 
-/// How a call meets the network and the writer.
+/// The treatment of a call by the network and the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
     /// It is committed and answered at once.
     Prompt,
     /// It is done, but its answer is lost.
     Lost,
-    /// Its transactions wait for the writer, and its answer for being fetched.
+    /// Its transactions wait for the writer, and its answer waits to be fetched.
     Late,
 }
 
@@ -117,12 +117,12 @@ impl Manner {
     ];
 }
 
-/// How a store refuses.
+/// The ways in which a store refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// Its queue is full.
     Busy,
-    /// Its disk is.
+    /// Its disk is unavailable.
     Unavailable,
     /// Its transactions collide.
     Conflict,
@@ -136,18 +136,18 @@ impl Refusal {
     ];
 }
 
-/// One thing that happens.
+/// One event of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// A client calls.
     Call {
-        /// How.
+        /// Its treatment by the network.
         manner: Manner,
-        /// Who, by number.
+        /// The number of the actor.
         actor: usize,
-        /// What.
+        /// The operation.
         op: Op,
-        /// With which input; `@` stands before names of things.
+        /// The input; names of things begin with `@`.
         input: String,
     },
     /// A late call goes on.
@@ -204,7 +204,7 @@ impl fmt::Display for Step {
 }
 
 impl Step {
-    /// Who calls, if this is a call.
+    /// Returns the actor, if this is a call.
     pub fn actor(&self) -> Option<usize> {
         if let Self::Call { actor, .. } = self {
             return Some(*actor);
@@ -212,7 +212,7 @@ impl Step {
         None
     }
 
-    /// Reads what `Display` wrote.
+    /// Reads the text that `Display` writes.
     pub fn parse(text: &str) -> Option<Self> {
         let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
         if let Some(manner) = meaning(verb, &Manner::ALL) {

@@ -1,4 +1,4 @@
-//! What a failed check says.
+//! The report of a failed check.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Violation {
     /// The rule's short name; shrinking keeps it the same.
     pub rule: &'static str,
-    /// What was seen.
+    /// The observation that breaks it.
     pub detail: String,
 }
 
@@ -20,7 +20,7 @@ impl fmt::Display for Violation {
 /// The outcome of a check.
 pub type Checked<T = ()> = Result<T, Violation>;
 
-/// A violation of `rule`.
+/// Returns a violation of `rule`.
 pub fn broken<T>(rule: &'static str, detail: impl Into<String>) -> Checked<T> {
     Err(Violation {
         rule,
@@ -28,7 +28,7 @@ pub fn broken<T>(rule: &'static str, detail: impl Into<String>) -> Checked<T> {
     })
 }
 
-/// Holds a rule; the detail is only written when it does not hold.
+/// Checks a rule; the detail is only built if it does not hold.
 pub fn hold(holds: bool, rule: &'static str, detail: impl FnOnce() -> String) -> Checked {
     if holds {
         return Ok(());

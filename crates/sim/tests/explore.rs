@@ -1,4 +1,4 @@
-//! Drawn worlds hold every rule, and kept failures stay mended.
+//! Drawn worlds hold every rule, and kept failures stay fixed.
 
 use std::{
     fs,
@@ -62,7 +62,7 @@ fn kept_failures_stay_mended() {
 
 #[test]
 fn the_same_seed_gives_the_same_world() {
-    // Of both kinds: those that call with JSON, and those that call with typed values.
+    // Both kinds of worlds: those that call with JSON, and those that call with typed values.
     let seeds = [3, 4, 11, 12];
     let typed = seeds.map(|seed| Setup::of_seed(seed).typed);
     assert_eq!(typed, [false, false, true, true]);
@@ -70,13 +70,14 @@ fn the_same_seed_gives_the_same_world() {
         let first = explore(seed, STEPS_PER_WORLD, None).unwrap();
         let second = explore(seed, STEPS_PER_WORLD, None).unwrap();
         assert_eq!(first, second);
-        // Replaying what was drawn is living through it again.
+        // A replay of the drawn steps goes through the same world again.
         replay(&first, None).unwrap();
         assert_eq!(Schedule::parse(&first.to_string()).unwrap(), first);
     }
 }
 
-/// What admission decides is compared with its pure rule over random histories, on every backend.
+/// Admission is left out: its decisions are compared with the pure rule over random histories, on every
+/// backend.
 #[test]
 fn every_operation_of_tasks_and_messages_is_simulated() {
     for entry in registry()

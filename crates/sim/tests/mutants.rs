@@ -1,6 +1,6 @@
-//! The simulator can fail: each deliberate defect is found within a few worlds of either kind, those
-//! that call with JSON and those that call with typed values, by a rule that it breaks, and shrinks to a
-//! short schedule that holds every rule without the defect.
+//! The simulator can fail: each planted defect is found within a few worlds of either kind (calls with JSON,
+//! calls with typed values) by a rule that it breaks, and shrinks to a short schedule that holds every rule
+//! without the defect.
 
 use asyncgate_sim::{Failure, Mutant, STEPS_PER_WORLD, Setup, explore, replay, shrink};
 
@@ -58,7 +58,7 @@ fn worlds(typed: bool) -> impl Iterator<Item = u64> {
     (1..).filter(is_of_kind).take(MOST_WORLDS)
 }
 
-/// How the defect shows in them.
+/// Returns the failures that the defect causes in them.
 fn failures(mutant: Mutant, typed: bool) -> impl Iterator<Item = Box<Failure>> {
     worlds(typed).filter_map(move |seed| explore(seed, STEPS_PER_WORLD, Some(mutant)).err())
 }
@@ -76,7 +76,7 @@ fn every_defect_is_caught_by_a_rule_that_it_breaks() {
         println!("{mutant:?}: {failure}");
         let is_its_own = |failure: &Failure| rules(mutant).contains(&failure.violation.rule);
         assert!(is_its_own(&failure), "{mutant:?}: {failure}");
-        // Some break another rule first in one world or another.
+        // Some defects break another rule first in some worlds.
         let found = failures(mutant, true).any(|failure| is_its_own(&failure));
         assert!(found, "{mutant:?} in typed worlds");
     }
@@ -101,7 +101,7 @@ fn failures_shrink_to_short_schedules_that_blame_the_defect() {
         Mutant::PurgesHeld,
     ];
     for (n, mutant) in shrunk.into_iter().enumerate() {
-        // The kinds take turns: how a schedule shrinks does not depend on them.
+        // The two kinds take turns, because shrinking does not depend on the kind.
         let failure = caught(mutant, n % 2 == 1);
         let small = shrink(&failure, Some(mutant), TRIES);
         println!("{mutant:?}:\n{small}");

@@ -1,4 +1,4 @@
-//! What clients ask for.
+//! Drawing the inputs of the clients' calls.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ const RECEIPT_TYPES: [&str; 4] = [
     "ledger.signed",
 ];
 
-/// What agents call, and how often.
+/// The operations that agents call, with their weights.
 const AGENT: [(Op, u32); 15] = [
     (Op::CREATE, 40),
     (Op::GET, 28),
@@ -42,7 +42,7 @@ const AGENT: [(Op, u32); 15] = [
     (Op::HEALTH, 1),
     (Op::LEASE, 1),
 ];
-/// What workers call, and how often.
+/// The operations that workers call, with their weights.
 const WORKER: [(Op, u32); 14] = [
     (Op::LEASE, 24),
     (Op::COMPLETE, 26),
@@ -75,7 +75,7 @@ impl Generator {
         }
     }
 
-    /// An input, and the lease it is about.
+    /// Draws an input, and returns the lease it is about.
     pub(super) fn input(
         &mut self,
         actor: usize,
@@ -121,6 +121,7 @@ impl Generator {
             }
             _ => {}
         }
+        // Now and then an unknown field, which must be refused.
         if self.rng.one_in(200) {
             input.number("odd", 1);
         }
@@ -128,7 +129,7 @@ impl Generator {
         (input.finish(), hold)
     }
 
-    /// An admin acts for others; others name themselves, or try what they must not.
+    /// Names a principal: an admin acts for others; others name themselves, or try what they must not.
     fn principal(&mut self, op: Op, input: &mut Input, actor: usize, world: &World) {
         let who = &world.actors()[actor].caller;
         let worker = [
@@ -160,7 +161,7 @@ impl Generator {
 
     fn create(&mut self, actor: usize, input: &mut Input, world: &World) {
         let keyed = self.rng.one_in(2);
-        // What is asked for under a key mostly follows from the key.
+        // The content under a key mostly follows from the key, so that most repetitions are honest ones.
         let key = self.rng.below(400) + actor;
         let content = if keyed && !self.rng.one_in(12) {
             key
@@ -265,7 +266,7 @@ impl Generator {
     fn complete(&mut self, input: &mut Input) {
         match self.rng.below(64) {
             0 => input.text("result", "@x600"),
-            // Larger than a receipt may be, where payloads may be so large.
+            // Where payloads may be so large, it is larger than a receipt may be.
             1 if self.rng.one_in(8) => input.text("result", "@x70000"),
             _ => input.raw("result", "{\"answer\": 42}"),
         }
@@ -280,7 +281,7 @@ impl Generator {
         }
     }
 
-    /// A lease to work under: mostly one that is held, sometimes an old one or somebody else's.
+    /// Draws a lease to work under: mostly one that is held, sometimes an old one or another client's.
     fn hold(&mut self, actor: usize, op: Op, world: &World) -> Option<Named> {
         if self.rng.one_in(16) {
             let other = self.rng.below(self.clients.len());
@@ -342,7 +343,7 @@ impl Generator {
         self.page(actor, input, "limit");
     }
 
-    /// Something that the client knows; rarely something that only another one was told.
+    /// Draws something that the client knows; rarely something that only another client was told.
     pub(super) fn named(
         &mut self,
         actor: usize,

@@ -1,4 +1,4 @@
-//! What clients ask of the mailbox.
+//! Drawing the clients' calls to the mailbox.
 
 use asyncgate_engine::Role;
 
@@ -10,12 +10,12 @@ use super::{
 use crate::step::Op;
 
 const TOPICS: [&str; 4] = ["jobs", "jobs", "user:42:inbox", "mail"];
-/// In base64; letters are base64, too.
+/// Payloads in base64; plain letters are base64, too.
 const PAYLOADS: [&str; 5] = ["", "eyJzIjoiaGkifQ==", "AAEC/w==", "@x8", "@x32"];
 const REASONS: [&str; 3] = ["E_PARSE", "busy", "nack"];
 const STATES: [&str; 3] = ["ready", "dlq", "all"];
 
-/// What clients call, and how often.
+/// The operations that clients call, with their weights.
 const CALLS: [(Op, u32); 13] = [
     (Op::SEND, 30),
     (Op::SEND_BATCH, 6),
@@ -33,7 +33,7 @@ const CALLS: [(Op, u32); 13] = [
 ];
 
 impl Generator {
-    /// A call about messages, and the delivery it is about.
+    /// Draws a call about messages, and returns the delivery it is about.
     pub(super) fn mail(
         &mut self,
         actor: usize,
@@ -41,7 +41,8 @@ impl Generator {
         patient: bool,
     ) -> (Op, String, Option<Named>) {
         let op = CALLS[self.rng.weighted(&CALLS.map(|(_, weight)| weight))].0;
-        // Only an admin may; the others rarely try. Who has nothing to settle mostly looks for something.
+        // Only admins may do some of these; others rarely try. A client with nothing to settle mostly
+        // looks for messages.
         let admins = [Op::PURGE, Op::REPROCESS].contains(&op);
         let settles = [Op::ACK_MESSAGE, Op::ACK_BATCH, Op::NACK, Op::EXTEND].contains(&op);
         let idle = settles && self.clients[actor].deliveries.is_empty();
@@ -100,7 +101,8 @@ impl Generator {
     }
 
     fn letter(&mut self, input: &mut Input) {
-        // Every other name is likely to come again. What is sent under it mostly follows from it.
+        // Half of the names are drawn from few, so that they come again. The content mostly follows from
+        // the name, so that most repetitions are honest ones.
         let names = *self.rng.pick(&[40, 40_000]);
         let key = self.rng.below(names);
         let content = if self.rng.one_in(12) {
@@ -115,7 +117,7 @@ impl Generator {
         };
         input.text("topic", topic);
         input.field("idem_key", &["\"k", &key.to_string(), "\""]);
-        // Some are too large.
+        // Some payloads are too large.
         let payload = match self.rng.below(300) {
             0 => "@x800",
             _ => PAYLOADS[content % PAYLOADS.len()],
@@ -155,7 +157,7 @@ impl Generator {
         }
     }
 
-    /// How many messages, and how large together.
+    /// Draws the number of messages and their size together.
     fn bounds(&mut self, input: &mut Input) {
         if !self.rng.one_in(4) {
             let most = if self.rng.one_in(40) {
@@ -197,8 +199,8 @@ impl Generator {
         message
     }
 
-    /// A message to settle: mostly one that is held, sometimes one that was settled before, is
-    /// somebody else's or was only sent.
+    /// Draws a message to settle: mostly one that is held, sometimes one that was settled before, belongs to
+    /// another client or was only sent.
     fn delivery(&mut self, actor: usize, op: Op) -> Option<Named> {
         match self.rng.below(24) {
             0 => return self.named(actor, |client| &client.sent),
@@ -264,7 +266,7 @@ impl Generator {
         self.page_of_mail(input);
     }
 
-    /// A list of one to six items.
+    /// Draws a list of one to six items.
     fn list(&mut self, item: impl Fn(&mut Self) -> String) -> String {
         let count = 1 + self.rng.below(6);
         let items: Vec<String> = (0..count).map(|_| item(self)).collect();

@@ -19,7 +19,7 @@ use crate::{
 const MOST_REMEMBERED: usize = 48;
 const MOST_IN_FLIGHT: usize = 8;
 
-/// How often each kind of step is drawn, before a seed changes it.
+/// The weight of each kind of step, before a seed changes it.
 const KINDS: [(Kind, u32); 14] = [
     (Kind::Call, 560),
     (Kind::Lost, 30),
@@ -55,10 +55,10 @@ enum Kind {
     Fault,
 }
 
-/// A thing by the call that it came from, and its place in the answer.
+/// The name of a thing: the call that it came from, and its place in the answer.
 type Named = (u32, usize);
 
-/// A call as it could be sent again.
+/// A call that could be sent again.
 #[derive(Debug, Clone)]
 struct Sent {
     actor: usize,
@@ -71,18 +71,18 @@ struct Sent {
 #[derive(Debug)]
 pub struct Generator {
     rng: Rng,
-    /// How many of a hundred calls are about messages.
+    /// The percentage of calls that are about messages.
     mail: usize,
     weights: [u32; KINDS.len()],
     sent: Map<u32, Sent>,
     /// Calls whose answer never came, and some whose answer did.
     again: VecDeque<Sent>,
     clients: Vec<Client>,
-    /// Who calls; those who call more often stand here more often.
+    /// The actors that call; those that call more often stand here more often.
     active: Vec<usize>,
 }
 
-/// What one client knows.
+/// The knowledge of one client.
 #[derive(Debug, Default)]
 struct Client {
     tasks: VecDeque<Named>,
@@ -91,14 +91,14 @@ struct Client {
     receipts: VecDeque<Named>,
     /// Messages that it sent.
     sent: VecDeque<Named>,
-    /// Messages that it was handed and has not settled.
+    /// Messages that it received and has not settled.
     deliveries: VecDeque<Named>,
-    /// Messages that it was handed and is done with.
+    /// Messages that it received and has settled.
     settled: VecDeque<Named>,
 }
 
 impl Generator {
-    /// The generator of a seed. Each seed has its own mix, so that some runs are calm, some have
+    /// Creates the generator of a seed. Each seed has its own mix, so that some runs are calm, some have
     /// only crashes, and some have everything.
     pub fn new(setup: &Setup, actors: &[Actor]) -> Self {
         let mut rng = Rng::new(setup.seed ^ 0x6e4e);
@@ -120,7 +120,7 @@ impl Generator {
         }
     }
 
-    /// The next step, which will be number `label`.
+    /// Draws the next step, which will be number `label`.
     pub fn next(&mut self, label: u32, world: &World) -> Step {
         let kind = KINDS[self.rng.weighted(&self.weights)].0;
         match kind {
@@ -151,7 +151,7 @@ impl Generator {
         }
     }
 
-    /// Lets clients know what became of their calls.
+    /// Gives clients the outcomes of their calls.
     pub fn heed(&mut self, outcomes: Vec<Outcome>) {
         for outcome in outcomes {
             let sent = self.sent.remove(&outcome.label);
@@ -166,7 +166,7 @@ impl Generator {
             }
             let client = &mut self.clients[outcome.actor];
             if outcome.refused {
-                // Whoever is told that a lease is over stops working on it.
+                // A client that is told that a lease is over stops working on it.
                 let is_mail = sent.as_ref().is_some_and(|sent| sent.op.is_mail());
                 let hold = sent.and_then(|sent| sent.hold);
                 let (holds, stale) = if is_mail {
@@ -182,6 +182,7 @@ impl Generator {
             let all = |count: usize| (0..count).map(|n| (outcome.label, n));
             client.holds.extend(all(gained.leases));
             client.tasks.extend(all(gained.tasks));
+            // A list names many receipts; a few are enough to work with.
             client.receipts.extend(all(gained.receipts.min(4)));
             if gained.deliveries > 0 {
                 client.deliveries.extend(all(gained.deliveries));
@@ -243,6 +244,7 @@ impl Generator {
     fn millis(&mut self, world: &World) -> i64 {
         let due = world.until_due().filter(|millis| *millis > 0);
         match (self.rng.below(64), due) {
+            // Deadlines are the interesting moments: exactly at one, and a millisecond before and after.
             (0..=2, Some(due)) => due,
             (3, Some(due)) => due - 1,
             (4, Some(due)) => due + 1,
@@ -267,7 +269,7 @@ impl Generator {
     }
 }
 
-/// Some of the actors, of one to all tenants; most of them work.
+/// Returns some of the actors, of one to all tenants; most of them are workers.
 fn active(rng: &mut Rng, actors: &[Actor]) -> Vec<usize> {
     let tenants = 1 + rng.below(TENANTS);
     let mut active = Vec::new();

@@ -1,4 +1,4 @@
-//! Holding answers against what was committed: an answer is a promise that cannot be taken back.
+//! Checking answers against what was committed: an answer is a promise that cannot be taken back.
 
 use std::cell::RefCell;
 
@@ -24,7 +24,7 @@ use crate::{
     violation::{Checked, broken, hold},
 };
 
-/// What a client learns from an answer, in the order it stands there.
+/// The ids that a client learns from an answer, in their order.
 #[derive(Debug, Clone, Default)]
 pub struct Gains {
     /// Ids of tasks.
@@ -46,20 +46,20 @@ pub struct Answered<'a> {
     pub question: Question<'a>,
     /// The output, until it is read.
     pub output: RefCell<Option<Output>>,
-    /// Whether the answer said that something came to be.
+    /// True if the answer said that something was created.
     pub created: bool,
-    /// How many tasks its transactions created.
+    /// The number of tasks that its transactions created.
     pub tasks_made: usize,
-    /// How many receipts its transactions wrote.
+    /// The number of receipts that its transactions wrote.
     pub receipts_made: usize,
-    /// Whether nothing else was committed between its reads and its answer, and nothing failed.
+    /// True if nothing else was committed between its reads and its answer, and nothing failed.
     pub exact: bool,
-    /// Whether it was answered as soon as it was decided.
+    /// True if it was answered as soon as it was decided.
     pub prompt: bool,
 }
 
 impl Model {
-    /// Checks an answer, notes what it promised, and tells what the client learns.
+    /// Checks an answer, records its promises, and returns the ids that the client learns.
     pub fn check_answer(&self, answered: &Answered<'_>, journal: &mut Journal) -> Checked<Gains> {
         let mut gains = Gains::default();
         match answered.question.op {
@@ -121,7 +121,7 @@ impl Model {
         self.check_record(&output, &story.task)
     }
 
-    /// A task is shown as it is.
+    /// Checks that a task is shown in its true state.
     pub(super) fn check_record(&self, record: &TaskRecord, task: &Task) -> Checked {
         let lease = record.lease.as_ref().map(|lease| lease.lease_id.as_str());
         let same = record.task_id == task.id.to_string()
@@ -196,7 +196,7 @@ impl Model {
         Ok(())
     }
 
-    /// A lease that a worker was given stands in the ledger, in its name, on a task it can serve.
+    /// Checks that a lease given to a worker stands in the ledger, in its name, on a task it can serve.
     fn check_leased(&self, answered: &Answered<'_>, leased: &LeasedTask) -> Checked {
         let Question { actor, asked, .. } = answered.question;
         let told = || format!("{} under {}", leased.task_id, leased.lease_id);
@@ -228,6 +228,7 @@ impl Model {
             "payload byte for byte",
             told,
         )?;
+        // A late answer is fetched after other commits, when the lease may have changed already.
         if !answered.prompt {
             return Ok(());
         }
@@ -326,7 +327,7 @@ impl Model {
         Ok(())
     }
 
-    /// The receipt that an outcome was answered with stands in the ledger and says so.
+    /// Checks that the receipt named in an outcome stands in the ledger and records that outcome.
     fn check_outcome(
         &self,
         answered: &Answered<'_>,

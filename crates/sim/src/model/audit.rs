@@ -1,4 +1,4 @@
-//! Comparing the whole history with what is stored, and the laws of conservation.
+//! Comparing the whole history with the store, and checking the laws of conservation.
 
 use asyncgate_core::{
     Link, MessageId, Principal, ReceiptType, Seq, TaskId, Timestamp, mailbox::Kind, obligation,
@@ -18,10 +18,10 @@ const EVERYTHING: SeqPage = SeqPage {
     limit: usize::MAX,
 };
 
-/// How many receipts are compared at once.
+/// The number of receipts that are compared at once.
 const PAGE: usize = 64;
 
-/// What clients were told. It must be stored for ever, whatever the model thinks.
+/// The promises made to clients. They must hold in the store for ever, independent of the model.
 #[derive(Debug, Default)]
 pub struct Journal {
     tasks: Vec<(usize, TaskId)>,
@@ -52,8 +52,8 @@ impl Journal {
         self.acked.push((number, id));
     }
 
-    /// Looks for every promise in the store. A message that was sent may have been ended since; what
-    /// was acknowledged is never anywhere again.
+    /// Looks for every promise in the store. A message that was sent may have been ended since; an
+    /// acknowledged message must never appear again.
     pub fn check(&self, store: &dyn Store, mail: &Mail) -> Checked {
         let stored = |number: usize, id| {
             let stored = store.mailbox().message(tenant_id(number), id);
@@ -100,7 +100,7 @@ impl Journal {
 }
 
 impl Model {
-    /// Compares what changed since the last audit with the store; a `whole` audit compares
+    /// Compares everything that changed since the last audit with the store; a `whole` audit compares
     /// everything.
     pub fn audit(&mut self, store: &dyn Store, whole: bool) -> Checked {
         let mut depths = Depths::default();
@@ -137,8 +137,8 @@ impl Model {
         })
     }
 
-    /// Nothing is overdue at `now`. Leases are due when their grace is over; whoever watches
-    /// deadlines looks every `round_ms` meanwhile.
+    /// Checks that nothing is overdue at `now`. Leases are due when their grace is over; meanwhile the watch
+    /// looks every `round_ms`.
     pub fn check_deadlines_met(&self, now: Timestamp, round_ms: i64) -> Checked {
         let (lease_ms, delay_ms) = match self.policy.lease_grace_ms {
             0 => (0, 0),
@@ -155,25 +155,26 @@ impl Model {
         Ok(())
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.due.first().map(|(at, ..)| *at)
     }
 
-    /// Whether a task has ended.
+    /// Returns true if a task has ended.
     pub fn has_ended(&self, number: usize, id: &str) -> bool {
         self.task(number, id)
             .is_some_and(|story| story.task.end().is_some())
     }
 
-    /// Whether there is a ready task that a worker could be given.
+    /// Returns true if there is a ready task that a worker could be given.
     pub fn has_work(&self, number: usize, reach: &asyncgate_core::Reach) -> bool {
         self.servable(number, reach).next().is_some()
     }
 }
 
 impl Story {
-    /// Leases given are leases ended or held; attempts are reported failures; and so on.
+    /// Checks the sums of a task's history, for example: leases given are leases ended or held, and
+    /// attempts are reported failures.
     fn check_conservation(&self) -> Checked {
         use ReceiptType as R;
         let task = &self.task;
@@ -219,7 +220,7 @@ impl Tenant {
     /// Compares new receipts; a `whole` audit compares all, and recomputes the chain.
     fn audit_ledger(&mut self, number: usize, store: &dyn Store, whole: bool) -> Checked {
         let mut link = Link::START;
-        // Page by page, so that what is compared is still in the processor's cache.
+        // Page by page, so that the compared receipts are still in the processor's cache.
         loop {
             let page = SeqPage {
                 after: self.audited as Seq,
@@ -261,7 +262,7 @@ impl Tenant {
         })
     }
 
-    /// The index and the model agree on what is open; a `whole` audit asks the ledger, too.
+    /// Checks that the index and the model agree on what is open; a `whole` audit asks the ledger, too.
     fn audit_obligations(&self, number: usize, store: &dyn Store, whole: bool) -> Checked {
         if whole {
             let open = obligation::open(&self.ledger);
@@ -295,7 +296,7 @@ impl Tenant {
             hold(stored.as_ref() == Some(&story.task), "tasks", || {
                 format!("{id} is stored as {:?}", stored.map(|task| task.standing()))
             })?;
-            // The indexes of the ledger, by samples.
+            // The indexes of the ledger are slow to compare, so samples must do.
             if n % 16 == 0 {
                 let filter = ReceiptFilter::Task(id);
                 let listed = at_once(store.receipts(tenant, filter, EVERYTHING));

@@ -1,5 +1,5 @@
-//! What every receipt must satisfy: its place, its size, its addressee, and parents that follow
-//! the termination registry.
+//! The rules for every receipt: its place, its size, its addressee, and parents that follow the
+//! termination registry.
 
 use std::sync::LazyLock;
 
@@ -10,13 +10,14 @@ use asyncgate_core::{
 use super::{Model, Tenant};
 use crate::violation::{Checked, broken, hold};
 
+// These limits are written here again, so that a wrong value in core is noticed.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 const MAX_PARENTS: usize = 10;
 
 static SERVER: LazyLock<Principal> = LazyLock::new(Principal::system);
 
 impl Model {
-    /// Checks the receipts of a commit and that it opens and closes exactly what they say.
+    /// Checks the receipts of a commit, and that it opens and closes exactly the obligations they name.
     pub(super) fn check_receipts(
         &self,
         number: usize,
@@ -93,8 +94,8 @@ impl Model {
         hold(receipt.parents.len() == parents, "parent linkage", told)
     }
 
-    /// A success discharges exactly when it says where its result is. Proof that did not fit into
-    /// the body was left out with a pointer to where it is.
+    /// Checks that a success discharges exactly when it says where its result is. Proof that did not fit
+    /// into the body was left out, with a pointer to its place.
     fn check_locatable(&self, receipt: &Receipt) -> Checked {
         let body: Completed = serde_json::from_str(receipt.body.text()).unwrap_or_default();
         let proof = [&body.artifacts, &body.delivery_proof];
@@ -122,7 +123,7 @@ struct Completed {
 }
 
 impl Tenant {
-    /// What the owner is owed or should know goes to the owner; the rest is for the record.
+    /// Checks the addressee: receipts that concern the owner go to the owner, the rest to the server.
     fn check_addressee(&self, receipt: &Receipt, changes: &Changes) -> Checked {
         let owner = receipt.task_id.and_then(|id| {
             let story = self.tasks.get(&id.seq()).map(|story| &story.task);
@@ -153,7 +154,7 @@ impl Tenant {
     }
 }
 
-/// Whether receipts of this type are outcomes.
+/// Returns true if receipts of this type are outcomes.
 pub(super) const fn ends(kind: ReceiptType) -> bool {
     matches!(
         kind,

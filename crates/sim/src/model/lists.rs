@@ -1,4 +1,4 @@
-//! Holding lists against the history: complete, in order, nobody else's.
+//! Checking lists against the history: complete, in order, and nobody else's.
 
 use asyncgate_api::{
     BootstrapOutput, LedgerHead, ListOpenObligationsOutput, ListTasksOutput, ReceiptPage,
@@ -14,6 +14,7 @@ use crate::{
     violation::{Checked, broken, hold},
 };
 
+// Pages are small, so that lists have several of them.
 /// The page size when none is asked for.
 pub const DEFAULT_LIMIT: u32 = 3;
 /// The largest page.
@@ -168,7 +169,7 @@ impl Model {
         hold(same, "truthful observability", || format!("{output:?}"))
     }
 
-    /// Exactly these receipts, as they were written.
+    /// Checks that a page has exactly these receipts, unchanged.
     fn check_page(&self, number: usize, records: &[ReceiptRecord], expected: &[Seq]) -> Checked {
         let seqs = || records.iter().map(|record| record.seq);
         hold(

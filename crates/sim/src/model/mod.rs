@@ -1,8 +1,8 @@
-//! What should be stored, learnt commit by commit, and the rules that every commit must keep.
+//! The state that should be stored, learnt commit by commit, and the rules that every commit must keep.
 //!
 //! The model never asks the store. It starts empty, checks each commit against the history so far
-//! (`ledger`, `moves`), foretells what calls will be answered (`oracle`), holds answers against what
-//! was committed (`answers`, `lists`) and is compared with the store from time to time (`audit`).
+//! (`ledger`, `moves`), predicts the answers to calls (`oracle`), compares answers with what was committed
+//! (`answers`, `lists`) and is compared with the store from time to time (`audit`).
 
 mod answers;
 mod audit;
@@ -37,7 +37,7 @@ pub use lists::{DEFAULT_LIMIT, MAX_LIMIT};
 pub use mail::{AnsweredMail, Mail, Notes};
 pub use oracle::{Question, Verdict};
 
-/// Everything that was committed.
+/// Everything that was committed, for all tenants.
 #[derive(Debug)]
 pub struct Model {
     policy: Policy,
@@ -52,19 +52,19 @@ pub struct Model {
 #[derive(Debug, Default)]
 struct Tenant {
     ledger: Vec<Receipt>,
-    /// How many receipts were compared with the store.
+    /// The number of receipts that were compared with the store.
     audited: usize,
     tasks: BTreeMap<Seq, Story>,
     changed: BTreeSet<Seq>,
     ready: BTreeSet<(Reverse<i32>, Seq)>,
     leases: Set<LeaseId>,
     delivered: Map<Seq, Timestamp>,
-    /// In the order of their first appearance. They are so few that looking through them is the
+    /// The principals in the order of their first appearance. They are so few that a linear search is the
     /// fastest way to find one.
     parties: Vec<Party>,
 }
 
-/// What one principal has a part in.
+/// The part of the history that concerns one principal.
 #[derive(Debug)]
 struct Party {
     who: PrincipalKey,
@@ -80,7 +80,7 @@ impl Party {
     }
 }
 
-/// A task and how it came to be what it is.
+/// A task with its history.
 #[derive(Debug)]
 struct Story {
     task: Task,
@@ -96,7 +96,7 @@ impl Story {
 }
 
 impl Model {
-    /// The model of an empty store under a policy.
+    /// Creates the model of an empty store under a policy.
     pub fn new(policy: Policy) -> Self {
         Self {
             mail: Mail::new(policy.mailbox.clone()),
@@ -107,8 +107,8 @@ impl Model {
         }
     }
 
-    /// Checks a commit against everything before it, and learns it. What is written of messages is
-    /// also held against the `call` behind it, and told to its `notes`.
+    /// Checks a commit against everything before it, and learns it. Writes of messages are also compared
+    /// with the `call` behind them, and recorded in its `notes`.
     pub fn learn(
         &mut self,
         commit: Commit,
@@ -144,7 +144,7 @@ impl Model {
         }
     }
 
-    /// A claim takes the best of what the worker can serve, and all of it up to its limit.
+    /// Checks that a claim takes the best tasks that the worker can serve, as many as its limit allows.
     fn check_claim(
         &self,
         number: usize,
@@ -162,7 +162,7 @@ impl Model {
         })
     }
 
-    /// Ready tasks that a worker can serve: by priority, then age.
+    /// Returns the ready tasks that a worker can serve: by priority, then age.
     fn servable<'a>(&'a self, number: usize, reach: &'a Reach) -> impl Iterator<Item = Seq> + 'a {
         let tenant = &self.tenants[number];
         tenant.ready.iter().map(|(_, seq)| *seq).filter(move |seq| {
@@ -217,14 +217,14 @@ impl Model {
         }
     }
 
-    /// The task with this id, if the tenant has it.
+    /// Returns the task with this id, if the tenant has it.
     fn task(&self, number: usize, id: &str) -> Option<&Story> {
         let id: TaskId = id.parse().ok()?;
         let story = self.tenants[number].tasks.get(&id.seq())?;
         (story.task.id == id).then_some(story)
     }
 
-    /// The receipt with this id, if the tenant has it.
+    /// Returns the receipt with this id, if the tenant has it.
     fn receipt(&self, number: usize, id: &str) -> Option<&Receipt> {
         let id: ReceiptId = id.parse().ok()?;
         self.tenants[number].receipt(id)
@@ -259,7 +259,7 @@ impl Tenant {
         &mut self.parties[n]
     }
 
-    /// The places of everything that was addressed to a principal.
+    /// Returns the places of everything that was addressed to a principal.
     fn inbox(&self, who: &Principal) -> &[Seq] {
         let party = self.party(who.kind, &who.id);
         party.map_or(&[], |party| party.inbox.as_slice())

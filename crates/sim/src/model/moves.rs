@@ -1,4 +1,4 @@
-//! The state machine: which moves a task may make, and what receipts each of them leaves.
+//! The state machine: the moves that a task may make, and the receipts that each of them leaves.
 
 use asyncgate_core::{
     Changes, Placement, Receipt, ReceiptType, Task, Timestamp,
@@ -8,7 +8,7 @@ use asyncgate_core::{
 use super::{Model, Tenant};
 use crate::violation::{Checked, broken, hold};
 
-/// What happened to a task, told by the receipts that were written with it.
+/// A move of a task, recognised by the receipts that were written with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Move {
     Created,
@@ -25,7 +25,7 @@ enum Move {
 }
 
 impl Model {
-    /// Checks every task of a commit against how it was before.
+    /// Checks every task of a commit against its state before.
     pub(super) fn check_moves(&self, number: usize, now: Timestamp, changes: &Changes) -> Checked {
         let tenant = &self.tenants[number];
         for write in &changes.tasks {
@@ -54,7 +54,7 @@ impl Model {
         self.check_strays(changes)
     }
 
-    /// Receipts about a task come with the move that they prove; only notes stand alone.
+    /// Checks that receipts about a task come with the move that they prove; only notes stand alone.
     fn check_strays(&self, changes: &Changes) -> Checked {
         for receipt in &changes.receipts {
             let moved = changes
@@ -79,6 +79,7 @@ fn classify(before: Option<&Task>, about: &[&Receipt]) -> Checked<Move> {
     Ok(match kinds[..] {
         [R::TaskAssigned] => Move::Created,
         [] if matches!(before, Some(task) if task.state == State::Delayed) => Move::Readied,
+        // A renewal leaves no receipt, except for one anomaly.
         [] | [R::SystemAnomaly] => Move::Renewed,
         [R::TaskAccepted] => Move::Claimed,
         [R::TaskStarted] => Move::Started,
@@ -161,7 +162,7 @@ impl Moving<'_> {
         }
     }
 
-    /// What never changes, and counters that only their own move may raise.
+    /// Checks the values that never change, and the counters that only their own move may raise.
     fn check_kept(&self, before: &Task) -> Checked {
         let task = self.after;
         self.must(before.created_by == task.created_by, "one owner")?;
@@ -299,7 +300,7 @@ impl Moving<'_> {
         self.must(by && discharges && new.receipt == receipt.id, "late proof")
     }
 
-    /// The receipt is from who holds the task, under the lease it is held by, in time.
+    /// Checks that the receipt is from the task's holder, under its current lease, in time.
     fn check_held(&self, before: &Task) -> Checked {
         let Some(lease) = before.lease() else {
             return self.must(false, "lease enforcement");

@@ -1,4 +1,4 @@
-//! What a call must be answered, foretold from the history at the moment it was decided.
+//! Predicting the answer to a call from the history at the moment it was decided.
 
 use asyncgate_api::{Access, Code};
 use asyncgate_core::{
@@ -14,21 +14,21 @@ use crate::{asked::Asked, cast::Actor, step::Op};
 const MAX_ARTIFACTS: usize = 100;
 const MAX_PROOF_BYTES: usize = 64 * 1024;
 
-/// Whether a call succeeds, and if not, why.
+/// The prediction: success, or the code of the refusal.
 pub type Verdict = Result<(), Code>;
 
-/// A call as the oracle sees it.
+/// A call in the form that the oracle needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
-    /// Who calls.
+    /// The actor that calls.
     pub actor: &'a Actor,
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// Who may.
+    /// The roles that may call it.
     pub access: Access,
-    /// With which input.
+    /// The input.
     pub asked: &'a Asked,
-    /// When it is decided.
+    /// The time at which it is decided.
     pub now: Timestamp,
 }
 
@@ -51,7 +51,8 @@ impl Question<'_> {
         own.then_some(()).ok_or(Code::Forbidden)
     }
 
-    /// A task is read by its owner and by who holds it or ended it.
+    /// Returns success if the caller may read the task: as its owner, or as the worker that holds or
+    /// ended it.
     pub(super) fn may_read(&self, task: &Task) -> Verdict {
         let me = &self.actor.caller.principal;
         let holds = task.lease().is_some_and(|lease| lease.worker.is(me));
@@ -62,13 +63,13 @@ impl Question<'_> {
         self.own(&task.created_by)
     }
 
-    /// The principal that a call about tasks and receipts is for.
+    /// Returns the principal that a call about tasks and receipts is for.
     pub(super) fn principal(&self) -> Result<Principal, Code> {
         let named = self.asked.text("principal_id");
         self.acting(named, self.asked.kind(), PrincipalKind::Agent)
     }
 
-    /// The principal that works.
+    /// Returns the principal that works.
     pub(super) fn worker(&self) -> Result<Principal, Code> {
         self.acting(self.asked.text("worker_id"), None, PrincipalKind::Worker)
     }
@@ -89,7 +90,7 @@ impl Question<'_> {
 }
 
 impl Model {
-    /// Foretells the answer to a call.
+    /// Predicts the answer to a call.
     pub fn verdict(&self, question: &Question<'_>) -> Verdict {
         let Question { op, asked, .. } = *question;
         if !question.may_call() {
@@ -240,7 +241,7 @@ impl Model {
     }
 }
 
-/// Whether an input asks for the same work as a task.
+/// Returns true if an input asks for the same work as a task.
 pub(super) fn asks_for(asked: &Asked, task: &Task) -> bool {
     let spec = &task.spec;
     let payload = asked.raw("payload").unwrap_or("null");
@@ -257,7 +258,7 @@ pub(super) fn asks_for(asked: &Asked, task: &Task) -> bool {
         && tags == spec.requirements.tags
 }
 
-/// What a task requires of its worker.
+/// The demands of a task on its worker.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Required {
@@ -265,7 +266,7 @@ struct Required {
     tags: Vec<String>,
 }
 
-/// The length of a value as it was sent.
+/// Returns the length of a value as it was sent.
 fn size(value: Option<&str>) -> usize {
     value.map_or(0, str::len)
 }

@@ -1,9 +1,9 @@
-//! Reading times in answers. The model does not write them down to compare: that is what the engine
-//! does, and would be the same mistake twice.
+//! Reading times in answers. The model does not format its own times to compare the texts: the engine does
+//! that, and both would make the same mistake.
 
 use asyncgate_core::Timestamp;
 
-/// Whether a text is this time: RFC 3339 in UTC, to the millisecond.
+/// Returns true if a text is this time: RFC 3339 in UTC, to the millisecond.
 pub(super) fn shows(text: &str, at: Timestamp) -> bool {
     read(text) == Some(at)
 }
@@ -40,8 +40,8 @@ fn read(text: &str) -> Option<Timestamp> {
     Some(Timestamp::from_millis(seconds * 1_000 + number(20, 23)?))
 }
 
-/// The days from 1970 to the first of a month. Years are counted from March, so that a leap day is
-/// the last day of its year.
+/// Returns the days from 1970 to the first of a month. Years are counted from March, so that a leap day
+/// is the last day of its year.
 const fn days(year: i64, month: i64) -> i64 {
     let year = if month > 2 { year } else { year - 1 };
     let leap_days = year / 4 - year / 100 + year / 400;

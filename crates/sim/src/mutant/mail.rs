@@ -21,7 +21,7 @@ use crate::{
     store::at_once,
 };
 
-/// What a decision about messages is shown.
+/// Changes the snapshot that a decision about messages sees.
 fn shown(mutant: Mutant, snapshot: &mut Snapshot, delivered: &[Message], purges: bool) {
     match mutant {
         Mutant::ForgetsNames => snapshot.shelf.keyed.fill(None),
@@ -50,7 +50,7 @@ fn readied(message: Message) -> Message {
     Message { state, ..message }
 }
 
-/// What of a decision about messages is written.
+/// Changes the writes of a decision about messages.
 fn written(mutant: Mutant, changes: &mut Changes, delivered: &mut Vec<Message>, number: u64) {
     match mutant {
         Mutant::ForgetsAcks => {
@@ -119,7 +119,7 @@ fn written(mutant: Mutant, changes: &mut Changes, delivered: &mut Vec<Message>, 
     }
 }
 
-/// Decides on a message as if each delivery it ever had were its last.
+/// Decides about a message as if each of its earlier deliveries were the last.
 fn with_old_leases(
     decide: &mut Decide,
     message: &Message,
@@ -155,7 +155,7 @@ impl Mailbox for Mutated {
         job.decide = Box::new(move |mut snapshot| {
             let mut kept = lock(&kept);
             let delivered = kept.delivered.entry(tenant).or_default();
-            // Deciding again gives the same, so that something else is noticed.
+            // A repeated decision must come out the same, so that the rule of the defect is the one noticed.
             delivered.clone_from(before.get_or_insert_with(|| delivered.clone()));
             shown(mutant, &mut snapshot, delivered, purges);
             let message = snapshot.messages.first().filter(|_| settles).cloned();

@@ -26,32 +26,32 @@ type Running = Pin<Box<dyn Future<Output = Result<Answer, Fault>> + Send>>;
 pub struct Flight {
     /// The call's number in the schedule.
     pub label: u32,
-    /// Who calls.
+    /// The actor that calls.
     pub actor: usize,
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// How.
+    /// Its treatment by the network.
     pub manner: Manner,
-    /// With which input.
+    /// The input.
     pub asked: Asked,
-    /// What a worker offers.
+    /// The offer of a worker.
     pub reach: Option<Reach>,
-    /// How many faults the store had injected when it began.
+    /// The number of faults that the store had injected when it began.
     pub faults: u64,
-    /// What the last of its transactions should lead to.
+    /// The expected answer, by the last of its transactions.
     pub verdict: Option<Verdict>,
-    /// When the last of its transactions was decided.
+    /// The time at which the last of its transactions was decided.
     pub decided: Option<Timestamp>,
-    /// How many tasks its transactions created.
+    /// The number of tasks that its transactions created.
     pub tasks_made: usize,
-    /// How many receipts its transactions wrote.
+    /// The number of receipts that its transactions wrote.
     pub receipts_made: usize,
-    /// Whether something else was committed since it began.
+    /// True if something else was committed since it began.
     pub overtaken: bool,
-    /// What its transactions over messages came to.
+    /// The model's notes on its transactions over messages.
     pub notes: Notes,
     future: Running,
-    bell: Arc<Bell>,
+    flag: Arc<WakeFlag>,
     waker: Waker,
 }
 
@@ -87,7 +87,7 @@ impl Flight {
                 created: answer.created,
             })
         });
-        let bell = Arc::new(Bell(AtomicBool::new(true)));
+        let flag = Arc::new(WakeFlag(AtomicBool::new(true)));
         Self {
             label: begin.label,
             actor: begin.actor,
@@ -106,24 +106,24 @@ impl Flight {
             overtaken: false,
             notes: Notes::default(),
             future,
-            waker: Waker::from(Arc::clone(&bell)),
-            bell,
+            waker: Waker::from(Arc::clone(&flag)),
+            flag,
         }
     }
 
-    /// Goes on with the call.
+    /// Continues the call.
     pub fn poll(&mut self) -> Poll<Result<Answer, Fault>> {
-        self.bell.0.store(false, Ordering::Relaxed);
+        self.flag.0.store(false, Ordering::Relaxed);
         let mut context = Context::from_waker(&self.waker);
         self.future.as_mut().poll(&mut context)
     }
 
-    /// Whether something happened that the call waits for.
+    /// Returns true if something happened that the call waits for.
     pub fn is_woken(&self) -> bool {
-        self.bell.0.load(Ordering::Relaxed)
+        self.flag.0.load(Ordering::Relaxed)
     }
 
-    /// Notes what one of its transactions did.
+    /// Records the effect of one of its transactions.
     pub fn note(&mut self, verdict: Verdict, now: Timestamp, changes: Option<&Changes>) {
         self.verdict = Some(verdict);
         self.decided = Some(now);
@@ -135,10 +135,10 @@ impl Flight {
     }
 }
 
-/// A watch of the server over deadlines.
+/// A background task of the server that watches deadlines.
 pub struct Watch {
     future: Pin<Box<dyn Future<Output = ()> + Send>>,
-    bell: Arc<Bell>,
+    flag: Arc<WakeFlag>,
     waker: Waker,
 }
 
@@ -156,17 +156,17 @@ impl Watch {
     }
 
     fn start(watching: impl Future<Output = ()> + Send + 'static) -> Self {
-        let bell = Arc::new(Bell(AtomicBool::new(true)));
+        let flag = Arc::new(WakeFlag(AtomicBool::new(true)));
         Self {
             future: Box::pin(watching),
-            waker: Waker::from(Arc::clone(&bell)),
-            bell,
+            waker: Waker::from(Arc::clone(&flag)),
+            flag,
         }
     }
 
-    /// Goes on watching if there is a reason to.
+    /// Continues the watch if it was woken.
     pub fn poll_if_woken(&mut self) -> bool {
-        if !self.bell.0.swap(false, Ordering::Relaxed) {
+        if !self.flag.0.swap(false, Ordering::Relaxed) {
             return false;
         }
         let mut context = Context::from_waker(&self.waker);
@@ -175,9 +175,9 @@ impl Watch {
     }
 }
 
-struct Bell(AtomicBool);
+struct WakeFlag(AtomicBool);
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Calls about messages: what their transactions and answers must be.
+//! Calls about messages: checking their transactions and answers.
 
 use std::cell::RefCell;
 
@@ -15,17 +15,17 @@ use crate::{
     violation::{Checked, hold},
 };
 
-/// A call whose client has gone away. The writer still runs what it was given.
+/// A call whose client has gone away. The writer still runs its transactions.
 #[derive(Debug)]
-pub struct Ghost {
+pub struct AbandonedCall {
     label: u32,
     actor: usize,
     op: Op,
     asked: Asked,
 }
 
-impl Ghost {
-    /// What is left of a call, if it may still write.
+impl AbandonedCall {
+    /// Returns the rest of a call, if it may still write.
     pub fn of(flight: Flight) -> Option<Self> {
         let writes = flight.op.is_mail() && flight.manner == Manner::Late;
         writes.then_some(Self {
@@ -55,8 +55,11 @@ impl World {
                 flight.overtaken |= flight.op.is_mail();
             }
         }
-        let ghost = self.ghosts.iter().find(|ghost| Some(ghost.label) == caller);
-        let call = call.or(ghost.map(|ghost| (ghost.actor, ghost.op, &ghost.asked)));
+        let left = self
+            .abandoned
+            .iter()
+            .find(|left| Some(left.label) == caller);
+        let call = call.or(left.map(|left| (left.actor, left.op, &left.asked)));
         let question = call.map(|(actor, op, asked)| Question {
             actor: &self.actors[actor],
             op,
@@ -82,7 +85,7 @@ impl World {
         };
         let foretold = self.model.mail.verdict(&question, notes);
         let told = |code: &str| format!("{} of {}: {code}", flight.op.name(), flight.label);
-        // These go step by step, and what a step has done stands.
+        // These calls work in steps, and the effect of a finished step stays.
         let steps = [Op::RECV, Op::PURGE, Op::REPROCESS].contains(&flight.op);
         let unchanged = steps || notes.wrote == 0;
         let refused = result.is_err();

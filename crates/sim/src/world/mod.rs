@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 
 use self::{
     flight::{Begin, Flight, Watch},
-    mail::Ghost,
+    mail::AbandonedCall,
 };
 use crate::{
     cast::{Actor, TENANTS, cast, tenant_id},
@@ -30,23 +30,23 @@ use crate::{
     violation::{Checked, broken, hold},
 };
 
-/// How soon the watch looks again at a lease in its grace.
+/// The time after which the watch looks again at a lease in its grace.
 const LOOKS_AGAIN_MS: i64 = 100;
 
-/// What became of a call, for those who decide what to do next.
+/// The outcome of a call, for the generator.
 #[derive(Debug)]
 pub struct Outcome {
     /// The call's number.
     pub label: u32,
-    /// Who called.
+    /// The actor that called.
     pub actor: usize,
-    /// How much the client learnt; absent if it got no answer, or was told to try again.
+    /// The things that the client learnt of; absent if it got no answer, or was told to try again.
     pub gained: Option<Gained>,
-    /// Whether it was told that this cannot be done.
+    /// True if it was told that this cannot be done.
     pub refused: bool,
 }
 
-/// How many things of each kind an answer named.
+/// The number of things of each kind that an answer named.
 #[derive(Debug, Clone, Copy)]
 pub struct Gained {
     pub tasks: usize,
@@ -83,7 +83,7 @@ pub struct World {
     watches: Vec<Watch>,
     watch_faulted_until: Timestamp,
     flights: Vec<Flight>,
-    ghosts: Vec<Ghost>,
+    abandoned: Vec<AbandonedCall>,
     gains: Map<u32, Gains>,
     outcomes: Vec<Outcome>,
     model: Model,
@@ -97,8 +97,9 @@ impl std::fmt::Debug for World {
 }
 
 impl World {
-    /// A new world, perhaps with something broken in it.
+    /// Creates a world, with a planted defect if there is a mutant.
     pub fn new(setup: Setup, mutant: Option<Mutant>) -> std::io::Result<Self> {
+        // Time is paused, so that timers fire only when a step advances it.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -128,7 +129,7 @@ impl World {
             watch_faulted_until: Timestamp::default(),
             engine,
             flights: Vec::new(),
-            ghosts: Vec::new(),
+            abandoned: Vec::new(),
             gains: Map::default(),
             outcomes: Vec::new(),
             journal: Journal::default(),
@@ -147,41 +148,41 @@ impl World {
         }
     }
 
-    /// Whether there are messages in this world.
+    /// Returns true if there are messages in this world.
     const fn has_mail(&self) -> bool {
         self.setup.mail > 0
     }
 
-    /// Who takes part.
+    /// Returns the actors.
     pub fn actors(&self) -> &[Actor] {
         &self.actors
     }
 
-    /// The numbers of late calls that are not answered yet.
+    /// Returns the numbers of late calls that are not answered yet.
     pub fn late(&self) -> impl Iterator<Item = u32> + '_ {
         let late = self.flights.iter();
         late.filter(|flight| flight.manner == Manner::Late)
             .map(|flight| flight.label)
     }
 
-    /// The numbers of all calls that are not answered yet.
+    /// Returns the numbers of all calls that are not answered yet.
     pub fn in_flight(&self) -> impl Iterator<Item = u32> + '_ {
         self.flights.iter().map(|flight| flight.label)
     }
 
-    /// What became of calls since this was asked last.
+    /// Returns the outcomes of calls since the last time it was asked.
     pub fn outcomes(&mut self) -> Vec<Outcome> {
         std::mem::take(&mut self.outcomes)
     }
 
-    /// How long until the next deadline.
+    /// Returns the milliseconds until the next deadline.
     pub fn until_due(&self) -> Option<i64> {
         let due = [self.model.next_due(), self.model.mail.next_due()];
         let due = due.into_iter().flatten().min()?;
         Some(due.millis_since(self.clock.now()))
     }
 
-    /// Takes one step and checks what can be checked at once.
+    /// Takes one step and makes all checks that are possible at once.
     pub fn step(&mut self, label: u32, step: &Step) -> Checked {
         let runtime = self.runtime.handle().clone();
         let _entered = runtime.enter();
@@ -260,12 +261,12 @@ impl World {
                 gained: None,
                 refused: false,
             });
-            self.ghosts.extend(Ghost::of(flight));
+            self.abandoned.extend(AbandonedCall::of(flight));
         }
         Ok(())
     }
 
-    /// Polls a call, learns what that committed, and checks the answer if there is one.
+    /// Polls a call, hands its commits to the model, and checks the answer if there is one.
     fn go_on(&mut self, n: usize) -> Checked {
         let flight = &mut self.flights[n];
         let (label, manner) = (flight.label, flight.manner);
@@ -276,13 +277,14 @@ impl World {
         let Poll::Ready(result) = polled else {
             return Ok(());
         };
+        // Learning may have removed other calls, so the position is searched again.
         let n = self.flights.iter().position(|flight| flight.label == label);
         let Some(n) = n else { return Ok(()) };
         let flight = self.flights.swap_remove(n);
         self.answered(flight, result)
     }
 
-    /// Hands every commit to the model, after asking it what the call behind it should be told.
+    /// Hands every commit to the model, after asking it for the right answer to the call behind it.
     fn learn(&mut self) -> Checked {
         while let Some(commit) = self.store.next_commit() {
             match &commit.wrote {
@@ -349,6 +351,7 @@ impl World {
             Err(fault) if fault.code == Code::Unavailable => {
                 let excused = self.store.faults() > flight.faults;
                 hold(excused, "unavailable without a fault", || told("503"))?;
+                // A claim may lease in one transaction and then be refused in another.
                 let nothing = flight.receipts_made == 0 || flight.op == Op::LEASE;
                 hold(nothing, "refused means nothing changed", || told("503"))?;
                 None
@@ -369,7 +372,7 @@ impl World {
         Ok(())
     }
 
-    /// Notes what became of a call, and what its client learns.
+    /// Records the outcome of a call, and the things that its client learns of.
     fn settled(&mut self, flight: &Flight, gains: Option<Gains>, refused: bool) {
         let refused = refused && gains.is_some();
         let gains = gains.filter(|_| flight.manner != Manner::Lost);
@@ -384,7 +387,7 @@ impl World {
         }
     }
 
-    /// Lets everybody go on who was woken, until nobody is.
+    /// Continues every woken call and watch, until nobody is woken.
     fn settle(&mut self) -> Checked {
         loop {
             let woken = |flight: &Flight| flight.manner != Manner::Late && flight.is_woken();
@@ -409,9 +412,9 @@ impl World {
         }
     }
 
-    /// Nobody waits for what is there, and no deadline is missed by a server that watches.
+    /// Checks that nobody waits for something that is there, and that a watching server misses no deadline.
     fn check_waits(&self) -> Checked {
-        // A late worker may have been woken for the work and not have looked yet.
+        // A late worker may have been woken for the work and not have been polled since.
         let shared = [Op::LEASE, Op::RECV];
         let mut late = [false; TENANTS];
         for flight in &self.flights {
@@ -436,7 +439,7 @@ impl World {
                     let topic = flight.asked.text_or_empty("topic");
                     self.model.mail.has_message(tenant, topic)
                 }
-                // It brings letters back bit by bit.
+                // It brings letters back in steps, with waits between them.
                 Op::REPROCESS => false,
                 _ => true,
             };
@@ -453,7 +456,7 @@ impl World {
     }
 
     fn sweep(&mut self) -> Checked {
-        // What was decided long ago and is committed during the sweep may be due again at once.
+        // A transaction that was decided long ago and commits during the sweep may be due again at once.
         self.store.commit(usize::MAX);
         let swept = self.engine.act_on_deadlines().now_or_never();
         self.learn()?;
@@ -498,8 +501,8 @@ impl World {
         self.runtime.block_on(tokio::time::advance(passed));
     }
 
-    /// The process dies: whatever was not committed is gone, and so is everybody's connection. The
-    /// next one starts at what the wall shows, but not before the last commit.
+    /// Ends the process: everything that was not committed is gone, and so is every connection. The next
+    /// process starts at the time of the wall clock, but not before the last commit.
     fn crash(&mut self) -> Checked {
         self.watches.clear();
         for flight in std::mem::take(&mut self.flights) {
@@ -510,7 +513,7 @@ impl World {
                 refused: false,
             });
         }
-        self.ghosts.clear();
+        self.abandoned.clear();
         self.store.crash();
         self.learn()?;
         self.model.mail.restart();
@@ -551,7 +554,7 @@ fn engine(
     Arc::new(engine.with_signer(Arc::new(Stamp)))
 }
 
-/// Signs with nothing: what matters here is when and what, not by whom.
+/// A signer without a key: here it matters when and what is signed, not by whom.
 struct Stamp;
 
 impl Signer for Stamp {
@@ -564,7 +567,7 @@ impl Signer for Stamp {
     }
 }
 
-/// The registry's entries, in the order of [`Op::NAMES`].
+/// Returns the registry's entries, in the order of [`Op::NAMES`].
 fn entries() -> std::io::Result<Vec<&'static Entry>> {
     let find = |name: &&str| {
         let entry = registry().iter().find(|entry| entry.spec.name == *name);

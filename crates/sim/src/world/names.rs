@@ -8,7 +8,7 @@ use crate::{hash::Map, model::Gains};
 const NOBODY: &str = "00000000-0000-7000-8000-000000000000";
 const NO_MESSAGE: &str = "00000000000000000000000000";
 
-/// Replaces names by what they stand for.
+/// Replaces names by the values that they stand for.
 pub fn resolve(template: &str, gains: &Map<u32, Gains>) -> String {
     let mut input = String::with_capacity(template.len() + 40);
     let mut rest = template;

@@ -1,4 +1,4 @@
-//! Holding answers about messages against what was foretold and committed.
+//! Checking answers about messages against the prediction and the commits.
 
 use std::cell::RefCell;
 
@@ -39,27 +39,27 @@ pub struct AnsweredMail<'a> {
     pub question: Question<'a>,
     /// The output, until it is read.
     pub output: RefCell<Option<Output>>,
-    /// What its transactions came to.
+    /// The model's notes on its transactions.
     pub notes: &'a Notes,
-    /// Whether nothing else was committed between its reads and its answer, and nothing failed.
+    /// True if nothing else was committed between its reads and its answer, and nothing failed.
     pub exact: bool,
 }
 
 impl Mail {
-    /// Foretells whether a call succeeds.
+    /// Predicts if a call succeeds.
     pub fn verdict(&self, question: &Question<'_>, notes: &Notes) -> Verdict {
         self.static_verdict(question)?;
         match (question.op, &notes.fates[..]) {
             // Each item of a batch has an answer of its own.
             (Op::SEND_BATCH | Op::ACK_BATCH, _) => Ok(()),
-            // What has come back stays, so the caller is told of it.
+            // Letters that came back stay back, so the caller must be told of them.
             (Op::REPROCESS, _) if notes.wrote > 0 => Ok(()),
             (_, [Fate::Refused(code)]) => Err(*code),
             _ => Ok(()),
         }
     }
 
-    /// Checks an answer, notes what it promised, and tells what the client learns.
+    /// Checks an answer, records its promises, and returns the ids that the client learns.
     pub fn check_answer(
         &self,
         answered: &AnsweredMail<'_>,
@@ -123,7 +123,7 @@ impl Mail {
         Ok(gains)
     }
 
-    /// Each send was answered with the message that it stands for, and that message is known.
+    /// Checks that each send was answered with its message, and that the message is known.
     fn sent(
         &self,
         answered: &AnsweredMail<'_>,
@@ -176,8 +176,8 @@ impl Mail {
     ) -> Checked {
         let told = || format!("{output:?}, should be {id:?}");
         let known = id.is_some_and(|id| {
-            let post = &self.posts[number];
-            post.message(id).is_some() || post.over.contains(&id.seq())
+            let mail = &self.tenants[number];
+            mail.message(id).is_some() || mail.over.contains(&id.seq())
         });
         hold(known, "nothing acknowledged is lost", told)?;
         let same = id.is_some_and(|id| id.to_string() == output.msg_id);
@@ -185,7 +185,7 @@ impl Mail {
         hold(output.duplicate == duplicate, "duplicates are told", told)
     }
 
-    /// A receiver is told of exactly what was handed over to it.
+    /// Checks that a receiver is told of exactly the messages that were handed over to it.
     fn received(&self, answered: &AnsweredMail<'_>, gains: &mut Gains) -> Checked {
         let output: RecvOutput = answered.read()?;
         let given = answered.notes.given.iter();
@@ -207,7 +207,7 @@ impl Mail {
         let Ok(id) = id.parse::<MessageId>() else {
             return broken("verdict", format!("{id} is acknowledged"));
         };
-        let over = self.posts[number].over.contains(&id.seq());
+        let over = self.tenants[number].over.contains(&id.seq());
         hold(over, "acknowledged is final", || id.to_string())?;
         journal.acked(number, id);
         Ok(())
@@ -217,14 +217,14 @@ impl Mail {
         let asked = answered.question.asked;
         let most = asked.number("limit").unwrap_or(DEFAULT_REPROCESS);
         let filter = self.filter(answered, most);
-        let post = &self.posts[answered.question.actor.tenant];
-        let count = letters(post, &filter).count() as u64;
+        let mail = &self.tenants[answered.question.actor.tenant];
+        let count = letters(mail, &filter).count() as u64;
         hold(count == moved || !answered.exact, "dead letters", || {
             format!("{moved} dead letters, should be {count}")
         })
     }
 
-    /// The dead letters that a call asks for.
+    /// Returns the filter for the dead letters that a call asks for.
     fn filter(&self, answered: &AnsweredMail<'_>, limit: usize) -> DeadFilter {
         let Question { asked, now, .. } = answered.question;
         let seconds: Option<i64> = asked.number("older_than_secs");
@@ -245,9 +245,9 @@ impl Mail {
         let bytes = asked.number("max_bytes").unwrap_or(usize::MAX);
         let bytes = bytes.min(self.policy.max_bytes);
         let mut seen = 0;
-        let post = &self.posts[answered.question.actor.tenant];
-        let line = post.line(asked.text_or_empty("topic"), Kind::Ready);
-        let next = line.take(most).enumerate().take_while(|(n, message)| {
+        let mail = &self.tenants[answered.question.actor.tenant];
+        let queue = mail.queue(asked.text_or_empty("topic"), Kind::Ready);
+        let next = queue.take(most).enumerate().take_while(|(n, message)| {
             seen += message.payload.len();
             *n == 0 || seen <= bytes
         });
@@ -266,7 +266,7 @@ impl Mail {
         let Question {
             actor, asked, now, ..
         } = answered.question;
-        let topics = self.posts[actor.tenant].topics();
+        let topics = self.tenants[actor.tenant].topics();
         let after = asked.text_or_empty("cursor");
         let mut later = topics.iter().filter(|topic| topic.name.as_str() > after);
         let page: Vec<_> = later.by_ref().take(limit(asked.number("limit"))).collect();
@@ -290,7 +290,7 @@ impl Mail {
         let output: ListDeadLettersOutput = answered.read()?;
         let Question { actor, asked, .. } = answered.question;
         let filter = self.filter(answered, usize::MAX);
-        let mut found = letters(&self.posts[actor.tenant], &filter);
+        let mut found = letters(&self.tenants[actor.tenant], &filter);
         let page = found.by_ref().take(limit(asked.number("limit")));
         let page: Vec<&Message> = page.collect();
         let more = found.next().is_some();
@@ -312,7 +312,7 @@ impl Mail {
     fn told_heads(&self, answered: &AnsweredMail<'_>) -> Checked {
         let output: GetMailboxHeadsOutput = answered.read()?;
         let tenant = answered.question.actor.tenant;
-        let chains = &self.posts[tenant].chains;
+        let chains = &self.tenants[tenant].chains;
         let same = chains.len() == output.heads.len()
             && chains
                 .iter()
@@ -335,7 +335,7 @@ impl AnsweredMail<'_> {
         read(self.question.op, &self.output)
     }
 
-    /// As many messages moved as the answer says.
+    /// Checks that as many messages moved as the answer says.
     fn counts(&self, told: u64) -> Checked {
         let wrote = self.notes.wrote as u64;
         hold(told == wrote, "done once", || {
@@ -344,7 +344,7 @@ impl AnsweredMail<'_> {
     }
 }
 
-/// A message is shown as it is; its lease only while somebody has it.
+/// Checks that a message is shown in its true state; its lease only while somebody holds it.
 fn check_envelope(shown: &Envelope, message: &Message) -> Checked {
     let (lease, until) = match (message.state, message.delivery) {
         (State::Leased { until }, Some(given)) => (Some(given.lease), Some(until)),

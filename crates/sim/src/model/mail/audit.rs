@@ -1,4 +1,4 @@
-//! Comparing messages with what is stored: every row, count, deadline and chain.
+//! Comparing messages with the store: every row, count, deadline and chain.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use asyncgate_store::{
     mailbox::{Counts, Mailbox, Topic},
 };
 
-use super::{Mail, Post};
+use super::{Mail, TenantMail};
 use crate::{
     cast::tenant_id,
     store::at_once,
@@ -19,17 +19,17 @@ use crate::{
 };
 
 impl Mail {
-    /// Compares what changed since the last audit with the store; a `whole` audit compares
+    /// Compares everything that changed since the last audit with the store; a `whole` audit compares
     /// everything.
     pub fn audit(&mut self, store: &dyn Store, whole: bool) -> Checked {
         let mailbox = store.mailbox();
         let mut shards: BTreeMap<u16, Counts> = BTreeMap::new();
-        for (number, post) in self.posts.iter_mut().enumerate() {
+        for (number, mail) in self.tenants.iter_mut().enumerate() {
             if whole {
-                post.audit_all(number, mailbox)?;
+                mail.audit_all(number, mailbox)?;
             }
-            post.audit(number, mailbox)?;
-            for message in post.messages.values() {
+            mail.audit(number, mailbox)?;
+            for message in mail.messages.values() {
                 let counts = shards.entry(message.shard).or_default();
                 counts.count(None, Some(message.standing().kind));
             }
@@ -51,13 +51,13 @@ impl Mail {
         )
     }
 
-    /// Whether a message that a sender was told of is there, or was ended by somebody.
+    /// Returns true if a message that a sender was told of is stored, or was ended by somebody.
     pub fn keeps(&self, number: usize, id: MessageId, stored: Option<&Message>) -> bool {
         let lives = stored.is_some_and(|message| message.standing().kind != Kind::Gone);
-        lives || self.posts[number].over.contains(&id.seq())
+        lives || self.tenants[number].over.contains(&id.seq())
     }
 
-    /// Nothing is overdue at `now`.
+    /// Checks that nothing is overdue at `now`.
     pub fn check_deadlines_met(&self, now: Timestamp) -> Checked {
         let first = self.due.first().filter(|(at, ..)| *at <= now);
         hold(first.is_none(), "deadlines are met", || {
@@ -66,8 +66,8 @@ impl Mail {
     }
 }
 
-impl Post {
-    /// What each topic holds, but for those whose messages are all gone.
+impl TenantMail {
+    /// Returns the counts of each topic, except for topics whose messages are all gone.
     pub(super) fn topics(&self) -> Vec<Topic> {
         let mut topics: BTreeMap<&str, Counts> = BTreeMap::new();
         for message in self.messages.values() {
@@ -78,14 +78,14 @@ impl Post {
         let topics = topics.into_iter().map(|(name, counts)| Topic {
             name: name.to_owned(),
             counts,
-            oldest: self.first_in_line(name),
+            oldest: self.first_in_queue(name),
         });
         topics.collect()
     }
 
-    fn first_in_line(&self, topic: &str) -> Option<Timestamp> {
-        let ready = self.line(topic, Kind::Ready).next();
-        let first = ready.or_else(|| self.line(topic, Kind::Delayed).next());
+    fn first_in_queue(&self, topic: &str) -> Option<Timestamp> {
+        let ready = self.queue(topic, Kind::Ready).next();
+        let first = ready.or_else(|| self.queue(topic, Kind::Delayed).next());
         first.map(|message| message.since)
     }
 
@@ -111,7 +111,7 @@ impl Post {
         })
     }
 
-    /// Every message, and that what is left of each chain still fits together.
+    /// Compares every message, and checks that the rest of each chain still fits together.
     fn audit_all(&self, number: usize, mailbox: &dyn Mailbox) -> Checked {
         let stored = at_once(mailbox.messages(tenant_id(number), None, usize::MAX));
         let stored = stored.unwrap_or_default();
@@ -122,6 +122,7 @@ impl Post {
         let mut ends: BTreeMap<u16, ChainHead> = BTreeMap::new();
         for message in &stored {
             let end = ends.entry(message.shard).or_default();
+            // Forgotten messages leave gaps; only neighbours can be compared.
             let follows = end.seq + 1 != message.chain_seq || end.link == message.prev;
             hold(
                 follows && end.seq < message.chain_seq,

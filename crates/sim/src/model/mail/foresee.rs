@@ -1,4 +1,4 @@
-//! What a transaction over messages should write, and what the call behind it should be told.
+//! Predicting the writes of a transaction over messages, and the answer to the call behind it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use asyncgate_core::{
 };
 use asyncgate_store::mailbox::{DeadFilter, Reads};
 
-use super::{Fate, Mail, Post};
+use super::{Fate, Mail, TenantMail};
 use crate::{
     asked::Asked,
     model::oracle::{Question, Verdict},
@@ -26,18 +26,18 @@ const PURGE_STEP: usize = 1_000;
 const NO_ID: MessageId = MessageId::from_bytes([0; 16]);
 const NO_LEASE: LeaseId = LeaseId::from_bytes([0; 16]);
 
-/// What a transaction should do.
+/// The prediction for a transaction.
 #[derive(Debug, Default)]
 pub(super) struct Foreseen {
     /// The rule that is broken if it does something else.
     rule: &'static str,
-    /// What becomes of each thing that the call asked for.
+    /// The expected outcome of each item of the call.
     pub(super) fates: Vec<Fate>,
     writes: Vec<Expected>,
     forgotten: Vec<MessageId>,
 }
 
-/// A message as it should be written.
+/// A message in the form in which it should be written.
 #[derive(Debug, Clone)]
 pub(super) struct Expected {
     pub(super) message: Message,
@@ -51,20 +51,20 @@ impl Expected {
     }
 }
 
-/// What of a message is left to chance.
+/// The part of a message that is random and cannot be predicted.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Free {
     Nothing,
-    /// Its ids.
+    /// The ids.
     Ids,
-    /// Its lease.
+    /// The lease.
     Lease,
-    /// How long it waits, up to so many milliseconds.
+    /// The backoff, up to this many milliseconds.
     Backoff(i64),
 }
 
 impl Foreseen {
-    /// Holds what was written against what should be.
+    /// Compares the writes with the prediction.
     pub(super) fn check(&self, now: Timestamp, changes: &Changes) -> Checked {
         let written = changes.messages.iter().map(|write| write.message.id);
         let forgotten = changes.forgotten.iter().map(|write| write.message.id);
@@ -88,7 +88,7 @@ impl Foreseen {
 }
 
 impl Expected {
-    /// What is left to chance, as it was written.
+    /// Returns the expected message, with the random part taken from the written one.
     fn filled(&self, now: Timestamp, written: &Message) -> Message {
         let mut message = self.message.clone();
         match self.free {
@@ -116,7 +116,7 @@ impl Expected {
 }
 
 impl Mail {
-    /// What a call is refused for before anything is looked up.
+    /// Predicts a refusal that needs no look at the stored messages.
     pub fn static_verdict(&self, question: &Question<'_>) -> Verdict {
         if !question.may_call() {
             return Err(Code::ECapScope);
@@ -140,8 +140,8 @@ impl Mail {
         named && held && some && sent && is_later(asked)
     }
 
-    /// What a transaction should do. The call behind it says so; where that has several, what it
-    /// reads tells which one this is. Without a call it is a sweep over what it reads.
+    /// Predicts the writes of a transaction from the call behind it. A call with several transactions is
+    /// told apart by what each reads. A transaction without a call is a sweep over what it reads.
     pub(super) fn foresee(
         &self,
         number: usize,
@@ -150,26 +150,26 @@ impl Mail {
         now: Timestamp,
         wrote: &MailWrote,
     ) -> Foreseen {
-        let post = &self.posts[number];
+        let mail = &self.tenants[number];
         let reads = &wrote.reads;
         let Some(op) = op else {
-            return self.sweep(post, &reads.messages, now);
+            return self.sweep(mail, &reads.messages, now);
         };
         let Some(asked) = call.map(|call| call.asked) else {
             return Foreseen::default();
         };
         match op {
-            Op::SEND => self.send(post, std::slice::from_ref(asked), now),
-            Op::SEND_BATCH => self.send(post, &asked.items("messages"), now),
-            Op::RECV => self.receive(post, asked, now),
-            Op::PURGE => self.purge(post, reads, asked, wrote.asked_at, now),
-            Op::REPROCESS => self.bring_back(post, reads.dead.as_ref(), asked, now),
-            Op::ACK_BATCH => self.settle_all(post, op, &asked.items("acks"), now),
-            _ => self.settle_all(post, op, std::slice::from_ref(asked), now),
+            Op::SEND => self.send(mail, std::slice::from_ref(asked), now),
+            Op::SEND_BATCH => self.send(mail, &asked.items("messages"), now),
+            Op::RECV => self.receive(mail, asked, now),
+            Op::PURGE => self.purge(mail, reads, asked, wrote.asked_at, now),
+            Op::REPROCESS => self.bring_back(mail, reads.dead.as_ref(), asked, now),
+            Op::ACK_BATCH => self.settle_all(mail, op, &asked.items("acks"), now),
+            _ => self.settle_all(mail, op, std::slice::from_ref(asked), now),
         }
     }
 
-    fn settle_all(&self, post: &Post, op: Op, asked: &[Asked], now: Timestamp) -> Foreseen {
+    fn settle_all(&self, mail: &TenantMail, op: Op, asked: &[Asked], now: Timestamp) -> Foreseen {
         let mut foreseen = Foreseen {
             rule: match op {
                 Op::NACK => "given back",
@@ -179,7 +179,7 @@ impl Mail {
             ..Foreseen::default()
         };
         for one in asked {
-            let settled = self.settle(post, op, one, now, &foreseen.writes);
+            let settled = self.settle(mail, op, one, now, &foreseen.writes);
             foreseen.fates.push(match settled {
                 Ok(write) => {
                     foreseen.writes.extend(write);
@@ -191,12 +191,12 @@ impl Mail {
         foreseen
     }
 
-    fn send(&self, post: &Post, asked: &[Asked], now: Timestamp) -> Foreseen {
+    fn send(&self, mail: &TenantMail, asked: &[Asked], now: Timestamp) -> Foreseen {
         let mut foreseen = Foreseen {
             rule: "sent as asked",
             ..Foreseen::default()
         };
-        // Which of the call's items each new message is.
+        // For each new message, the number of the call's item.
         let mut sent: Vec<usize> = Vec::new();
         for one in asked {
             let name = (
@@ -207,7 +207,7 @@ impl Mail {
                 let message = &write.message;
                 message.topic == name.0 && message.idem_key == name.1
             });
-            let known = post.names.get(&name).and_then(|seq| post.messages.get(seq));
+            let known = mail.names.get(&name).and_then(|seq| mail.messages.get(seq));
             let window = self.policy.t_replay_ms;
             let known = known.filter(|known| known.sent_at.plus_millis(window) > now);
             let first = fresh.map(|n| &foreseen.writes[n].message).or(known);
@@ -223,7 +223,7 @@ impl Mail {
                         IdempotencyMode::Conflict => Fate::Refused(Code::EDuplicate),
                     }
                 }
-                _ => self.place_new(post, one, now, &mut foreseen.writes),
+                _ => self.place_new(mail, one, now, &mut foreseen.writes),
             };
             if fate == Fate::New {
                 sent.push(foreseen.fates.len());
@@ -233,10 +233,10 @@ impl Mail {
         foreseen
     }
 
-    /// Makes a new message, if there is room.
+    /// Adds a new message, if there is room.
     fn place_new(
         &self,
-        post: &Post,
+        mail: &TenantMail,
         asked: &Asked,
         now: Timestamp,
         new: &mut Vec<Expected>,
@@ -261,7 +261,7 @@ impl Mail {
             return Fate::Refused(Code::ESaturated);
         }
         let last = siblings().last().map(|write| write.message.chain_head());
-        let stored = post.chains.get(&shard).copied();
+        let stored = mail.chains.get(&shard).copied();
         let ChainHead { seq, link }: ChainHead = last.or(stored).unwrap_or_default();
         let content = payload_hash(&payload);
         let delay = asked.number("delay_ms").unwrap_or(0);
@@ -299,8 +299,9 @@ impl Mail {
         Fate::New
     }
 
-    /// The best of a topic, in order, as many as may be held; what grew too old dies on the way.
-    fn receive(&self, post: &Post, asked: &Asked, now: Timestamp) -> Foreseen {
+    /// Predicts a receive: the best messages of a topic, in order, as many as may be held. Messages that are
+    /// too old become dead letters on the way.
+    fn receive(&self, mail: &TenantMail, asked: &Asked, now: Timestamp) -> Foreseen {
         let mut foreseen = Foreseen {
             rule: "delivery order",
             fates: vec![Fate::Done],
@@ -313,12 +314,12 @@ impl Mail {
         let topic = asked.text_or_empty("topic");
         let room = u64::from(self.policy.global_inflight).saturating_sub(self.inflight);
         let (mut seen, mut given, mut handed) = (0, 0, 0);
-        for (n, message) in post.line(topic, Kind::Ready).take(most).enumerate() {
+        for (n, message) in mail.queue(topic, Kind::Ready).take(most).enumerate() {
             if room == 0 {
                 foreseen.fates = vec![Fate::Refused(Code::ESaturated)];
                 break;
             }
-            // What is looked at is bounded by bytes as what is given is.
+            // The store reads no more bytes than the receiver may get, so an expired message takes up room.
             let size = message.payload.len();
             seen += size;
             if n > 0 && seen > bytes {
@@ -358,12 +359,12 @@ impl Mail {
         message.expires_at.is_some_and(|end| end <= now) || waited >= self.policy.ready_retention_ms
     }
 
-    fn sweep(&self, post: &Post, looked_at: &[MessageId], now: Timestamp) -> Foreseen {
+    fn sweep(&self, mail: &TenantMail, looked_at: &[MessageId], now: Timestamp) -> Foreseen {
         let mut foreseen = Foreseen {
             rule: "deadlines of messages",
             ..Foreseen::default()
         };
-        for message in looked_at.iter().filter_map(|id| post.message(*id)) {
+        for message in looked_at.iter().filter_map(|id| mail.message(*id)) {
             let old = self.is_too_old(message, now);
             let spent = message.attempt >= self.policy.max_attempts;
             let cause = match message.state {
@@ -392,10 +393,10 @@ impl Mail {
         foreseen
     }
 
-    /// What waits or is dead goes, but nothing that came after the call.
+    /// Predicts a purge: waiting and dead messages go, except those that came after the call.
     fn purge(
         &self,
-        post: &Post,
+        mail: &TenantMail,
         reads: &Reads,
         asked: &Asked,
         asked_at: Timestamp,
@@ -405,10 +406,10 @@ impl Mail {
         let waits = reads.waiting.is_some() && asked.text_or_empty("state") != "dlq";
         let waiting = [Kind::Ready, Kind::Delayed];
         let waiting = waiting.into_iter().filter(|_| waits);
-        let waiting = waiting.flat_map(|kind| post.line(topic, kind));
+        let waiting = waiting.flat_map(|kind| mail.queue(topic, kind));
         let is_dead = reads.dead.is_some() && asked.text_or_empty("state") != "ready";
-        let dead = post.dead.iter().filter(|_| is_dead);
-        let dead = dead.filter_map(|seq| post.messages.get(seq));
+        let dead = mail.dead.iter().filter(|_| is_dead);
+        let dead = dead.filter_map(|seq| mail.messages.get(seq));
         let dead = dead.filter(|message| &*message.topic == topic);
         let found = waiting.chain(dead).take(PURGE_STEP);
         let found = found.filter(|message| message.since <= asked_at);
@@ -420,10 +421,10 @@ impl Mail {
         }
     }
 
-    /// Dead letters come back all together, or none does.
+    /// Predicts a redrive: dead letters come back all together, or none does.
     fn bring_back(
         &self,
-        post: &Post,
+        mail: &TenantMail,
         filter: Option<&DeadFilter>,
         asked: &Asked,
         now: Timestamp,
@@ -438,7 +439,7 @@ impl Mail {
             reason: asked.text("reason").map(str::to_owned),
             ..filter.clone()
         });
-        for message in filter.iter().flat_map(|filter| letters(post, filter)) {
+        for message in filter.iter().flat_map(|filter| letters(mail, filter)) {
             let siblings = foreseen.writes.iter();
             let siblings = siblings.filter(|write| write.message.shard == message.shard);
             let depth = self.depth(message.shard) + siblings.count() as u64;
@@ -462,12 +463,12 @@ impl Mail {
     }
 }
 
-/// The dead letters that a filter names, in the order in which they were sent.
+/// Returns the dead letters that a filter selects, in the order in which they were sent.
 pub(super) fn letters<'a>(
-    post: &'a Post,
+    mail: &'a TenantMail,
     filter: &'a DeadFilter,
 ) -> impl Iterator<Item = &'a Message> {
-    let dead = post.dead.iter().filter_map(|seq| post.messages.get(seq));
+    let dead = mail.dead.iter().filter_map(|seq| mail.messages.get(seq));
     let after = filter.after.map_or(0, |id| id.seq());
     dead.filter(move |message| {
         let State::Dead { at, .. } = message.state else {
@@ -490,12 +491,12 @@ fn is_sendable(asked: &Asked) -> bool {
         && lives
 }
 
-/// Whether what is to be delayed is not to be earlier.
+/// Returns true if the delay is not negative.
 fn is_later(asked: &Asked) -> bool {
     asked.number("delay_ms").is_none_or(|delay: i64| delay >= 0)
 }
 
-/// The content that is to be sent.
+/// Returns the content to send.
 fn payload(asked: &Asked) -> Payload {
     asked.value("payload_b64").unwrap_or_default()
 }

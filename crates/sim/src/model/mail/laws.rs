@@ -1,4 +1,4 @@
-//! What no transaction over messages may ever do, whoever asked for it.
+//! The laws that no transaction over messages may break, for any caller.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,10 +21,10 @@ impl Mail {
         now: Timestamp,
         changes: &Changes,
     ) -> Checked {
-        let post = &self.posts[number];
+        let mail = &self.tenants[number];
         let stood = changes.messages.iter().chain(&changes.forgotten);
         for MessageWrite { message, before } in stood {
-            let known = post.messages.get(&message.id.seq());
+            let known = mail.messages.get(&message.id.seq());
             let standing = known.map(Message::standing);
             hold(*before == standing, "messages are serializable", || {
                 format!("{} stood {standing:?}, not {before:?}", message.id)
@@ -45,11 +45,12 @@ impl Mail {
             let was_leased = write.before.is_some_and(|was| was.kind == Kind::Leased);
             let is_leased = write.message.standing().kind == Kind::Leased;
             inflight = inflight + u64::from(is_leased) - u64::from(was_leased);
-            match post.messages.get(&write.message.id.seq()) {
+            match mail.messages.get(&write.message.id.seq()) {
                 Some(before) => self.check_moved(number, op, before, &write.message)?,
                 None => self.check_name(number, now, &write.message)?,
             }
         }
+        // A number above the bound may stay, but must not grow.
         let most = u64::from(self.policy.global_inflight).max(self.inflight);
         hold(inflight <= most, "held messages are bounded", || {
             format!("receivers hold {inflight}")
@@ -58,7 +59,7 @@ impl Mail {
         self.check_chains(number, changes)
     }
 
-    /// What is sent or brought back fits. What a receiver gives back had its place before.
+    /// Checks that sent and redriven messages fit. A message that a receiver gives back had its place before.
     fn check_capacity(&self, op: Option<Op>, changes: &Changes) -> Checked {
         let brings = [Op::SEND, Op::SEND_BATCH, Op::REPROCESS].map(Some);
         if !brings.contains(&op) {
@@ -97,7 +98,7 @@ impl Mail {
             hold(after.attempt <= most, "attempts are bounded", told)?;
             let kept = was == Kind::Leased && before.delivery == after.delivery;
             let lease = after.delivery.map(|delivery| delivery.lease);
-            let used = lease.is_none_or(|lease| self.posts[number].leases.contains(&lease));
+            let used = lease.is_none_or(|lease| self.tenants[number].leases.contains(&lease));
             hold(kept || !used, "every delivery has a lease of its own", told)?;
             hold(kept || was == Kind::Ready, "one receiver at a time", told)?;
         }
@@ -109,21 +110,21 @@ impl Mail {
         )
     }
 
-    /// A name stands for one message as long as it is remembered.
+    /// Checks that a name stands for one message as long as it is remembered.
     fn check_name(&self, number: usize, now: Timestamp, new: &Message) -> Checked {
-        let post = &self.posts[number];
+        let mail = &self.tenants[number];
         let name = (Arc::clone(&new.topic), Arc::clone(&new.idem_key));
-        let first = post.names.get(&name).and_then(|seq| post.messages.get(seq));
+        let first = mail.names.get(&name).and_then(|seq| mail.messages.get(seq));
         let window = self.policy.t_replay_ms;
         let free = first.is_none_or(|first| first.sent_at.plus_millis(window) <= now);
         hold(free, "one message per name", || format!("{name:?}"))
     }
 
-    /// Each shard's chain grows by exactly the new messages, in their order.
+    /// Checks that each shard's chain grows by exactly the new messages, in their order.
     fn check_chains(&self, number: usize, changes: &Changes) -> Checked {
-        let post = &self.posts[number];
-        let mut heads = post.chains.clone();
-        let mut head = post.head;
+        let mail = &self.tenants[number];
+        let mut heads = mail.chains.clone();
+        let mut head = mail.head;
         let new = changes
             .messages
             .iter()
@@ -148,7 +149,7 @@ impl Mail {
         }
         let grown = heads
             .iter()
-            .filter(|(shard, head)| post.chains.get(shard) != Some(head));
+            .filter(|(shard, head)| mail.chains.get(shard) != Some(head));
         hold(changes.chains.iter().eq(grown), "chain of messages", || {
             format!("heads {:?} of tenant {number}", changes.chains)
         })

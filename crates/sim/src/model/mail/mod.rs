@@ -1,9 +1,9 @@
 //! The messages that should be stored, learnt commit by commit.
 //!
-//! For each transaction the model foretells every message that it writes (`foresee`, for settling
-//! `settle`), knowing the call behind it and everything before it. Laws that no call may break stand
-//! by themselves (`laws`), answers are held against what was foretold (`answers`), and the store is
-//! compared from time to time (`audit`).
+//! For each transaction the model predicts every message that it writes (`foresee`, for settling
+//! `settle`), from the call behind it and everything before it. Laws that no call may break are checked
+//! separately (`laws`), answers are compared with the prediction (`answers`), and the store is compared
+//! from time to time (`audit`).
 
 mod answers;
 mod audit;
@@ -39,25 +39,25 @@ use foresee::Foreseen;
 #[derive(Debug)]
 pub struct Mail {
     policy: Policy,
-    posts: [Post; TENANTS],
+    tenants: [TenantMail; TENANTS],
     due: BTreeSet<(Timestamp, usize, MessageId)>,
-    /// How many messages wait in each shard.
+    /// The number of messages that wait in each shard.
     depths: BTreeMap<u16, u64>,
     inflight: u64,
-    /// When the sends were made that are remembered.
+    /// The times of the remembered sends.
     sends: VecDeque<Timestamp>,
 }
 
 /// The messages of one tenant.
 #[derive(Debug, Default)]
-struct Post {
+struct TenantMail {
     /// The place of the last message.
     head: u64,
     messages: BTreeMap<u64, Message>,
-    /// Places of the last messages with each name, by topic and key.
+    /// The place of the last message with each name, by topic and key.
     names: Map<(Arc<str>, Arc<str>), u64>,
-    /// Ready and delayed messages of each topic, those who go first first.
-    lines: BTreeMap<Arc<str>, [Line; 2]>,
+    /// The ready and the delayed messages of each topic, in the order of delivery.
+    queues: BTreeMap<Arc<str>, [Queue; 2]>,
     dead: BTreeSet<u64>,
     chains: BTreeMap<u16, ChainHead>,
     leases: Set<LeaseId>,
@@ -66,9 +66,9 @@ struct Post {
     changed: BTreeSet<u64>,
 }
 
-type Line = BTreeSet<(Reverse<i32>, u64)>;
+type Queue = BTreeSet<(Reverse<i32>, u64)>;
 
-/// What becomes of one thing that a call asks for.
+/// The expected outcome of one item of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It is done.
@@ -77,20 +77,20 @@ pub enum Fate {
     New,
     /// It was sent before.
     Again(MessageId),
-    /// It was sent by the same call, as so many-th.
+    /// It repeats the item with this number of the same call.
     AgainOf(usize),
     /// It is refused.
     Refused(Code),
 }
 
-/// What the transactions of a call came to.
+/// The model's notes on the transactions of a call.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// What becomes of each thing that the last one was asked for; empty if there was none.
+    /// The expected outcome of each item of the last transaction; empty if there was none.
     pub fates: Vec<Fate>,
     /// The messages that it sent or handed over.
     given: Vec<Message>,
-    /// How many messages all of them wrote.
+    /// The number of messages that all of them wrote.
     pub wrote: usize,
 }
 
@@ -107,11 +107,11 @@ impl Notes {
 }
 
 impl Mail {
-    /// The messages of an empty store.
+    /// Creates the model of an empty store.
     pub fn new(policy: Policy) -> Self {
         Self {
             policy,
-            posts: Default::default(),
+            tenants: Default::default(),
             due: BTreeSet::new(),
             depths: BTreeMap::new(),
             inflight: 0,
@@ -153,9 +153,9 @@ impl Mail {
         }
     }
 
-    /// The process was started again: it knows of sends what is stored of them.
+    /// Restarts the process: it knows only those sends whose messages are still stored.
     pub fn restart(&mut self) {
-        let messages = self.posts.iter().flat_map(|post| post.messages.values());
+        let messages = self.tenants.iter().flat_map(|mail| mail.messages.values());
         let mut sends: Vec<Timestamp> = messages.map(|message| message.sent_at).collect();
         sends.sort_unstable();
         self.sends = sends.into();
@@ -165,36 +165,36 @@ impl Mail {
         for write in &changes.messages {
             let message = &write.message;
             if write.before.is_none() {
-                let post = &mut self.posts[number];
-                let chain = post.chains.entry(message.shard).or_default();
+                let mail = &mut self.tenants[number];
+                let chain = mail.chains.entry(message.shard).or_default();
                 *chain = chain.then(&message.hash_chain);
-                post.head = message.id.seq();
+                mail.head = message.id.seq();
                 let name = (Arc::clone(&message.topic), Arc::clone(&message.idem_key));
-                post.names.insert(name, message.id.seq());
+                mail.names.insert(name, message.id.seq());
                 self.sends.push_back(message.sent_at);
             }
             self.place(number, message, Some(message.standing()));
-            let post = &mut self.posts[number];
-            post.leases
+            let mail = &mut self.tenants[number];
+            mail.leases
                 .extend(message.delivery.map(|given| given.lease));
             if message.standing().kind == Kind::Gone {
-                post.over.insert(message.id.seq());
+                mail.over.insert(message.id.seq());
             }
-            post.messages.insert(message.id.seq(), message.clone());
+            mail.messages.insert(message.id.seq(), message.clone());
         }
         for write in &changes.forgotten {
             self.place(number, &write.message, None);
-            let post = &mut self.posts[number];
-            post.messages.remove(&write.message.id.seq());
-            post.over.insert(write.message.id.seq());
+            let mail = &mut self.tenants[number];
+            mail.messages.remove(&write.message.id.seq());
+            mail.over.insert(write.message.id.seq());
         }
     }
 
-    /// Moves a message to where it stands now.
+    /// Moves a message from its old place in the indexes to its new one.
     fn place(&mut self, number: usize, message: &Message, after: Option<Standing>) {
-        let post = &mut self.posts[number];
+        let mail = &mut self.tenants[number];
         let seq = message.id.seq();
-        let before = post.messages.get(&seq).map(Message::standing);
+        let before = mail.messages.get(&seq).map(Message::standing);
         for (standing, comes) in [(before, false), (after, true)] {
             let Some(Standing { kind, due }) = standing else {
                 continue;
@@ -205,29 +205,29 @@ impl Mail {
             match kind {
                 Kind::Ready | Kind::Delayed => {
                     let place = (Reverse(message.priority), seq);
-                    let lines = post.lines.entry(Arc::clone(&message.topic)).or_default();
-                    put(&mut lines[kind as usize], place, comes);
+                    let queues = mail.queues.entry(Arc::clone(&message.topic)).or_default();
+                    put(&mut queues[kind as usize], place, comes);
                     let depth = self.depths.entry(message.shard).or_default();
                     *depth = if comes { *depth + 1 } else { *depth - 1 };
                 }
                 Kind::Leased if comes => self.inflight += 1,
                 Kind::Leased => self.inflight -= 1,
-                Kind::Dead => put(&mut post.dead, seq, comes),
+                Kind::Dead => put(&mut mail.dead, seq, comes),
                 Kind::Gone => {}
             }
         }
-        post.changed.insert(seq);
+        mail.changed.insert(seq);
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.due.first().map(|(at, ..)| *at)
     }
 
-    /// Whether a receiver would be given something.
+    /// Returns true if a receiver would be given something.
     pub fn has_message(&self, number: usize, topic: &str) -> bool {
-        let lines = self.posts[number].lines.get(topic);
-        lines.is_some_and(|lines| !lines[Kind::Ready as usize].is_empty())
+        let queues = self.tenants[number].queues.get(topic);
+        queues.is_some_and(|queues| !queues[Kind::Ready as usize].is_empty())
     }
 
     fn depth(&self, shard: u16) -> u64 {
@@ -235,17 +235,17 @@ impl Mail {
     }
 }
 
-impl Post {
-    /// The message with this id.
+impl TenantMail {
+    /// Returns the message with this id.
     fn message(&self, id: MessageId) -> Option<&Message> {
         let message = self.messages.get(&id.seq())?;
         (message.id == id).then_some(message)
     }
 
-    /// The messages of a topic that are ready or delayed, in their order.
-    fn line(&self, topic: &str, kind: Kind) -> impl Iterator<Item = &Message> {
-        let line = self.lines.get(topic).map(|lines| &lines[kind as usize]);
-        let places = line.into_iter().flatten();
+    /// Returns the messages of a topic that are ready or delayed, in their order.
+    fn queue(&self, topic: &str, kind: Kind) -> impl Iterator<Item = &Message> {
+        let queue = self.queues.get(topic).map(|queues| &queues[kind as usize]);
+        let places = queue.into_iter().flatten();
         places.filter_map(|(_, seq)| self.messages.get(seq))
     }
 }
@@ -258,7 +258,7 @@ fn put<T: Ord>(set: &mut BTreeSet<T>, item: T, comes: bool) {
     }
 }
 
-/// Whether an operation ends messages.
+/// Returns true if an operation ends messages.
 fn ends(op: Option<Op>) -> bool {
     [Op::ACK_MESSAGE, Op::ACK_BATCH, Op::PURGE]
         .map(Some)

@@ -1,4 +1,4 @@
-//! What acknowledging, giving back and keeping a message longer come to.
+//! Predicting the effect of acknowledging, giving back and extending a message.
 
 use asyncgate_api::Code;
 use asyncgate_core::{
@@ -7,19 +7,19 @@ use asyncgate_core::{
 };
 
 use super::{
-    Mail, Post,
+    Mail, TenantMail,
     foresee::{Expected, Free},
 };
 use crate::{asked::Asked, step::Op};
 
-/// The message as it will be, nothing if it stays as it is, or why the call is refused.
+/// The message after the call, nothing if it does not change, or the code of the refusal.
 type Settled = Result<Option<Expected>, Code>;
 
 impl Mail {
-    /// What one settling call does, after it has `acked` others.
+    /// Predicts the effect of one settling call, after the call has `acked` others.
     pub(super) fn settle(
         &self,
-        post: &Post,
+        mail: &TenantMail,
         op: Op,
         asked: &Asked,
         now: Timestamp,
@@ -30,7 +30,7 @@ impl Mail {
         };
         let earlier = acked.iter().map(|write| &write.message);
         let earlier = earlier.filter(|message| message.id == id).last();
-        let message = earlier.or_else(|| post.message(id));
+        let message = earlier.or_else(|| mail.message(id));
         let over = |state| matches!(state, State::Gone { until } if until <= now);
         let message = message.filter(|message| !over(message.state));
         let message = message.ok_or(Code::ENotFound)?;
@@ -57,7 +57,7 @@ impl Mail {
         }
     }
 
-    /// A message that is only remembered from now on.
+    /// Returns a message that is only remembered from now on.
     pub(super) fn gone(&self, message: &Message, now: Timestamp) -> Expected {
         let until = now.plus_millis(self.policy.t_replay_ms);
         Expected::fixed(Message {
@@ -120,7 +120,7 @@ impl Mail {
         })))
     }
 
-    /// A message that is a dead letter from now on.
+    /// Returns a message that is a dead letter from now on.
     pub(super) fn dead(&self, message: &Message, cause: Cause, now: Timestamp) -> Expected {
         let reason = match (&message.reason, cause) {
             (Some(reason), _) => reason,
@@ -141,7 +141,7 @@ impl Mail {
         })
     }
 
-    /// How long a receiver keeps a message.
+    /// Returns the time for which a receiver keeps a message.
     pub(super) fn visibility(&self, asked: &Asked) -> i64 {
         asked
             .number("visibility_ms")
