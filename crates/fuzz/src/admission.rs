@@ -1,5 +1,5 @@
-//! Warrants and requests about domains: what strangers sign, or claim to have signed. And the tables of
-//! limits, which an operator writes while nobody may be stopped by a mistake in them.
+//! Warrants and requests about domains, which strangers sign or claim to have signed. And the tables of
+//! limits, which an operator changes while the server runs: a mistake in them must stop nobody.
 
 use asyncgate_admission::Tables;
 use asyncgate_core::{
@@ -41,7 +41,7 @@ fn call(warrants: &[Vec<u8>]) -> Verification {
     verify(&policy, &call)
 }
 
-/// Whatever was found hangs together: a refusal is the last check, and asks nothing of the host.
+/// Checks that a verification is consistent: a refusal is the last check, and asks nothing of the host.
 fn hangs_together(verification: &Verification) {
     let failed = verification.checks.iter().filter(|check| !check.passed);
     match &verification.refusal {
@@ -56,7 +56,7 @@ fn hangs_together(verification: &Verification) {
     }
 }
 
-/// Any bytes as a warrant or a stack, and none but those that were signed is accepted.
+/// Takes any bytes as a warrant or a stack: only signed ones may be accepted.
 pub fn warrants(input: &[u8]) {
     let verification = call(&[input.to_vec()]);
     hangs_together(&verification);
@@ -66,7 +66,7 @@ pub fn warrants(input: &[u8]) {
     }
 }
 
-/// Warrants, and one of them as a stack. All are well-formed and signed.
+/// Returns well-formed, signed warrants, and one of them as a stack.
 pub fn warrant_seeds() -> Vec<Vec<u8>> {
     let payloads = payload_seeds();
     let mut seeds: Vec<Vec<u8>> = payloads.iter().map(|payload| envelope(payload)).collect();
@@ -75,7 +75,7 @@ pub fn warrant_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Any bytes as the payload of a warrant that is signed by whom we trust.
+/// Takes any bytes as the payload of a warrant that the trusted key signed.
 pub fn warrant_payloads(input: &[u8]) {
     hangs_together(&call(&[envelope(input)]));
 }
@@ -98,7 +98,7 @@ fn envelope(payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Payloads with each kind of constraint, and with all three extensions.
+/// Returns payloads with each kind of constraint, and one with all three extensions.
 pub fn payload_seeds() -> Vec<Vec<u8>> {
     let constraints: [&[u8]; 12] = [
         b"\x82\x10\xf6",
@@ -141,8 +141,8 @@ pub fn payload_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Any bytes as the body of any request: what is read can be hashed and decided, and nobody who has not
-/// signed is admitted.
+/// Takes any bytes as the body of any request: a body that is read can be hashed and decided, and nobody
+/// is admitted without a signature.
 pub fn domain_bodies(input: &[u8]) {
     const KINDS: [Kind; 3] = [Kind::Sign, Kind::QuotaStatus, Kind::Disable];
     for compat in [Compat::Odis, Compat::Cip40] {
@@ -173,7 +173,7 @@ pub fn domain_bodies(input: &[u8]) {
     }
 }
 
-/// A request of each kind that nobody signed.
+/// Returns an unsigned request of each kind.
 pub fn domain_seeds() -> Vec<Vec<u8>> {
     let none = |zero: Value| json!({"defined": false, "value": zero});
     let some = |value: Value| json!({"defined": true, "value": value});
@@ -197,10 +197,10 @@ pub fn domain_seeds() -> Vec<Vec<u8>> {
     bodies.map(|body| body.to_string().into_bytes()).to_vec()
 }
 
-/// Between the tables in one input.
+/// The separator between the tables in one input.
 const NEXT_TABLE: char = '\u{1f}';
 
-/// Any texts as tables of limits: what is taken can be asked, again and again, at any time and cost.
+/// Takes any texts as tables of limits: accepted limits can be asked again and again, at any time and cost.
 pub fn limit_tables(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let mut texts = text.split(NEXT_TABLE);
@@ -253,7 +253,7 @@ fn ask_all(limits: &Limits) {
     }
 }
 
-/// Tables with a policy of each kind, and what names them.
+/// Returns tables with a policy of each kind, and the tables that name them.
 pub fn table_seeds() -> Vec<Vec<u8>> {
     let policies = json!({
         "api": {"kind": "token_bucket", "capacity": 5, "refill_per_minute": 0.5, "overdraw": true},

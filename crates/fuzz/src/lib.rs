@@ -1,8 +1,8 @@
-//! Broken input, thrown at everything that reads what strangers send.
+//! Broken input for everything that reads what strangers send.
 //!
-//! A target is a function that must hold for any bytes: it panics when it does not. Inputs are made by
-//! mutating good ones, from a seed, so that a finding can be made again; it works with the stable
-//! toolchain, without instrumentation.
+//! A target is a function that must hold for any bytes: it panics when it does not. Inputs are mutations
+//! of good ones, drawn from a seed, so that a finding can be repeated. It works with the stable toolchain,
+//! without instrumentation.
 
 mod admission;
 mod mutate;
@@ -16,11 +16,11 @@ pub use targets::{Target, targets};
 /// An input that broke a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Which target.
+    /// The name of the target.
     pub target: &'static str,
-    /// The bytes.
+    /// The input.
     pub input: Vec<u8>,
-    /// What it said.
+    /// The message of the panic.
     pub message: String,
 }
 
@@ -40,7 +40,7 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or("it panicked").to_owned()
 }
 
-/// The shortest input found by cutting pieces off that still breaks the target.
+/// Cuts pieces off an input and returns the shortest one found that still breaks the target.
 pub fn shrink(target: &Target, finding: Finding) -> Finding {
     let mut best = finding;
     let mut piece = best.input.len() / 2;

@@ -35,7 +35,7 @@ struct Options {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    // A finding is told once, shrunk, and not at each of its thousand panics.
+    // A finding is printed once, after shrinking, and not at each of its thousand panics.
     std::panic::set_hook(Box::new(|_| {}));
     let wanted = |target: &&Target| {
         options

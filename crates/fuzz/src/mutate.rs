@@ -1,6 +1,6 @@
-//! Inputs that are almost right.
+//! Making inputs that are almost right.
 
-/// What parsers stumble over.
+/// Pieces of input that often confuse parsers.
 const TOKENS: &[&[u8]] = &[
     b"null",
     b"true",
@@ -42,19 +42,19 @@ const TOKENS: &[&[u8]] = &[
     b"\xfb\x7f\xf0\x00\x00\x00\x00\x00\x00",
 ];
 
-/// Makes inputs from a seed.
+/// Draws inputs from a seed.
 #[derive(Debug)]
 pub struct Mutator {
     state: u64,
 }
 
 impl Mutator {
-    /// The same seed makes the same inputs.
+    /// Creates the mutator of a seed; the same seed gives the same inputs.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed | 1 }
     }
 
-    /// Xorshift: quick, and good enough to choose with.
+    /// Draws a number with Xorshift: fast, and good enough to choose with.
     fn next(&mut self) -> u64 {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
@@ -66,7 +66,7 @@ impl Mutator {
         (self.next() % bound.max(1) as u64) as usize
     }
 
-    /// A mutation of one of `seeds`, at times crossed with another.
+    /// Draws a mutation of one of `seeds`, sometimes crossed with another.
     pub fn input(&mut self, seeds: &[Vec<u8>]) -> Vec<u8> {
         let mut input = seeds[self.below(seeds.len())].clone();
         if self.below(4) == 0 {

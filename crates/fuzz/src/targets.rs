@@ -1,4 +1,4 @@
-//! What must hold for any bytes.
+//! The targets: functions that must hold for any bytes.
 
 use std::{
     cell::RefCell,
@@ -21,18 +21,18 @@ use serde_json::{Value, json};
 
 use crate::admission;
 
-/// A reader of strangers' input.
+/// A reader of strangers' input, with the check on it.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     /// Its name.
     pub name: &'static str,
-    /// What it holds: it panics on an input that breaks it.
+    /// The check: it panics on an input that breaks the target.
     pub run: fn(&[u8]),
     /// Good inputs to begin with.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// Every target.
+/// Returns every target.
 pub const fn targets() -> &'static [Target] {
     &[
         Target {
@@ -94,7 +94,7 @@ impl Entropy for Counter {
     }
 }
 
-/// An engine on a store in memory, renewed before it holds too much.
+/// An engine on a store in memory. It is replaced before it holds too much.
 struct World {
     runtime: tokio::runtime::Runtime,
     engine: Engine,
@@ -105,7 +105,7 @@ const CALLS_PER_WORLD: u32 = 2_000;
 
 impl World {
     fn new() -> Option<Self> {
-        // Time stands still but for sleeps, so that a call which waits is over at once.
+        // Time stands still except during sleeps, so that a call that waits is over at once.
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build().ok()?;
         let engine = Engine::new(
@@ -126,8 +126,8 @@ thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
 }
 
-/// Any bytes as the input of any operation, the first byte says which: it is done or refused, and a
-/// refusal is never a defect of the server.
+/// Takes any bytes as the input of any operation, chosen by the first byte: the call is done or refused,
+/// and a refusal is never a defect of the server.
 fn operations(input: &[u8]) {
     let Some((which, input)) = input.split_first() else {
         return;
@@ -185,7 +185,7 @@ fn operation_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// What parses as an input of the mailbox says the same when it is written and parsed again.
+/// An input of the mailbox that parses must say the same after it is written and parsed again.
 fn envelope_json(input: &[u8]) {
     fn again<T: serde::de::DeserializeOwned + serde::Serialize>(input: &[u8]) {
         let Ok(parsed) = serde_json::from_slice::<T>(input) else {
@@ -210,7 +210,7 @@ fn envelope_seeds() -> Vec<Vec<u8>> {
     seeds.map(|seed| seed[1..].to_vec()).collect()
 }
 
-/// What decodes as a gRPC request encodes to something that decodes alike.
+/// A gRPC request that decodes must be the same after it is encoded and decoded again.
 fn grpc_frames(input: &[u8]) {
     fn again<M: Message + Default + PartialEq>(input: &[u8]) {
         let Ok(decoded) = M::decode(input) else {
@@ -250,7 +250,7 @@ fn frame_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// What parses as an id is written as something that parses alike.
+/// An id that parses must be the same after it is written and parsed again.
 fn ids(input: &[u8]) {
     fn again<T: std::str::FromStr + ToString + PartialEq>(text: &str) {
         if let Ok(id) = text.parse::<T>() {
