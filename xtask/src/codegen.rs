@@ -1,5 +1,5 @@
-//! `cargo xtask codegen`: what the server's registry and the proto files generate, committed so that a
-//! change of the wire shows in review. `--check` is what CI runs.
+//! `cargo xtask codegen`: writes the files that are generated from the server's registry and the proto
+//! files. They are committed so that a change of the wire shows in review. CI runs `--check`.
 
 use std::fs;
 
@@ -16,11 +16,11 @@ pub struct Options {
 }
 
 struct Document {
-    /// The package whose program prints it, and what to tell that.
+    /// The package whose program prints it, and the arguments of that program.
     package: &'static str,
     subcommand: &'static [&'static str],
     path: &'static str,
-    /// What stands above what is printed.
+    /// The text above the printed one.
     heading: &'static str,
 }
 
@@ -101,7 +101,7 @@ fn generate(document: &Document) -> Result<String> {
     Ok(format!("{}{}\n", document.heading, text.trim_end()))
 }
 
-/// The first line that differs, as a reader of CI's log wants to see it.
+/// Returns the first line that differs, for readers of CI's log.
 fn first_difference(committed: &str, generated: &str) -> Option<String> {
     if committed == generated {
         return None;

@@ -1,7 +1,7 @@
 //! The project's own commands, run as `cargo xtask <command>`.
 //!
-//! They work with the Rust toolchain alone; what else a command needs (a database to measure beside)
-//! it installs or asks for by name.
+//! They work with the Rust toolchain alone. If a command needs more, such as a database to measure
+//! beside, it installs it or asks for it by name.
 
 #![expect(
     clippy::print_stdout,
@@ -57,7 +57,7 @@ enum Command {
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
-        // The chain of causes in one line; where in this program it was noticed helps nobody.
+        // The chain of causes in one line. A backtrace of this program would help nobody.
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

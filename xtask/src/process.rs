@@ -1,24 +1,24 @@
-//! Running other programs: the workspace's place, cargo, and errors that name the command that failed.
+//! Running other programs: the root of the workspace, cargo, and errors that name the failed command.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The root of the workspace, whatever directory the command was started from.
+/// Returns the root of the workspace, from any current directory.
 pub fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
-/// The cargo that started us, so that a `+toolchain` choice carries on.
+/// Returns the cargo that started us, so that a `+toolchain` choice carries on.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// Runs to the end with our own stdout and stderr; a failure is an error that shows the command.
+/// Runs a command to its end with our own stdout and stderr; a failure is an error that shows the command.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()
@@ -29,7 +29,8 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs to the end and gives back stdout; stderr is ours, so that a reader sees what went wrong.
+/// Runs a command to its end and returns its stdout. Its stderr is ours, so that a reader sees the cause
+/// of a failure.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())
@@ -41,7 +42,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{} printed no UTF-8", shown(command)))
 }
 
-/// `cargo metadata` of the workspace without its dependencies.
+/// Returns `cargo metadata` of the workspace without its dependencies.
 pub fn metadata() -> Result<serde_json::Value> {
     let text = output(cargo().args(["metadata", "--format-version", "1", "--no-deps"]))?;
     serde_json::from_str(&text).context("cargo metadata printed no JSON")

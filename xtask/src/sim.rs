@@ -1,5 +1,5 @@
-//! `cargo xtask sim`: simulates the engine in a build of its own, whose making takes some minutes. A
-//! failure is shrunk and kept among the simulator's regressions, which its tests replay.
+//! `cargo xtask sim`: simulates the engine in a build profile of its own, which takes some minutes to
+//! build. A failure is shrunk and kept among the simulator's regressions, which its tests replay.
 
 use anyhow::Result;
 use clap::Args;

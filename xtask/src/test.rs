@@ -1,7 +1,8 @@
-//! `cargo xtask test`: prepares what the tests need, then runs all of them with plain `cargo test`.
+//! `cargo xtask test`: prepares everything that the tests need, then runs all of them with `cargo test`.
 //!
 //! The tests of admission on Redis and on DynamoDB start their own servers and emulators, whose programs
-//! are installed here. Without them they say so and pass, so that plain `cargo test` works everywhere.
+//! are installed here. Without these programs the tests say so and pass, so that plain `cargo test` works
+//! everywhere.
 
 use anyhow::Result;
 use clap::Args;

@@ -50,7 +50,7 @@ impl Costs {
         Ok(units)
     }
 
-    /// The server's, the median of the rounds.
+    /// Returns the server's cost, the median of the rounds.
     pub fn server(&self) -> f64 {
         median(&self.server)
     }

@@ -14,7 +14,7 @@ use super::{Bench, CONNECTIONS};
 #[derive(Debug, Default)]
 pub struct Rounds {
     rates: Vec<f64>,
-    /// Create, claim, complete.
+    /// The latencies of create, claim and complete.
     latencies: [Histogram; 3],
     costs: Costs,
     empty_claims: u64,

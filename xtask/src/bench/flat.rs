@@ -1,5 +1,5 @@
-//! Whether size matters: a claim with 1,000 ready tasks beside one with a million ready, a million
-//! delayed and a million for other workers; what those cost in memory; and a page of obligations.
+//! Independence of size: a claim with 1,000 ready tasks beside one with a million ready, a million
+//! delayed and a million for other workers; the memory for those; and a page of obligations.
 
 use anyhow::Result;
 
@@ -12,7 +12,7 @@ use super::{Bench, CONNECTIONS, ROUNDS};
 
 const FEW: u64 = 1_000;
 const CLAIM: usize = 1;
-/// More connections share a commit better; nobody looks at the latency of seeding.
+/// More connections share a commit better, and the latency of seeding is not measured.
 const SEEDING_CONNECTIONS: usize = 128;
 
 pub fn run(bench: &Bench) -> Result<Section> {
@@ -29,7 +29,7 @@ pub fn run(bench: &Bench) -> Result<Section> {
     )?;
     let seeded = large.disk()?;
 
-    // In turns, so that a slow minute of the machine falls on both.
+    // In turns, so that a slow minute of the machine affects both.
     let mut one = Pair::default();
     let mut busy = Pair::default();
     for round in 1..=ROUNDS {
@@ -140,7 +140,7 @@ fn claim_p50(bench: &Bench, server: &Server, connections: usize) -> Result<f64> 
 }
 
 fn obligations(server: &Server) -> Result<Histogram> {
-    // Fewer pages than the quick run has, so that each of them is full.
+    // Fewer pages than there are even in a quick run, so that each of them is full.
     let mut pages = Pages::of_obligations(&server.head(), 1000);
     Ok(drive(server.addr, Plan::to_the_end(1), &mut pages)?.all())
 }

@@ -48,7 +48,7 @@ impl Histogram {
         self.max
     }
 
-    /// The latency that the given share of the samples (0 to 1) does not exceed; zero when empty.
+    /// Returns the latency that the given share of the samples (0 to 1) does not exceed; zero when empty.
     pub fn quantile(&self, share: f64) -> Duration {
         let rank = ((self.total as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
@@ -68,7 +68,7 @@ fn bucket(nanos: u64) -> usize {
     (magnitude as usize) * SUB + (nanos >> magnitude) as usize
 }
 
-/// The largest value that falls into a bucket.
+/// Returns the largest value that falls into a bucket.
 fn highest(index: usize) -> u64 {
     if index < 2 * SUB {
         return index as u64;

@@ -1,4 +1,4 @@
-//! What the figures were measured on. No date and no name: a reader compares machines, not days.
+//! The machine of the measurement. No date and no name: a reader compares machines, not days.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -45,8 +45,8 @@ pub fn section(scratch: &Path) -> Result<Section> {
     })
 }
 
-/// The type of the file system that holds a path: that of the longest mount point above it, the last
-/// of several on the same point.
+/// Returns the type of the file system that holds a path: that of the longest mount point above it, and
+/// of several on the same point the last.
 fn file_system<'a>(mounts: &'a str, path: &Path) -> &'a str {
     let above = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);
@@ -68,7 +68,7 @@ fn memory() -> Result<String> {
     Ok(format!("{:.0} GiB", kib / 1024.0 / 1024.0))
 }
 
-/// A file that is synced after each append, to see what the disk takes for it.
+/// A file that is synced after each append, to measure the time that the disk needs for it.
 #[derive(Debug)]
 pub struct Syncs(File);
 
@@ -77,7 +77,7 @@ impl Syncs {
         Ok(Self(File::create(scratch.join("syncs"))?))
     }
 
-    /// How long one append takes.
+    /// Appends and syncs once, and returns the time it took.
     pub fn sync(&mut self) -> Result<Duration> {
         let started = Instant::now();
         self.0.write_all(&[7; 4096])?;
@@ -86,7 +86,7 @@ impl Syncs {
     }
 }
 
-/// What one writer that syncs each request could do at most.
+/// Returns the rate that one writer could reach at most if it syncs each request.
 fn syncs_per_second(scratch: &Path) -> Result<f64> {
     let mut file = Syncs::create(scratch)?;
     let started = Instant::now();

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the figures that the product promises, measured on the release build over HTTP
+//! `cargo xtask bench`: measures the figures that the product promises, on the release build over HTTP
 //! with every commit fsynced, beside peers on the same machine in the same run.
 //!
 //! Each part has its own file. The parts that compare rates run in turns, three rounds of each, and
@@ -38,7 +38,7 @@ use crate::process;
 const ROUNDS: usize = 3;
 const CONNECTIONS: usize = 64;
 
-/// Not the usual folder for temporary files: that one may live in memory, where fsync costs nothing.
+/// The folder for data. The usual folder for temporary files may live in memory, where fsync costs nothing.
 const SCRATCH: &str = "/var/tmp";
 
 #[derive(Debug, Subcommand)]
@@ -83,7 +83,7 @@ impl<P: Choice> Options<P> {
         self.only.is_empty() || self.only.contains(&part)
     }
 
-    /// Prints what was measured, and keeps it, unless it was a quick run.
+    /// Prints the figures, and writes them into the document unless it was a quick run.
     fn publish(&self, sections: &[Section]) -> Result<()> {
         if self.json {
             let parts: Vec<_> = sections.iter().map(Section::json).collect();
@@ -111,7 +111,7 @@ pub enum Part {
     Wake,
 }
 
-/// What every part needs.
+/// The things that every part needs.
 #[derive(Debug)]
 pub struct Bench {
     binary: PathBuf,
@@ -135,12 +135,12 @@ impl Bench {
         })
     }
 
-    /// A fresh server on an empty directory.
+    /// Starts a fresh server on an empty directory.
     fn server(&self) -> Result<Server> {
         self.server_with(&[])
     }
 
-    /// A fresh server on an empty directory, with these settings in its environment.
+    /// Starts a fresh server on an empty directory, with these settings in its environment.
     fn server_with(&self, settings: &[(&str, &str)]) -> Result<Server> {
         Server::start(&self.binary, self.scratch.path(), settings)
     }
@@ -149,7 +149,7 @@ impl Bench {
         open_folder(self.scratch.path())
     }
 
-    /// A duration in seconds, by scale.
+    /// Returns a duration in seconds, by scale.
     fn seconds(&self, full: u64, quick: u64) -> Duration {
         Duration::from_secs(if self.quick { quick } else { full })
     }
@@ -184,7 +184,7 @@ fn tasks(options: &Options<Part>) -> Result<()> {
     options.publish(&sections)
 }
 
-/// The parts that compare rates: a round of each, then the next round. Gives back the cycles per second.
+/// Runs the parts that compare rates: a round of each, then the next round. Returns the cycles per second.
 fn in_turns(
     bench: &Bench,
     wants: &impl Fn(Part) -> bool,
@@ -217,7 +217,8 @@ fn in_turns(
     Ok(rate)
 }
 
-/// An unoptimised load generator would take the processor from the server that it measures.
+/// Starts this command again in release: an unoptimised load generator would take the processor from the
+/// server that it measures.
 fn again_in_release() -> Result<()> {
     let mut command = process::cargo();
     command.current_dir(std::env::current_dir()?);
@@ -233,12 +234,12 @@ fn again_in_release() -> Result<()> {
         .arg(process::root().join("Cargo.toml"))
         .arg("--")
         .args(std::env::args_os().skip(1));
-    // It has said itself what went wrong.
+    // It has already printed what went wrong.
     let status = command.status().context("cannot start cargo")?;
     std::process::exit(status.code().unwrap_or(1));
 }
 
-/// A folder that goes away with its owner and that the user `postgres` may walk through.
+/// Creates a folder that is removed with its owner and that the user `postgres` may walk through.
 fn open_folder(parent: &Path) -> Result<TempDir> {
     tempfile::Builder::new()
         .prefix("asyncgate-bench-")

@@ -1,5 +1,5 @@
-//! Figures, what was asked of them, and how they are shown: a table on the terminal, JSON for
-//! programs, and the marked sections of docs/BENCHMARKS.md.
+//! Figures, the bounds on them, and their forms: a table on the terminal, JSON for programs, and the
+//! marked sections of docs/BENCHMARKS.md.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -51,7 +51,7 @@ impl Unit {
     }
 }
 
-/// What is asked of a figure, and what it aims for.
+/// The required value of a figure, and its goal.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     most: bool,
@@ -153,10 +153,10 @@ impl Figure {
     }
 }
 
-/// The figures of one part of the benchmark, and how they came about.
+/// The figures of one part of the benchmark, with the method.
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// Names the section's marks in docs/BENCHMARKS.md.
+    /// The name in the section's marks in docs/BENCHMARKS.md.
     pub id: &'static str,
     pub how: String,
     pub figures: Vec<Figure>,
@@ -180,7 +180,7 @@ impl Section {
     }
 }
 
-/// Puts the sections between their marks in the document and leaves the rest as it is.
+/// Puts the sections between their marks in the document and leaves the rest unchanged.
 pub fn rewrite(path: &Path, sections: &[Section]) -> Result<()> {
     let mut text =
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -203,7 +203,7 @@ fn replaced(text: &str, id: &str, content: &str) -> Result<String> {
     Ok(out)
 }
 
-/// The middle of an odd number of values; of an even number, the mean of the two in the middle.
+/// Returns the middle of an odd number of values; of an even number, the mean of the two in the middle.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -216,7 +216,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// A whole number as a reader wants it: 1,000,000.
+/// Formats a whole number with separators: 1,000,000.
 pub fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut out = String::new();

@@ -17,17 +17,17 @@ use crate::process;
 
 pub const KEY: &str = "a-shared-key-for-benchmarks-only";
 
-/// Builds the release binary and says where it is.
+/// Builds the release binary and returns its path.
 pub fn build() -> Result<PathBuf> {
     Ok(release(&["--package", "asyncgate-server"])?.join("asyncgate"))
 }
 
-/// Builds something in release and says in which folder that is.
+/// Builds something in release and returns its folder.
 pub fn release(what: &[&str]) -> Result<PathBuf> {
     built("release", what)
 }
 
-/// Builds something in a profile that has a folder of its own, and tells which.
+/// Builds something in a profile that has a folder of its own, and returns that folder.
 pub fn built(profile: &str, what: &[&str]) -> Result<PathBuf> {
     process::run(
         process::cargo()
@@ -37,7 +37,7 @@ pub fn built(profile: &str, what: &[&str]) -> Result<PathBuf> {
     Ok(target()?.join(profile))
 }
 
-/// Where cargo puts what it builds.
+/// Returns cargo's folder for build output.
 pub fn target() -> Result<PathBuf> {
     let metadata = process::metadata()?;
     let target = metadata["target_directory"]
@@ -51,13 +51,13 @@ pub struct Server {
     child: Child,
     pub addr: SocketAddr,
     data: PathBuf,
-    /// Removed after the process, which `Drop` ends first.
+    /// The folder; it is removed after the process has ended, because `Drop` ends the process first.
     _folder: TempDir,
 }
 
 impl Server {
-    /// Starts on an empty folder below `scratch`, with default settings but for the address, the folder,
-    /// the key and what is given.
+    /// Starts on an empty folder below `scratch`, with default settings except for the address, the folder,
+    /// the key and the given ones.
     pub fn start(binary: &Path, scratch: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let folder = open_folder(scratch)?;
         let dir = folder.path();
@@ -123,7 +123,7 @@ impl Server {
         size_of(&self.data)
     }
 
-    /// Asks it to end, waits until it has, and gives back the size of what it leaves on disk.
+    /// Asks it to end, waits until it has, and returns the size of the data it leaves on disk.
     pub fn stop(mut self) -> Result<u64> {
         // The shell's own `kill`: a machine without procps has no other.
         process::run(Command::new("sh").args(["-c", &format!("kill -TERM {}", self.child.id())]))?;
@@ -142,13 +142,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already; its directory goes with it, so that nothing is lost by a hard stop.
+        // It may have ended already. Its directory is removed with it, so a hard stop loses nothing.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// Processor time of a process (`self` for our own), user and system.
+/// Returns the processor time of a process (`self` for our own), user and system.
 pub fn cpu_time(pid: &str) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name in parentheses may hold spaces; the fields after it are numbers.
@@ -173,7 +173,7 @@ fn address(child: &mut Child) -> Result<SocketAddr> {
                 .trim()
                 .parse()
                 .with_context(|| format!("not an address: {addr}"))?;
-            // Whatever it prints later must not block it.
+            // Its later output must be read, or it would block on a full pipe.
             thread::spawn(move || lines.for_each(drop));
             return Ok(addr);
         }

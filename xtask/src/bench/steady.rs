@@ -1,5 +1,5 @@
 //! A minute at 80 % of the measured rate: the latencies that a user sees when the gate is busy but not
-//! overrun, and what the finished tasks leave on disk.
+//! overloaded, and the disk space that finished tasks take.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub fn run(bench: &Bench, cycles_per_second: Option<f64>) -> Result<Section> {
     let all = tally.all();
     let running = server.disk()?;
     let (resident, _) = server.memory()?;
-    // Measured after a clean stop: a log that is still to be folded in is not what a task leaves behind.
+    // Measured after a clean stop: the log that is still to be folded in is not the space of a task.
     let stopped = server.stop()?;
     let per_task = |size: u64| size.saturating_sub(empty) as f64 / tally.units as f64;
     let figures = vec![
@@ -72,7 +72,7 @@ pub fn run(bench: &Bench, cycles_per_second: Option<f64>) -> Result<Section> {
     })
 }
 
-/// The full rate, when no earlier part has measured it.
+/// Measures the full rate, if no earlier part has.
 fn measured(bench: &Bench) -> Result<f64> {
     let mut rounds = cycle::Rounds::default();
     rounds.run(bench)?;

@@ -1,5 +1,5 @@
-//! How soon a waiting worker has a task in its hands: a claim waits, another connection creates a
-//! task, and the clock runs from sending the create to holding the claim's answer.
+//! The delay of a wake-up: a claim waits, another connection creates a task, and the clock runs from
+//! sending the create to receiving the claim's answer.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::load::http::{self, Head};
 use super::report::{Figure, Section, Unit};
 use super::workload::{COMPLETE, WORKER, create_body};
 
-/// Time for the claim to reach the server and find nothing; a claim that is not parked yet would
+/// The time for the claim to reach the server and find nothing. A claim that does not wait yet would
 /// find the task without being woken, which measures less.
 const PARK: Duration = Duration::from_millis(3);
 

@@ -1,4 +1,4 @@
-//! What the gate is asked to do: create; create, claim and complete; create and claim.
+//! The workloads on tasks: create; create, claim and complete; create and claim.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ impl Create {
         self
     }
 
-    /// Shows how far it is, for seeding that takes minutes.
+    /// Prints its progress, for seeding that takes minutes.
     pub fn shown_as(mut self, what: &str) -> Self {
         self.progress = Some(Progress {
             what: what.to_owned(),
@@ -112,7 +112,7 @@ pub struct Cycle {
     head: Head,
     create: Vec<u8>,
     claim: Vec<u8>,
-    /// By connection: the kind of the next request, and the completion that a claim prepared.
+    /// For each connection, the kind of the next request, and the completion that a claim prepared.
     next: Vec<(usize, Vec<u8>)>,
     empty_claims: u64,
     last: usize,
@@ -136,13 +136,13 @@ impl Cycle {
         }
     }
 
-    /// Ends after so many cycles instead of going on for ever.
+    /// Ends after `count` cycles instead of going on for ever.
     pub fn times(mut self, count: u64) -> Self {
         self.left = Some(count);
         self
     }
 
-    /// Leaves the claimed task leased: as many tasks stay ready as there were.
+    /// Leaves the claimed task leased, so that the number of ready tasks stays the same.
     pub fn without_completion(mut self) -> Self {
         self.last = CLAIMED;
         self
@@ -226,11 +226,11 @@ pub struct Pages {
     left: u64,
 }
 
-/// How many receipts make a full page.
+/// The number of receipts in a full page.
 pub const PAGE: usize = 50;
 
 impl Pages {
-    /// The obligations of the principal for whom all tasks are created.
+    /// Lists the obligations of the principal for whom all tasks are created.
     pub fn of_obligations(head: &Head, count: u64) -> Self {
         let path = format!("/v1/obligations/open?principal_id=bench&limit={PAGE}");
         Self {

@@ -11,7 +11,7 @@ use crate::process;
 /// Package lists are refreshed at most once in a run; a fresh machine has none.
 static UPDATED: OnceLock<()> = OnceLock::new();
 
-/// Installs `package` unless `present` says that it is there already.
+/// Installs `package` unless `present` returns true.
 pub fn ensure(package: &str, present: impl Fn() -> bool) -> Result<()> {
     if present() {
         return Ok(());
@@ -35,7 +35,7 @@ pub fn ensure(package: &str, present: impl Fn() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// Whether this process runs as root, asked without a C call.
+/// Returns true if this process runs as root, without a C call.
 pub fn is_root() -> Result<bool> {
     let id = process::output(Command::new("id").arg("-u")).context("cannot tell who runs this")?;
     Ok(id.trim() == "0")

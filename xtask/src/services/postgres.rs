@@ -1,7 +1,7 @@
 //! A private PostgreSQL: its own data directory, socket directory and port.
 //!
-//! PostgreSQL refuses to run as root, so that a root user's commands go through `runuser` as the
-//! user `postgres`, whom the Debian package creates.
+//! PostgreSQL refuses to run as root. So commands of the root user run through `runuser` as the user
+//! `postgres`, which the Debian package creates.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Postgres {
     cluster: Cluster,
-    /// In the foreground and not through `pg_ctl start`, so that Ctrl-C reaches it too.
+    /// A child in the foreground, not started through `pg_ctl start`, so that Ctrl-C reaches it too.
     child: Child,
 }
 
@@ -52,7 +52,7 @@ impl Postgres {
         Ok(server)
     }
 
-    /// As in "PostgreSQL 15.18".
+    /// Returns the version, for example "PostgreSQL 15.18".
     pub fn version(&self) -> Result<String> {
         let binary = self.cluster.bin.join("postgres");
         let text = process::output(Command::new(binary).arg("--version"))?;
@@ -60,7 +60,7 @@ impl Postgres {
         Ok(format!("PostgreSQL {number}"))
     }
 
-    /// A client program of the same version, aimed at this server over loopback TCP.
+    /// Returns a client program of the same version, set up to reach this server over loopback TCP.
     pub fn client(&self, name: &str) -> Command {
         let mut command = Command::new(self.cluster.bin.join(name));
         let port = self.cluster.port.to_string();
@@ -144,7 +144,7 @@ impl Cluster {
         self.dir.join("log")
     }
 
-    /// A program that works on the data directory, as the user that owns it.
+    /// Returns a program that works on the data directory, as the user that owns it.
     fn tool(&self, name: &str) -> Command {
         let path = self.bin.join(name);
         let mut command = if self.as_root {
@@ -160,7 +160,7 @@ impl Cluster {
     }
 }
 
-/// The folder of the preferred version's programs, else of the newest one's.
+/// Returns the folder of the preferred version's programs, otherwise of the newest version's.
 fn binaries() -> Option<PathBuf> {
     let mut versions: Vec<(u32, PathBuf)> = fs::read_dir(INSTALLED)
         .ok()?

@@ -14,7 +14,7 @@ pub fn install() -> Result<()> {
     apt::ensure("redis-server", || Path::new(BINARY).exists())
 }
 
-/// Starts one in `dir`, which must exist.
+/// Starts a server in `dir`, which must exist.
 pub fn start(dir: &Path) -> Result<Running> {
     install()?;
     let addr = free_address()?;

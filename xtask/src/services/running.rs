@@ -17,7 +17,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts what is to listen at `addr`, and waits until it does: these programs report nothing.
+    /// Starts a program that listens at `addr`, and waits until it does: these programs report nothing.
     pub(super) fn start(command: &mut Command, addr: SocketAddr) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command
@@ -40,13 +40,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It keeps nothing that anybody reads again, and it may be gone already.
+        // Its data is not needed again, and it may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// A port that was free a moment ago. Another program may take it first; then the start fails loudly.
+/// Returns a port that was free a moment ago. If another program takes it first, the start fails loudly.
 pub(super) fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
         .local_addr()?

@@ -31,7 +31,7 @@ pub fn complaints(manifest: &str, packages: &[Package], document: &str) -> Resul
     Ok(found)
 }
 
-/// The names under `[workspace.dependencies]` that come from a registry.
+/// Returns the names under `[workspace.dependencies]` that come from a registry.
 fn external_dependencies(manifest: &str) -> Result<Vec<String>> {
     let manifest: toml::Table = manifest.parse().context("Cargo.toml is not TOML")?;
     let table = manifest

@@ -1,11 +1,11 @@
-//! Which crate may see which. Only normal dependencies count: a test may look anywhere.
+//! The allowed dependencies between crates. Only normal dependencies count: a test may use any crate.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 const PREFIX: &str = "asyncgate-";
 
-/// What a crate of the workspace may depend on, within the workspace.
+/// The crates of the workspace that a crate may depend on.
 enum Sees {
     Only(&'static [&'static str]),
     Anything,
@@ -87,7 +87,7 @@ const NOT_IN_CORE: &[&str] = &[
     "rand",
 ];
 
-/// A workspace member with what it depends on directly.
+/// A workspace member with its direct dependencies.
 #[derive(Debug)]
 pub struct Package {
     pub name: String,

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the rules of the house that no compiler checks.
+//! `cargo xtask tidy`: the house rules that no compiler checks.
 //!
 //! Each rule is a function from plain data to a list of complaints; this module gathers the data and
 //! fails if anybody complained.
@@ -38,7 +38,7 @@ pub fn run() -> Result<()> {
     bail!("{} complaint(s)", complaints.len());
 }
 
-/// Everything that `core` pulls in, one package name a line.
+/// Returns the names of everything that `core` depends on, one in each line.
 fn core_tree() -> Result<String> {
     process::output(process::cargo().args([
         "tree",

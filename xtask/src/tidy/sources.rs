@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Past this a file holds more than one concept.
+/// The longest allowed file. A longer one holds more than one concept.
 const MOST_LINES: usize = 700;
 
-/// How a file begins that nobody writes and nobody reads from end to end.
+/// The first words of a generated file: nobody writes it, and nobody reads it from end to end.
 const GENERATED: &str = "// This file is @generated";
 
-/// Spelled in two parts, so that this file does not complain of itself.
+/// Each is spelled in two parts, so that this file does not complain about itself.
 const LEFTOVERS: &[(&str, &str)] = &[
     (concat!("to", "do!("), "finish it or leave it out"),
     (concat!("unimple", "mented!("), "finish it or leave it out"),
@@ -69,7 +69,7 @@ fn leftovers(name: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// All `.rs` files below a folder, in a stable order; a folder that does not exist has none.
+/// Returns all `.rs` files below a folder, in a stable order; a folder that does not exist has none.
 fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     if !folder.is_dir() {

@@ -21,7 +21,7 @@ const POLICIES: (&str, &str) = (
     r#"{"bench": {"kind": "token_bucket", "capacity": 1000000000, "refill_per_minute": 1000000}}"#,
 );
 const IN_MEMORY: (&str, &str) = ("ASYNCGATE_STORE", "memory");
-/// Keys that are asked about in turn.
+/// The number of keys that are asked about in turn.
 const KEYS: usize = 10_000;
 
 pub fn run(bench: &Bench) -> Result<Section> {
@@ -71,7 +71,7 @@ pub fn run(bench: &Bench) -> Result<Section> {
     })
 }
 
-/// Checks per second, how long they took, and what they cost, by round.
+/// Checks per second, their latencies and their costs, by round.
 #[derive(Debug, Default)]
 struct Checks {
     rates: Vec<f64>,
@@ -138,7 +138,7 @@ impl Workload for Check {
     }
 }
 
-/// The server that does nothing but HTTP.
+/// A server that does nothing but HTTP.
 #[derive(Debug)]
 struct Bare {
     child: Child,

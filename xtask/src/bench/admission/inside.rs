@@ -84,7 +84,7 @@ pub type Program = (&'static str, &'static str);
 const DECIDE: Program = ("asyncgate-admission", "decide");
 const WARRANT: Program = ("asyncgate-warrants", "fast_path");
 
-/// The figures that a program prints.
+/// Runs a program and returns the figures that it prints.
 pub fn told<const N: usize>((package, name): Program, words: &[&str]) -> Result<[f64; N]> {
     let build = ["--package", package, "--example", name];
     let binary = release(&build)?.join("examples").join(name);

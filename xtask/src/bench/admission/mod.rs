@@ -1,4 +1,4 @@
-//! `cargo xtask bench admission`: how fast the gate decides, alone and over HTTP, and what its keys weigh.
+//! `cargo xtask bench admission`: the speed of decisions, alone and over HTTP, and the memory of keys.
 
 mod http;
 mod inside;

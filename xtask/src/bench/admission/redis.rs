@@ -62,7 +62,7 @@ pub fn run(bench: &Bench) -> Result<Section> {
     })
 }
 
-/// `SET`s per second, by Redis's own program.
+/// Measures `SET`s per second with Redis's own program.
 fn plain_sets(port: u16, quick: bool) -> Result<f64> {
     let (port, count) = (port.to_string(), if quick { "100000" } else { "400000" });
     let clients = CONNECTIONS.to_string();
@@ -73,7 +73,7 @@ fn plain_sets(port: u16, quick: bool) -> Result<f64> {
     rate(&told).with_context(|| format!("redis-benchmark told: {told}"))
 }
 
-/// The second field of the last line: `"SET","98765.43",...`.
+/// Reads the second field of the last line: `"SET","98765.43",...`.
 fn rate(csv: &str) -> Option<f64> {
     let fields = csv.lines().last()?.split(',').nth(1)?;
     fields.trim_matches('"').parse().ok()

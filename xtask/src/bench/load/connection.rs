@@ -13,7 +13,7 @@ const INPUT: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Connection {
     pub stream: TcpStream,
-    /// When the request that is under way was sent, or should have been; `None` while idle.
+    /// The time at which the current request was sent, or should have been; `None` while idle.
     pub since: Option<Instant>,
     pub kind: usize,
     pub out: Vec<u8>,
@@ -37,8 +37,8 @@ impl Connection {
         })
     }
 
-    /// Sends what is in `out`. A request is far smaller than a socket's buffer and the one before it
-    /// was answered, so that a short write means something is wrong.
+    /// Sends the content of `out`. A request is far smaller than a socket's buffer and the one before it
+    /// was answered, so a short write means that something is wrong.
     pub fn send(&mut self) -> Result<()> {
         let sent = self.stream.write(&self.out).context("cannot send")?;
         if sent != self.out.len() {
@@ -48,8 +48,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what has arrived. The event is edge-triggered: a short read has emptied the socket, a full
-    /// buffer must be read again.
+    /// Reads the bytes that have arrived. The event is edge-triggered: after a short read the socket is
+    /// empty, after a full buffer it must be read again.
     pub fn receive(&mut self) -> Result<()> {
         loop {
             if self.filled == self.input.len() {
@@ -74,7 +74,7 @@ impl Connection {
         &self.input[..self.filled]
     }
 
-    /// Forgets an answer that was dealt with.
+    /// Drops an answer that was handled.
     pub fn consume(&mut self, len: usize) {
         self.input.copy_within(len..self.filled, 0);
         self.filled -= len;

@@ -14,10 +14,10 @@ use super::connection::Connection;
 use super::{Then, Workload};
 use crate::bench::histogram::Histogram;
 
-/// No answer in this time means that the server is stuck.
+/// The time without an answer after which the server counts as stuck.
 const STUCK: Duration = Duration::from_secs(30);
 
-/// How a workload is run.
+/// The settings of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub connections: usize,
@@ -49,13 +49,13 @@ impl Plan {
     }
 }
 
-/// What a run measured.
+/// The measurements of a run.
 #[derive(Clone, Debug)]
 pub struct Tally {
     /// Units of work finished within the time.
     pub units: u64,
     pub elapsed: Duration,
-    /// By kind of request.
+    /// The latencies by kind of request.
     pub latencies: Vec<Histogram>,
 }
 
@@ -64,7 +64,7 @@ impl Tally {
         self.units as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// All kinds of requests together.
+    /// Returns the latencies of all kinds of requests together.
     pub fn all(&self) -> Histogram {
         let mut all = Histogram::default();
         self.latencies.iter().for_each(|one| all.merge(one));
@@ -151,7 +151,7 @@ impl<'a, W: Workload> Run<'a, W> {
             if !over {
                 self.start_due(now)?;
             }
-            // After the end the requests under way are still waited for: a stall must not hide there.
+            // After the end, the requests under way are still awaited: a stall must not hide there.
             if self.under_way == 0 && (over || self.pace.is_none()) {
                 let ended = self.ends.unwrap_or(now);
                 self.tally.elapsed = ended.saturating_duration_since(self.began);
@@ -177,7 +177,7 @@ impl<'a, W: Workload> Run<'a, W> {
         }
     }
 
-    /// How long to sleep when nothing arrives.
+    /// Returns the time to sleep when nothing arrives.
     fn patience(&self, now: Instant) -> Duration {
         let wakes = [self.pace.as_ref().map(|pace| pace.next), self.ends];
         let next = wakes.into_iter().flatten().filter(|&at| at > now).min();

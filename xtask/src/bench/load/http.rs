@@ -64,14 +64,14 @@ pub fn frame(input: &[u8]) -> Result<Option<Frame>> {
     }))
 }
 
-/// The text of the first `"name":"..."` in a JSON body, for ids, which have no escapes.
+/// Returns the text of the first `"name":"..."` in a JSON body, for ids, which have no escapes.
 pub fn field<'a>(body: &'a [u8], quoted: &str) -> Option<&'a str> {
     let start = position(body, quoted.as_bytes())? + quoted.len();
     let end = start + body[start..].iter().position(|&byte| byte == b'"')?;
     std::str::from_utf8(&body[start..end]).ok()
 }
 
-/// An answer as an error message shows it.
+/// Shortens an answer for an error message.
 pub fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(600)]).into_owned()
 }

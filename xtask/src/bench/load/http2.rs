@@ -1,6 +1,6 @@
 //! Just enough HTTP/2 for gRPC calls: headers as indexed fields, a data frame for each message.
 //!
-//! What arrives in one read is answered in one write, as any client does that shares a connection.
+//! The answers of one read are followed by one write, as in any client that shares a connection.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
 const HEAD: usize = 9;
-/// What the server may send before we say that we have read it.
+/// The bytes that the server may send before we grant more.
 const WINDOW: u32 = 1 << 30;
 
 /// A connection that many callers share.
@@ -31,14 +31,14 @@ pub struct Channel {
     table: VecDeque<(String, String)>,
     fixed: Vec<(String, String)>,
     next_stream: u32,
-    /// Who called on a stream, and what has come of the answer.
+    /// For each stream, its caller and the answer so far.
     calls: HashMap<u32, (usize, Vec<u8>)>,
-    /// Streams that go on: each message is an answer to whoever opened it.
+    /// Streams that stay open: each message is an answer to the caller that opened it.
     open: HashSet<u32>,
     unread: u32,
 }
 
-/// An answer: whose call it was, and its message. Nothing if the call failed.
+/// An answer: the caller, and the message; no message if the call failed.
 pub type Answer = (usize, Option<Vec<u8>>);
 
 impl Channel {
@@ -72,31 +72,31 @@ impl Channel {
         self.connection.out.extend_from_slice(payload);
     }
 
-    /// Puts a call into what is to be sent.
+    /// Adds a call to the output.
     pub fn call(&mut self, caller: usize, path: &str, message: &[u8]) {
         let stream = self.begin(caller, path);
         self.data(stream, END_STREAM, message);
     }
 
-    /// Begins a call that goes on, and gives its stream.
+    /// Begins a call that stays open, and returns its stream.
     pub fn begin_stream(&mut self, caller: usize, path: &str) -> u32 {
         let stream = self.begin(caller, path);
         self.open.insert(stream);
         stream
     }
 
-    /// Puts a message of a call that goes on there.
+    /// Adds a message of a call that stays open.
     pub fn say(&mut self, stream: u32, message: &[u8]) {
         self.data(stream, 0, message);
     }
 
-    /// Says that no more messages follow.
+    /// Ends the messages of a call.
     pub fn end(&mut self, stream: u32) {
         self.frame(DATA, END_STREAM, stream, &[]);
     }
 
     fn begin(&mut self, caller: usize, path: &str) -> u32 {
-        // `:method: POST` and `:scheme: http` have places in the table that everybody has.
+        // `:method: POST` and `:scheme: http` are in the static table of HTTP/2.
         let mut head = vec![0x83, 0x86];
         index(&mut self.table, &mut head, ":path", path);
         for (name, value) in &self.fixed {
@@ -128,7 +128,7 @@ impl Channel {
         self.connection.send()
     }
 
-    /// Reads what has arrived and gives the calls that are answered.
+    /// Reads the bytes that have arrived and returns the answered calls.
     pub fn receive(&mut self, answers: &mut Vec<Answer>) -> Result<()> {
         self.connection.receive()?;
         let input = self.connection.received().to_vec();
@@ -180,14 +180,14 @@ impl Channel {
         if matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0 {
             let call = self.calls.remove(&stream);
             let (caller, message) = call.context("an answer that nobody asked for")?;
-            // An error has no message: the status stands in the headers.
+            // An error has no message: its status is in the headers.
             answers.push((caller, message.get(5..).map(<[u8]>::to_vec)));
         }
         Ok(())
     }
 }
 
-/// Gives the whole messages, and how many bytes they take.
+/// Returns the complete messages, and the number of bytes they take.
 fn cut(mut bytes: &[u8], mut give: impl FnMut(Vec<u8>)) -> usize {
     let mut whole = 0;
     while let Some([_, length @ ..]) = bytes.first_chunk::<5>() {
@@ -202,9 +202,9 @@ fn cut(mut bytes: &[u8], mut give: impl FnMut(Vec<u8>)) -> usize {
     whole
 }
 
-/// Writes a field as a place in the table, into which it is put at its first use.
+/// Writes a field as an index into the table; its first use adds it to the table.
 fn index(table: &mut VecDeque<(String, String)>, out: &mut Vec<u8>, name: &str, value: &str) {
-    /// The first place behind those that everybody has.
+    /// The first index after the static table.
     const FIRST: usize = 62;
     let known = table
         .iter()

@@ -1,7 +1,8 @@
 //! The load generator: one thread, one epoll set, prebuilt requests.
 //!
-//! It shares the machine with what it measures, so that it must cost far less than a server: one read
-//! and one write per request, no allocation on the way, and no parsing beyond what the next request needs.
+//! It shares the machine with the server that it measures, so it must cost far less than the server: one
+//! read and one write per request, no allocation on the way, and no parsing beyond what the next request
+//! needs.
 
 mod connection;
 mod driver;
@@ -17,14 +18,14 @@ use anyhow::Result;
 /// One complete answer at the start of a connection's input.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// How many bytes of the input it takes.
+    /// The number of bytes of the input that it takes.
     pub len: usize,
-    /// HTTP status; protocols without one say 200.
+    /// The HTTP status; protocols without one use 200.
     pub status: u16,
     pub body: Range<usize>,
 }
 
-/// What a connection does after an answer.
+/// The next step of a connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// The unit of work goes on with another request.
@@ -33,12 +34,12 @@ pub enum Then {
     Finished,
 }
 
-/// What is sent over each connection, and how its answers are read.
+/// The requests of each connection, and the reading of their answers.
 pub trait Workload {
     /// Names of the kinds of requests; each has its own histogram.
     fn kinds(&self) -> &'static [&'static str];
 
-    /// Appends the connection's next request and says of which kind it is; `None` ends the connection.
+    /// Appends the connection's next request and returns its kind; `None` ends the connection.
     fn request(&mut self, connection: usize, out: &mut Vec<u8>) -> Option<usize>;
 
     /// Finds one complete answer at the start of the input, if it is there.
@@ -46,6 +47,6 @@ pub trait Workload {
         http::frame(input)
     }
 
-    /// Takes the answer. An answer that the workload cannot go on from ends the whole run.
+    /// Takes the answer. An error ends the whole run.
     fn answer(&mut self, connection: usize, kind: usize, status: u16, body: &[u8]) -> Result<Then>;
 }

@@ -1,4 +1,4 @@
-//! Whether depth matters: receiving from a topic with 1,000 messages beside one with ten million.
+//! Independence of depth: receiving from a topic with 1,000 messages beside one with ten million.
 
 use anyhow::{Result, bail};
 

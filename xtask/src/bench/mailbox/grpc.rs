@@ -15,7 +15,7 @@ use crate::bench::report::{Figure, Section, Unit, median};
 use crate::bench::server::{KEY, Server};
 use crate::bench::{Bench, CONNECTIONS, ROUNDS};
 
-/// Connections that the callers share, as the callers of one process do.
+/// The connections that the callers share, as the callers of one process do.
 const CHANNELS: usize = 4;
 const WARMUP: Duration = Duration::from_secs(1);
 
@@ -28,7 +28,7 @@ pub fn run(bench: &Bench) -> Result<Section> {
         eprintln!("gRPC beside REST, round {round} of {ROUNDS}");
         let mut cycle = None;
         let by_rest = |server: &Server, length| {
-            // The same for the warm-up and the rest: it never sends a name twice.
+            // The warm-up and the rest share it, so that it never sends a name twice.
             let cycle = cycle.get_or_insert_with(|| Cycle::new(&server.head(), CONNECTIONS));
             let plan = Plan::closed(CONNECTIONS, Duration::ZERO, length);
             Ok(drive(server.addr, plan, cycle)?.units)
@@ -80,7 +80,7 @@ struct Way {
 }
 
 impl Way {
-    /// Runs on a server of its own, which is warm when the clock starts. `cycles` gives their number.
+    /// Runs on a server of its own, which is warm when the clock starts. `cycles` returns their number.
     fn measure(
         &mut self,
         bench: &Bench,
@@ -116,8 +116,7 @@ impl Channels {
         Ok(Self { all, poll })
     }
 
-    /// Sends what is to be sent, and gives each answer with its channel, whose next calls are sent
-    /// together.
+    /// Sends the output, and returns each answer with its channel, whose next calls are sent together.
     fn drive(
         &mut self,
         length: Duration,
@@ -155,7 +154,7 @@ enum Step {
 /// A call for each step.
 struct Callers {
     steps: Vec<Step>,
-    /// What its messages are called.
+    /// The prefix of the names of its messages.
     name: String,
     sent: u64,
     cycles: u64,
@@ -209,8 +208,8 @@ impl Callers {
     }
 }
 
-/// Three streams for each channel: what is sent comes back to any of them, is acknowledged, and then
-/// the next is sent.
+/// Three streams for each channel: a message is sent, comes back to any of them, is acknowledged, and
+/// then the next is sent.
 struct Streams {
     of_channels: Vec<[u32; 3]>,
     name: String,
@@ -222,7 +221,7 @@ const METHODS: [&str; 3] = ["SendStream", "RecvStream", "AckStream"];
 const SENT: usize = 0;
 const RECEIVED: usize = 1;
 const ACKED: usize = 2;
-/// How many deliveries a stream may have open.
+/// The number of deliveries that a stream may have open.
 const WINDOW: u8 = 32;
 
 impl Streams {
@@ -281,7 +280,7 @@ impl Streams {
     }
 }
 
-/// A minute with at most so many messages.
+/// Asks for at most `most` messages, for a minute.
 fn wish(most: u8) -> Vec<u8> {
     let mut wish = Vec::with_capacity(64);
     field(&mut wish, 1, TOPIC.as_bytes());
@@ -290,7 +289,7 @@ fn wish(most: u8) -> Vec<u8> {
     wish
 }
 
-/// A name for messages that no other run has.
+/// Returns a name for messages that no other run has.
 fn name() -> String {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     format!("run-{:x}", RUNS.fetch_add(1, Ordering::Relaxed))
@@ -317,7 +316,7 @@ fn field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// The first field with this number, which must be of bytes.
+/// Returns the first field with this number, which must be of bytes.
 fn found(mut message: &[u8], wanted: u64) -> Option<&[u8]> {
     while !message.is_empty() {
         let tag = varint(&mut message)?;

@@ -23,8 +23,8 @@ pub enum Part {
     Depth,
 }
 
-/// Room for what the benchmarks leave lying, and a short memory of sends, so that millions can be sent
-/// within minutes.
+/// Settings with room for the messages that the benchmarks leave, and a short replay window, so that
+/// millions can be sent within minutes.
 const ROOMY: [(&str, &str); 4] = [
     ("SVCMBX_SHARD_CAP", "50000000"),
     ("SVCMBX_GLOBAL_INFLIGHT", "50000000"),

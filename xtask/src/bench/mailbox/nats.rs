@@ -11,13 +11,13 @@ const CONNECT: usize = 0;
 const CREATE: usize = 1;
 const PUBLISH: usize = 2;
 
-/// Publishes per second with this many connections.
+/// Measures publishes per second with this many connections.
 pub fn rate(addr: SocketAddr, clients: usize, bench: &Bench) -> Result<f64> {
     let plan = Plan::closed(clients, bench.seconds(2, 1), bench.seconds(6, 2));
     Ok(drive(addr, plan, &mut Publishes::new(clients))?.per_second())
 }
 
-/// Each connection greets, one of them makes the stream, and all publish.
+/// A workload: each connection greets, one of them makes the stream, and all publish.
 struct Publishes {
     next: Vec<usize>,
 }
@@ -53,7 +53,7 @@ impl Workload for Publishes {
         Some(kind)
     }
 
-    /// An answer is a PONG or a message with its content; what the server says unasked goes before it.
+    /// An answer is a PONG or a message with its content; other lines of the server are skipped.
     fn frame(&self, input: &[u8]) -> Result<Option<Frame>> {
         let mut at = 0;
         while let Some(end) = input[at..].windows(2).position(|pair| pair == b"\r\n") {
@@ -93,7 +93,7 @@ impl Workload for Publishes {
         body: &[u8],
     ) -> Result<Then> {
         if kind != CONNECT && body.windows(7).any(|part| part == b"\"error\"") {
-            // A stream that another connection is still making answers that nobody listens.
+            // While another connection is still making the stream, the answer is that nobody listens.
             bail!("JetStream answered {}", http::shown(body));
         }
         self.next[connection] = match kind {

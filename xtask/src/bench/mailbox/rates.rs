@@ -1,4 +1,4 @@
-//! How much the mailbox does in a second, in turns with its peers.
+//! The rates of the mailbox, in turns with its peers.
 
 use std::time::Duration;
 

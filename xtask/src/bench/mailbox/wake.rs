@@ -1,4 +1,4 @@
-//! How soon a waiting receiver has a message, new or given back by the scanner.
+//! The delay until a waiting receiver has a message, new or given back by the scanner.
 
 use std::thread;
 use std::time::{Duration, Instant};

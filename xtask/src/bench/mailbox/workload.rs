@@ -1,4 +1,4 @@
-//! What the mailbox is asked to do.
+//! The workloads on messages.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ pub const TOPIC: &str = "bench:inbox";
 /// A hundred bytes.
 const PAYLOAD: &str = "eyJzdWJqZWN0IjoiaGVsbG8sIGdhdGUiLCJib2R5IjoiYSBtZXNzYWdlIGxpa2UgbWFueSBvdGhlcnMsIG5laXRoZXIgc2hvcnQgbm9yIGxvbmcuLi4uIn0uLg==";
 
-/// Names for messages that nobody else uses: a server takes a second send of one name for a repetition.
+/// Names for messages that nobody else uses: the server takes a second send of one name for a repetition.
 #[derive(Debug)]
 pub struct Names {
     run: u32,
@@ -65,7 +65,7 @@ impl Delivery {
     }
 }
 
-/// The deliveries in an answer.
+/// Reads the deliveries in an answer.
 pub fn deliveries(body: &[u8]) -> Result<Vec<Delivery>> {
     let text = std::str::from_utf8(body)?;
     let ids = text.split(r#""msg_id":""#).skip(1);
@@ -131,7 +131,7 @@ impl Workload for Sends {
     }
 }
 
-/// Sends in batches, for ever or until so many messages are sent.
+/// Sends in batches, for ever or until a number of messages is sent.
 #[derive(Debug)]
 pub struct Batches {
     head: Head,
@@ -225,7 +225,7 @@ impl Cycle {
         }
     }
 
-    /// Leaves what was received with the receiver: as many messages stay ready as there were.
+    /// Leaves the received messages with the receiver, so that the number of ready messages stays the same.
     pub fn without_ack(mut self) -> Self {
         self.last = RECEIVE;
         self
@@ -306,7 +306,7 @@ impl Workload for Mixed {
                 out.extend_from_slice(&self.receive);
                 RECEIVE
             }
-            // At the very start nothing has been received; then a send stands in.
+            // At the very start nothing has been received; then a send takes its place.
             ACK => match self.received.pop_front() {
                 Some(delivery) => {
                     delivery.ack(&self.head, out);

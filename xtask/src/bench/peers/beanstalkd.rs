@@ -11,16 +11,16 @@ use crate::bench::workload::create_body;
 const PUT: usize = 0;
 const RESERVE: usize = 1;
 
-/// Cycles per second with this many connections.
+/// Measures cycles per second with this many connections.
 pub fn rate(addr: SocketAddr, clients: usize, bench: &Bench) -> Result<f64> {
     let plan = Plan::closed(clients, bench.seconds(1, 1), bench.seconds(6, 2));
     Ok(drive(addr, plan, &mut Jobs::new(clients))?.per_second())
 }
 
-/// Each connection puts a job, reserves one and deletes it.
+/// A workload: each connection puts a job, reserves one and deletes it.
 struct Jobs {
     put: Vec<u8>,
-    /// By connection: the kind of the next request, and the id to delete.
+    /// For each connection, the kind of the next request, and the id to delete.
     next: Vec<(usize, u64)>,
 }
 
@@ -87,7 +87,7 @@ impl Workload for Jobs {
     }
 }
 
-/// Id and size out of `RESERVED <id> <bytes>`.
+/// Reads id and size from `RESERVED <id> <bytes>`.
 fn reserved(line: &[u8]) -> Result<(u64, usize)> {
     let text = std::str::from_utf8(line)?;
     let mut parts = text.split(' ').skip(1);

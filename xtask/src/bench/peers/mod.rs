@@ -1,5 +1,5 @@
-//! The same work by others, in the same minutes and with the same durability: hand a job in, take it
-//! out, remove it, each step fsynced before its answer.
+//! The same work by other programs, in the same minutes and with the same durability: hand a job in, take
+//! it out, remove it, each step fsynced before its answer.
 
 pub mod beanstalkd;
 mod pgbench;
@@ -15,7 +15,7 @@ const CLIENTS: [usize; 2] = [8, 64];
 
 #[derive(Debug, Default)]
 pub struct Rounds {
-    /// By number of clients.
+    /// The rates by number of clients.
     beanstalkd: [Vec<f64>; 2],
     postgres: [Vec<f64>; 2],
     postgres_version: String,
@@ -23,7 +23,7 @@ pub struct Rounds {
 
 impl Rounds {
     pub fn run(&mut self, bench: &Bench) -> Result<()> {
-        // One peer runs at a time and is stopped after its turn: a vacuum must not cost another's figures.
+        // One peer runs at a time and is stopped after its turn: its vacuum must not slow down another.
         {
             let folder = bench.folder()?;
             let server = services::beanstalkd::start(folder.path())?;

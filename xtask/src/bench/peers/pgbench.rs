@@ -10,7 +10,7 @@ use crate::bench::workload::create_body;
 use crate::process;
 use crate::services::Postgres;
 
-/// Vacuumed often, as an operator of a queue table would set it; the default favours us.
+/// Vacuumed often, as an operator of a queue table would set it; the default would favour us.
 const SCHEMA: &str = "
     CREATE TABLE job (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -32,7 +32,7 @@ pub fn prepare(server: &Postgres) -> Result<()> {
     Ok(())
 }
 
-/// Cycles per second with this many clients.
+/// Measures cycles per second with this many clients.
 pub fn rate(server: &Postgres, folder: &Path, clients: usize, bench: &Bench) -> Result<f64> {
     let path = folder.join("cycle.sql");
     fs::write(&path, script())?;
@@ -51,8 +51,8 @@ fn pgbench(server: &Postgres, script: &Path, clients: usize, seconds: u64) -> Re
     cycles(&process::output(&mut command)?)
 }
 
-/// `\aset` rather than `\gset`: a claim that finds nothing because another client was quicker between
-/// two snapshots is rare, and no reason to stop the client.
+/// `\aset` rather than `\gset`: rarely a claim finds nothing because another client was faster between two
+/// snapshots, and that must not stop the client.
 fn script() -> String {
     let body = create_body("");
     format!(

@@ -1,7 +1,7 @@
-//! What the hash chain costs a create, in two ways: the time that hashing a create's receipt takes
-//! beside the server's processor time for a create; and creates per second beside a server that does
-//! not hash. That server is built from a copy of the source with one line taken out, because a
-//! product that could be told not to keep its chain would prove nothing.
+//! The cost of the hash chain for a create, measured in two ways: the time to hash a create's receipt,
+//! beside the server's processor time for a create; and creates per second beside a server that does not
+//! hash. That server is built from a copy of the source with one line taken out, because a product whose
+//! chain could be switched off would prove nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ use crate::bench::workload::Create;
 use crate::bench::{Bench, CONNECTIONS};
 use crate::process;
 
-/// The line that keeps the chain, and what stands in its place in the copy.
+/// The line that keeps the chain, and its replacement in the copy.
 const FILE: &str = "crates/store-sqlite/src/ledgers.rs";
 const LINE: &str = "self.head.link = self.head.link.then(tenant, receipt);";
 const INSTEAD: &str = "let _ = (tenant, receipt);";
 
-/// What the build does not need, or makes itself.
+/// The files that the build does not need, or makes itself.
 const LEFT_OUT: [&str; 3] = ["target", "data", ".git"];
 
 pub fn run(bench: &Bench) -> Result<Section> {
@@ -34,7 +34,7 @@ pub fn run(bench: &Bench) -> Result<Section> {
     let mut without = Creates::default();
     for round in 1..=rounds {
         eprintln!("chain, round {round} of {rounds}");
-        // First one, then the other begins: a machine that slows down is unfair to neither.
+        // They take turns in going first, so that a machine that slows down is unfair to neither.
         if round % 2 == 0 {
             without.run(bench, &unchained)?;
             with.run(bench, &bench.binary)?;
@@ -107,7 +107,7 @@ impl Creates {
     }
 }
 
-/// Microseconds that the chain takes for a create.
+/// Returns the microseconds that the chain takes for a create.
 fn upkeep() -> Result<f64> {
     let build = ["--package", "asyncgate-ledger", "--example", "chain"];
     let binary = release(&build)?.join("examples").join("chain");
@@ -116,7 +116,7 @@ fn upkeep() -> Result<f64> {
     micros.with_context(|| format!("no time in what it told: {told}"))
 }
 
-/// The server without the chain. Its dependencies stay built from one run to the next.
+/// Builds the server without the chain. Its dependencies stay built from one run to the next.
 fn build_unchained() -> Result<PathBuf> {
     let folder = target()?.join("without-chain");
     let (source, built) = (folder.join("source"), folder.join("target"));

@@ -1,4 +1,4 @@
-//! What the typed client and the worker runtime leave of the rate that bare sockets reach.
+//! The share of the rate of bare sockets that the typed client and the worker runtime reach.
 
 use std::process::Command;
 
@@ -19,7 +19,7 @@ pub fn run(bench: &Bench) -> Result<Section> {
     let mut rates: [Vec<f64>; 3] = Default::default();
     for round in 1..=rounds {
         eprintln!("client, round {round} of {rounds}");
-        // There and back again, so that none of them always has the smaller database.
+        // Forward and then backward, so that none of them always has the smaller database.
         let mut order = [0, 1, 2];
         if round % 2 == 0 {
             order.reverse();
@@ -56,7 +56,7 @@ pub fn run(bench: &Bench) -> Result<Section> {
     })
 }
 
-/// From a line like `raw: 9012 cycles/s`.
+/// Reads a line like `raw: 9012 cycles/s`.
 fn rate(told: &str) -> Option<f64> {
     let (_, rate) = told.trim_end().split_once(": ")?;
     rate.strip_suffix(" cycles/s")?.parse().ok()

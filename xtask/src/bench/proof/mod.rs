@@ -1,5 +1,5 @@
-//! `cargo xtask bench proof`: how fast a ledger is verified and the engine simulated, how little the
-//! client and the worker take from the rate, and what the hash chain costs.
+//! `cargo xtask bench proof`: the speed of the verifier and the simulator, the cost of the client and the
+//! worker, and the cost of the hash chain.
 
 mod chain;
 mod client;

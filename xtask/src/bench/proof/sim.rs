@@ -36,7 +36,7 @@ pub fn run(bench: &Bench) -> Result<Section> {
     })
 }
 
-/// From the last line: `614400 steps, 102400 steps/s, next seed 301`.
+/// Reads the last line: `614400 steps, 102400 steps/s, next seed 301`.
 fn rate(told: &str) -> Option<f64> {
     let rate = told.lines().last()?.split(", ").nth(1)?;
     rate.strip_suffix(" steps/s")?.parse().ok()

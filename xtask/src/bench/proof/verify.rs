@@ -1,4 +1,4 @@
-//! Receipts verified per second: a real server's ledger, exported and checked as a user would.
+//! Receipts verified per second: a real server's ledger, exported and verified as a user would.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::bench::workload::Cycle;
 use crate::bench::{Bench, CONNECTIONS, ROUNDS};
 use crate::process;
 
-/// Assigned, accepted, completed, result ready.
+/// The receipts of a cycle: assigned, accepted, completed, result ready.
 const RECEIPTS_PER_CYCLE: u64 = 4;
 
 pub fn run(bench: &Bench) -> Result<Section> {
@@ -32,7 +32,7 @@ pub fn run(bench: &Bench) -> Result<Section> {
         eprintln!("verify, round {round} of {ROUNDS}: {rate:.0} receipts/s");
         rates.push(rate);
     }
-    // Signatures of the head are receipts, too; a ledger that is smaller than what was done is not.
+    // Signatures of the head are receipts, too, so there may be more receipts than work, but not fewer.
     if counted < receipts {
         bail!("the verifier saw {counted} receipts of at least {receipts}");
     }
@@ -53,7 +53,7 @@ pub fn run(bench: &Bench) -> Result<Section> {
     })
 }
 
-/// The server ends with this, so that it takes nothing from the verifier.
+/// Exports the ledger of a server. The server ends before the measurement and takes nothing from it.
 fn export(bench: &Bench, cycles: u64, file: &Path) -> Result<()> {
     let server = bench.server()?;
     eprintln!("{cycles} cycles to verify");
@@ -65,7 +65,7 @@ fn export(bench: &Bench, cycles: u64, file: &Path) -> Result<()> {
     process::run(command.args(["--url", &server.url(), "--key", KEY]))
 }
 
-/// Answers how many receipts were checked; a ledger that does not hold is an error.
+/// Returns the number of verified receipts; a ledger that does not hold is an error.
 fn verify(bench: &Bench, file: &Path) -> Result<u64> {
     let mut command = Command::new(&bench.binary);
     let told = process::output(command.arg("verify").arg(file).arg("--json"))?;
