@@ -1,12 +1,12 @@
-//! What a decision wants written. A store applies all of it in one commit, or none.
+//! The changes that a decision wants written. A store applies all of them in one commit, or none.
 
 use crate::{PrincipalKey, Receipt, Relationship, Seq, Task, Timestamp, task::Standing};
 
-/// A decision: what to write, and what to answer once it is written.
+/// A decision of any plane: the changes to write, and the answer once they are written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decision<T> {
+pub struct Decision<T, C = Changes> {
     /// The rows to write.
-    pub changes: Changes,
+    pub changes: C,
     /// The answer, valid only after the commit.
     pub output: T,
 }

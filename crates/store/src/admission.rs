@@ -19,7 +19,7 @@ use asyncgate_core::{
     },
 };
 
-use crate::{Answer, Error, Job, Store};
+use crate::{Answer, Error, Job, Store, Tasks};
 
 /// Where a decision was made, as answers call it.
 pub type Backend = &'static str;
@@ -95,7 +95,7 @@ pub trait Admission: Host {
     /// Runs a transaction of tasks if what is asked passes, both in one commit: a nonce is used and a
     /// limit charged only if the transaction wrote. What is refused costs what it costs with
     /// [`admit`](Host::admit), and then the decision about tasks is not called.
-    fn transact_admitted(&self, asks: Asks, job: Job) -> Answer<'_, Verdicts>;
+    fn transact_admitted(&self, asks: Asks, job: Job<Tasks>) -> Answer<'_, Verdicts>;
 
     /// How a domain stands, by its hash. Domains are the server's: they have no tenant.
     fn domain(&self, hash: [u8; 32]) -> Answer<'_, Option<DomainState>>;

@@ -97,7 +97,7 @@ pub fn decide<E>(
     asks: &Asks,
     load: impl FnMut(Name) -> Result<Option<Row>, E>,
 ) -> Result<Decision, E> {
-    let mut sheet = Sheet {
+    let mut pending = PendingRows {
         load,
         now,
         rows: HashMap::new(),
@@ -109,26 +109,26 @@ pub fn decide<E>(
     };
     for increment in &asks.counters {
         let name = increment.name(tenant, now);
-        let (row, counted) = increment.decide(now, sheet.get(name)?);
-        sheet.put(name, row);
+        let (row, counted) = increment.decide(now, pending.get(name)?);
+        pending.put(name, row);
         verdicts.counters.push(counted);
     }
     let each =
         asks.together == Together::Each && asks.counters.is_empty() && asks.limits.is_empty();
-    let counted = sheet.mark();
+    let counted = pending.mark();
     for check in &asks.limits {
         let name = check.name(tenant, now);
-        let (limited, row) = limit(check, now, sheet.get(name)?);
+        let (limited, row) = limit(check, now, pending.get(name)?);
         if let Some(row) = row {
-            sheet.put(name, row);
+            pending.put(name, row);
         }
         verdicts.limits.push(limited);
     }
     for check in &asks.nonces {
         let name = check.name(tenant);
-        let result = match check.decide(now, sheet.get(name)?) {
+        let result = match check.decide(now, pending.get(name)?) {
             Ok(row) => {
-                sheet.put(name, row);
+                pending.put(name, row);
                 NonceResult::Accepted
             }
             Err(replay) => replay,
@@ -136,12 +136,12 @@ pub fn decide<E>(
         verdicts.nonces.push(result);
     }
     if !each && !verdicts.passed() {
-        sheet.undo(counted);
-        settle(&mut sheet, tenant, &asks.limits, &mut verdicts)?;
+        pending.undo(counted);
+        settle(&mut pending, tenant, &asks.limits, &mut verdicts)?;
     }
     let rows = match asks.peek {
         true => Vec::new(),
-        false => sheet.rows(),
+        false => pending.rows(),
     };
     Ok(Decision { verdicts, rows })
 }
@@ -149,17 +149,17 @@ pub fn decide<E>(
 /// After a refusal: limits that refused take what a refusal costs, unless it was for a replay, and the
 /// others stand as they stood.
 fn settle<E, L: FnMut(Name) -> Result<Option<Row>, E>>(
-    sheet: &mut Sheet<L>,
+    pending: &mut PendingRows<L>,
     tenant: TenantId,
     limits: &[LimitCheck],
     verdicts: &mut Verdicts,
 ) -> Result<(), E> {
-    let now = sheet.now;
+    let now = pending.now;
     let replayed = |result: &NonceResult| *result != NonceResult::Accepted;
     let replayed = verdicts.nonces.iter().any(replayed);
     for (check, verdict) in limits.iter().zip(&mut verdicts.limits) {
         let name = check.name(tenant, now);
-        let stored = sheet.get(name)?;
+        let stored = pending.get(name)?;
         if verdict.allowed && !verdict.shadowed {
             let look = LimitCheck {
                 cost: 0,
@@ -178,15 +178,15 @@ fn settle<E, L: FnMut(Name) -> Result<Option<Row>, E>>(
         // Alone it might pass: it was refused because of what stands beside it, and costs nothing.
         let alone = again.allowed && !again.shadowed;
         if let Some(row) = row.filter(|_| !alone && !replayed) {
-            sheet.put(name, row);
+            pending.put(name, row);
             *verdict = again;
         }
     }
     Ok(())
 }
 
-/// The rows that a decision looks at, as it leaves them.
-struct Sheet<L> {
+/// The rows that a decision has loaded, with its own writes over them. The writes can be undone up to a mark.
+struct PendingRows<L> {
     load: L,
     now: Timestamp,
     rows: HashMap<Name, Option<Row>>,
@@ -194,7 +194,7 @@ struct Sheet<L> {
     written: Vec<(Name, Option<Row>)>,
 }
 
-impl<L> Sheet<L> {
+impl<L> PendingRows<L> {
     fn get<E>(&mut self, name: Name) -> Result<Option<Row>, E>
     where
         L: FnMut(Name) -> Result<Option<Row>, E>,

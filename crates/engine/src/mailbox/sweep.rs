@@ -141,7 +141,7 @@ impl Engine {
             ..Reads::default()
         };
         let swept = self
-            .transact_mailbox(tenant, 0, reads, |env, snapshot| {
+            .transact(tenant, 0, reads, |env, snapshot| {
                 Ok(sweep(&env, snapshot.messages))
             })
             .await?;

@@ -15,8 +15,8 @@ use asyncgate_core::{
 };
 
 use crate::{
-    DeliveredReceipt, Error, IdempotencyKey, Job, ReadSet, ReceiptFilter, SeqPage, Snapshot, Store,
-    memory::MemoryStore, transact,
+    Decided, Declared, DeliveredReceipt, Error, IdempotencyKey, Job, Plane, ReadSet, ReceiptFilter,
+    SeqPage, Snapshot, Store, Tasks, memory::MemoryStore, transact,
 };
 
 /// More than any test writes.
@@ -157,16 +157,31 @@ impl Driver {
     pub async fn try_decide<T: Send + 'static>(
         &mut self,
         reads: ReadSet,
-        mut decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
+        decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
     ) -> Result<Result<T, Rejection>, Error> {
-        let (env, tenant, now) = (self.env(), self.tenant, self.now);
         let decided = Arc::clone(&self.decided);
-        transact(&*self.store, tenant, now, 0, reads, move |snapshot| {
-            let decision = decide(env.clone(), snapshot)?;
+        self.transact(reads, decided, decide).await
+    }
+
+    /// Runs one decision of any plane, and keeps what it wants written in `decided`.
+    pub(super) async fn transact<R, P, T>(
+        &mut self,
+        reads: R,
+        decided: Arc<Mutex<P::Changes>>,
+        mut decide: impl FnMut(Env, P::Snapshot) -> Decided<P, T> + Send + 'static,
+    ) -> Result<Result<T, P::Rejection>, Error>
+    where
+        R: Declared<Plane = P>,
+        P: Plane<Reads = R, Changes: Clone>,
+        T: Send + 'static,
+    {
+        let (env, tenant) = (self.env(), self.tenant);
+        let run = transact(&*self.store, tenant, env, 0, reads, move |env, snapshot| {
+            let decision = decide(env, snapshot)?;
             *decided.lock().unwrap() = decision.changes.clone();
             Ok(decision)
-        })
-        .await
+        });
+        Ok(run.await?.map(|committed| committed.output))
     }
 
     /// What the last decision that was not refused wanted written.
@@ -176,32 +191,46 @@ impl Driver {
 
     /// What a decision would be given, without deciding anything.
     pub async fn load(&self, reads: ReadSet) -> Snapshot {
+        self.show(reads).await.1
+    }
+
+    /// Returns the time at which a decision would be made now.
+    pub async fn decided_at(&self) -> Timestamp {
+        self.show(ReadSet::default()).await.0
+    }
+
+    /// Returns what a decision of any plane would be given, without deciding anything.
+    pub(super) async fn show<R, P>(&self, reads: R) -> (Timestamp, P::Snapshot)
+    where
+        R: Declared<Plane = P>,
+        P: Plane<Reads = R>,
+    {
         let (seen, shown) = std::sync::mpsc::channel();
-        let job = Job {
+        let job = Job::<P> {
             tenant: self.tenant,
             reads,
             now: self.now,
             weight: 0,
-            decide: Box::new(move |snapshot| {
-                // Only the last look counts, and nobody has gone.
-                let _ = seen.send(snapshot);
+            decide: Box::new(move |now, snapshot| {
+                // Only the last call counts, and the receiver is still there.
+                let _ = seen.send((now, snapshot));
                 None
             }),
         };
-        self.store.transact(job).await.unwrap();
+        self.store.transact(job.into()).await.unwrap();
         shown.try_iter().last().unwrap()
     }
 
     /// Writes changes that no rule decided.
     pub async fn write(&self, changes: Changes) {
-        let job = Job {
+        let job = Job::<Tasks> {
             tenant: self.tenant,
             reads: ReadSet::default(),
             now: self.now,
             weight: 0,
-            decide: Box::new(move |_| Some(changes.clone())),
+            decide: Box::new(move |_, _| Some(changes.clone())),
         };
-        self.store.transact(job).await.unwrap();
+        self.store.transact(job.into()).await.unwrap();
     }
 
     /// Creates a task, or finds the one behind its key.

@@ -20,7 +20,7 @@ use asyncgate_core::{
 use self::expiry::Expiry;
 use super::{MemoryStore, ready};
 use crate::{
-    Answer, Error, Job,
+    Answer, Error, Job, Tasks,
     admission::{Admission, Backend, DecideDomain, Host, Reply},
 };
 
@@ -207,10 +207,10 @@ impl MemoryStore {
     }
 
     /// The rows stay locked until the tasks are written, so that both happen at once.
-    fn run_admitted(&self, asks: &Asks, job: Job) -> Result<Verdicts, Error> {
+    fn run_admitted(&self, asks: &Asks, job: Job<Tasks>) -> Result<Verdicts, Error> {
         let mut rows = self.gate.rows();
         let decision = rows.decide(job.tenant, job.now, asks)?;
-        if decision.verdicts.passed() && !self.run(job) {
+        if decision.verdicts.passed() && !self.run(job.into()) {
             return Ok(decision.verdicts);
         }
         Ok(rows.write(decision))
@@ -281,7 +281,7 @@ impl Host for MemoryStore {
 }
 
 impl Admission for MemoryStore {
-    fn transact_admitted(&self, asks: Asks, job: Job) -> Answer<'_, Verdicts> {
+    fn transact_admitted(&self, asks: Asks, job: Job<Tasks>) -> Answer<'_, Verdicts> {
         let verdicts = self.run_admitted(&asks, job);
         Box::pin(std::future::ready(verdicts))
     }

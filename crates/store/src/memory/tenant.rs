@@ -48,7 +48,6 @@ impl Tenant {
                 .map(|(reach, limit)| self.claimable(reach, *limit))
                 .unwrap_or_default(),
             receipt: reads.receipt.and_then(|id| Some(self.receipt(id)?.receipt)),
-            last_time: Timestamp::default(),
             relationship: reads
                 .relationship
                 .as_ref()

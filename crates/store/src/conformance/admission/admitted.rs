@@ -1,14 +1,14 @@
 //! Tasks that admission is asked about, in one commit.
 
 use asyncgate_core::{
-    Rejection,
+    Env, Rejection,
     admission::{Asks, NonceResult, Verdicts},
     task::{self, Created},
 };
 
 use super::{Case, Driver, bucket, limit, nonce};
 use crate::{
-    TaskFilter,
+    Decided, Snapshot, TaskFilter, Tasks,
     conformance::{cases, echo},
     transact_admitted,
 };
@@ -33,13 +33,17 @@ fn asks(name: &str, capacity: u64) -> Asks {
 }
 
 async fn create(driver: &mut Driver, asks: Asks) -> (Verdicts, Option<Result<Created, Rejection>>) {
-    let (env, tenant, now) = (driver.env(), driver.tenant, driver.now);
+    let (env, tenant) = (driver.env(), driver.tenant);
     let store = driver.store().as_ref();
-    let decide = move |snapshot: crate::Snapshot| {
-        task::create(env.clone(), snapshot.head, echo(), snapshot.keyed)
-    };
-    let created = transact_admitted(store, tenant, now, 0, asks, decide).await;
-    created.unwrap()
+    let (verdicts, created) = transact_admitted(store, tenant, env, 0, asks, decide)
+        .await
+        .unwrap();
+    let created = created.map(|created| created.map(|created| created.output));
+    (verdicts, created)
+}
+
+fn decide(env: Env, snapshot: Snapshot) -> Decided<Tasks, Created> {
+    task::create(env, snapshot.head, echo(), snapshot.keyed)
 }
 
 async fn tasks(driver: &Driver) -> usize {
@@ -121,13 +125,10 @@ async fn a_task_that_is_rejected_uses_nothing(mut driver: Driver) {
 
 async fn one_of_many_with_the_same_nonce_is_written(mut driver: Driver) {
     let store = std::sync::Arc::clone(driver.store());
-    let (tenant, now) = (driver.tenant, driver.now);
+    let tenant = driver.tenant;
     let calls = (0..32).map(|_| {
         let (env, store) = (driver.env(), store.as_ref());
-        let decide = move |snapshot: crate::Snapshot| {
-            task::create(env.clone(), snapshot.head, echo(), snapshot.keyed)
-        };
-        transact_admitted(store, tenant, now, 0, asks("a", 100), decide)
+        transact_admitted(store, tenant, env, 0, asks("a", 100), decide)
     });
     let calls: Vec<_> = calls.collect();
     let all = futures_util::future::join_all(calls).await;

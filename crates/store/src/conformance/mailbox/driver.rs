@@ -17,7 +17,7 @@ use asyncgate_core::{
 use crate::{
     Error,
     conformance::Driver,
-    mailbox::{DeadFilter, DeadPage, Job, Mailbox, Reads, SendKey, Snapshot, Take, transact},
+    mailbox::{DeadFilter, DeadPage, Mailbox, Reads, SendKey, Snapshot, Take},
 };
 
 /// Everything that is ready, for five seconds.
@@ -116,16 +116,10 @@ impl MailDriver {
     pub async fn try_decide_mail<T: Send + 'static>(
         &mut self,
         reads: Reads,
-        mut decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
+        decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
     ) -> Result<Result<T, Rejection>, Error> {
-        let (env, tenant, now) = (self.env(), self.tenant, self.now);
         let decided = Arc::clone(&self.decided);
-        transact(self.mailbox(), tenant, now, 0, reads, move |snapshot| {
-            let decision = decide(env.clone(), snapshot)?;
-            *decided.lock().unwrap() = decision.changes.clone();
-            Ok(decision)
-        })
-        .await
+        self.driver.transact(reads, decided, decide).await
     }
 
     /// Runs one decision; a failure of the store fails the test.
@@ -139,20 +133,7 @@ impl MailDriver {
 
     /// What a decision would be given, without deciding anything.
     pub async fn look(&self, reads: Reads) -> Snapshot {
-        let (seen, shown) = std::sync::mpsc::channel();
-        let job = Job {
-            tenant: self.tenant,
-            reads,
-            now: self.now,
-            weight: 0,
-            decide: Box::new(move |snapshot| {
-                // Only the last look counts, and nobody has gone.
-                let _ = seen.send(snapshot);
-                None
-            }),
-        };
-        self.mailbox().transact_mailbox(job).await.unwrap();
-        shown.try_iter().last().unwrap()
+        self.show(reads).await.1
     }
 
     /// What sends are looked up by.
@@ -172,7 +153,7 @@ impl MailDriver {
             ..Reads::default()
         };
         self.decide_mail(reads, move |env, snapshot| {
-            Ok(mailbox::send(env, snapshot.shelf, outgoing.clone()))
+            Ok(mailbox::send(env, snapshot.send_context, outgoing.clone()))
         })
         .await
         .unwrap()

@@ -1,6 +1,6 @@
 //! Sends: repetitions are recognised for as long as they must be, and forgotten after.
 
-use asyncgate_core::mailbox::{Outgoing, Rejection, Shelf};
+use asyncgate_core::mailbox::{Outgoing, Rejection, SendContext};
 
 use super::{ALL, MailDriver, dead, mail, mail_cases};
 use crate::{
@@ -114,12 +114,12 @@ async fn a_name_that_is_used_again_stands_for_the_newer_message(mut driver: Mail
 }
 
 /// What a send under the keys `a` and `b` would meet.
-async fn shelf(driver: &MailDriver) -> Shelf {
+async fn context(driver: &MailDriver) -> SendContext {
     let reads = Reads {
         sends: driver.keys(&[mail("a"), mail("b")]),
         ..Reads::default()
     };
-    driver.look(reads).await.shelf
+    driver.look(reads).await.send_context
 }
 
 async fn remembered_sends_are_counted_and_forgotten(mut driver: MailDriver) {
@@ -129,18 +129,18 @@ async fn remembered_sends_are_counted_and_forgotten(mut driver: MailDriver) {
         driver.wait_ms(1_000);
     }
     let first = driver.now.plus_millis(-4_000);
-    let now = shelf(&driver).await;
+    let now = context(&driver).await;
     assert_eq!((now.remembered, now.oldest_remembered), (4, Some(first)));
     assert!(driver.try_send(mail("4")).await.is_err());
     driver.wait_ms(T_REPLAY - 4_000 - 1);
-    assert_eq!(shelf(&driver).await.remembered, 4);
+    assert_eq!(context(&driver).await.remembered, 4);
     driver.wait_ms(1);
-    let now = shelf(&driver).await;
+    let now = context(&driver).await;
     let second = first.plus_millis(1_000);
     assert_eq!((now.remembered, now.oldest_remembered), (3, Some(second)));
     driver.send(mail("4")).await;
     driver.wait_ms(T_REPLAY);
-    let now = shelf(&driver).await;
+    let now = context(&driver).await;
     assert_eq!((now.remembered, now.oldest_remembered), (0, None));
 }
 
@@ -148,15 +148,15 @@ async fn a_longer_window_brings_back_what_it_covers(mut driver: MailDriver) {
     let first = driver.send(mail("a")).await;
     driver.wait_ms(T_REPLAY);
     driver.send(mail("b")).await;
-    let now = shelf(&driver).await;
+    let now = context(&driver).await;
     assert!(now.remembered == 1 && now.keyed[0].is_none() && now.keyed[1].is_some());
     driver.mailbox().set_replay_window(2 * T_REPLAY);
-    let now = shelf(&driver).await;
+    let now = context(&driver).await;
     assert_eq!(now.remembered, 2);
     assert_eq!(now.keyed[0].as_ref().map(|found| found.id), Some(first));
     driver.mailbox().set_replay_window(1_000);
     driver.wait_ms(1_000);
-    let now = shelf(&driver).await;
+    let now = context(&driver).await;
     assert_eq!((now.remembered, &now.keyed[..]), (0, &[None, None][..]));
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use asyncgate_core::{
     MessageId, TenantId, Timestamp,
-    mailbox::{ChainHead, Changes, Kind, Message, Policy, Shelf, Standing},
+    mailbox::{ChainHead, Changes, Kind, Message, Policy, SendContext, Standing},
 };
 
 use super::Map;
@@ -17,7 +17,7 @@ use crate::mailbox::{Counts, DeadFilter, DeadPage, Load, Reads, SendKey, Snapsho
 
 /// The messages of all tenants.
 #[derive(Debug)]
-pub(super) struct Messages {
+pub(super) struct MessageRows {
     tenants: BTreeMap<TenantId, Tenant>,
     due: BTreeSet<(Timestamp, TenantId, MessageId)>,
     shards: BTreeMap<u16, Counts>,
@@ -51,7 +51,7 @@ struct Line {
 /// Priority, then age.
 type Places = BTreeSet<(Reverse<i32>, u64)>;
 
-impl Default for Messages {
+impl Default for MessageRows {
     fn default() -> Self {
         Self {
             tenants: BTreeMap::new(),
@@ -64,7 +64,7 @@ impl Default for Messages {
     }
 }
 
-impl Messages {
+impl MessageRows {
     /// Sets for how long sends are remembered. A longer window brings back what it covers.
     pub(super) fn set_replay_window(&mut self, millis: i64) {
         if millis > self.replay_window_ms {
@@ -100,8 +100,7 @@ impl Messages {
         } = dead.unwrap_or_default();
         let waiting = |shard: &u16| self.shards.get(shard).map_or(0, Counts::waiting);
         Snapshot {
-            last_time: Timestamp::default(),
-            shelf: Shelf {
+            send_context: SendContext {
                 head: tenant.head,
                 shards: reads
                     .sends
