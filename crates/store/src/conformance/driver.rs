@@ -1,4 +1,4 @@
-//! Drives a store through the real rules, with a clock and ids that only the test moves.
+//! A driver takes a store through the real rules, with a clock and ids that only the test moves.
 
 use std::{
     fmt,
@@ -19,18 +19,18 @@ use crate::{
     SeqPage, Snapshot, Store, Tasks, memory::MemoryStore, transact,
 };
 
-/// More than any test writes.
+/// A page with more receipts than any test writes.
 pub(super) const EVERYTHING: SeqPage = SeqPage {
     after: 0,
     limit: 100_000,
 };
 
-/// One tenant of a store. Two drivers that were made alike and do the same make the same ids.
+/// A driver of one tenant of a store. Two drivers that were made alike and do the same make the same ids.
 pub struct Driver {
     store: Arc<dyn Store>,
-    /// The tenant that everything is done in.
+    /// The tenant in which everything is done.
     pub tenant: TenantId,
-    /// The time that decisions are made at.
+    /// The time at which decisions are asked for.
     pub now: Timestamp,
     /// The settings that rules read.
     pub policy: Policy,
@@ -47,27 +47,27 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// An agent with this name.
+/// Makes an agent with this name.
 pub fn agent(id: &str) -> Principal {
     Principal::new(PrincipalKind::Agent, id)
 }
 
-/// A worker with this name.
+/// Makes a worker with this name.
 pub fn worker(id: &str) -> Principal {
     Principal::new(PrincipalKind::Worker, id)
 }
 
-/// A JSON value from its text.
+/// Makes a JSON value of its text.
 pub fn json(text: &str) -> Json {
     Json::from_text(text.to_owned()).unwrap()
 }
 
-/// The least that a tasker must say.
+/// Makes a task with the least that a tasker must say.
 pub fn echo() -> NewTask {
     NewTask::new(agent("alice"), "echo", json(r#"{"say":"hello"}"#))
 }
 
-/// A success with nothing to show for it.
+/// Makes a success without any proof.
 pub fn bare() -> Completion {
     Completion {
         result: Some(json(r#"{"answer":42}"#)),
@@ -76,7 +76,7 @@ pub fn bare() -> Completion {
     }
 }
 
-/// A success that says where its result is.
+/// Makes a success that says where its result is.
 pub fn proven() -> Completion {
     Completion {
         artifacts: Some(json(r#"[{"type":"s3","url":"s3://bucket/result"}]"#)),
@@ -84,7 +84,7 @@ pub fn proven() -> Completion {
     }
 }
 
-/// A failure.
+/// Makes a failure.
 pub fn failure(retryable: bool) -> Failure {
     Failure {
         error: json(r#"{"message":"no luck"}"#),
@@ -93,12 +93,12 @@ pub fn failure(retryable: bool) -> Failure {
 }
 
 impl Driver {
-    /// A driver of the first tenant, without jitter, so that what expires is ready at once.
+    /// Makes a driver of the first tenant, without jitter, so that an expired task is ready at once.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self::of_tenant(store, 1)
     }
 
-    /// A driver of another tenant. Its ids are those that any other driver would make.
+    /// Makes a driver of another tenant. Its ids are those that any other driver would make.
     pub fn of_tenant(store: Arc<dyn Store>, number: u8) -> Self {
         Self {
             store,
@@ -113,7 +113,7 @@ impl Driver {
         }
     }
 
-    /// The store itself.
+    /// Returns the store itself.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
@@ -123,7 +123,7 @@ impl Driver {
         self.store = Arc::new(MemoryStore::new());
     }
 
-    /// Goes on with another handle of the same rows.
+    /// Takes another handle of the same rows.
     pub fn attach(&mut self, store: Arc<dyn Store>) {
         self.store = store;
     }
@@ -133,7 +133,7 @@ impl Driver {
         self.now = self.now.plus_millis(millis);
     }
 
-    /// The surroundings of the next decision.
+    /// Returns the surroundings of the next decision.
     pub fn env(&mut self) -> Env {
         self.decisions += 1;
         Env {
@@ -184,12 +184,12 @@ impl Driver {
         Ok(run.await?.map(|committed| committed.output))
     }
 
-    /// What the last decision that was not refused wanted written.
+    /// Returns the changes of the last decision that was not refused.
     pub fn decided(&self) -> Changes {
         self.decided.lock().unwrap().clone()
     }
 
-    /// What a decision would be given, without deciding anything.
+    /// Returns what a decision would be given, without deciding anything.
     pub async fn load(&self, reads: ReadSet) -> Snapshot {
         self.show(reads).await.1
     }
@@ -445,7 +445,7 @@ impl Driver {
         .await
     }
 
-    /// Records that the server signed the head of the ledger. The signature is of no key.
+    /// Records that the server signed the head of the ledger. The signature is not a real one.
     pub async fn sign(&mut self) -> ReceiptId {
         self.decide(ReadSet::default(), |env, snapshot| {
             let signed = SignedHead {
@@ -460,29 +460,29 @@ impl Driver {
         .unwrap()
     }
 
-    /// Where the ledger ends.
+    /// Returns the head of the ledger.
     pub async fn head(&self) -> Head {
         self.store.head(self.tenant).await.unwrap()
     }
 
-    /// The task, if there is one.
+    /// Returns the task, if there is one.
     pub async fn task(&self, id: TaskId) -> Option<Task> {
         self.store.task(self.tenant, id).await.unwrap()
     }
 
-    /// The whole ledger.
+    /// Returns the whole ledger.
     pub async fn ledger(&self) -> Vec<Receipt> {
         let all = self.receipts(ReceiptFilter::All, EVERYTHING).await;
         all.into_iter().map(|found| found.receipt).collect()
     }
 
-    /// A page of receipts.
+    /// Returns a page of receipts.
     pub async fn receipts(&self, filter: ReceiptFilter, page: SeqPage) -> Vec<DeliveredReceipt> {
         let found = self.store.receipts(self.tenant, filter, page).await;
         found.unwrap()
     }
 
-    /// The places of all open obligations of a principal.
+    /// Returns the places of all open obligations of a principal.
     pub async fn open(&self, owner: &Principal) -> Vec<u64> {
         let open = self.store.obligations(self.tenant, owner.key(), EVERYTHING);
         open.await

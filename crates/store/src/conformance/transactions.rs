@@ -135,7 +135,7 @@ async fn places_have_no_gaps(mut driver: Driver) {
     assert_eq!(head, places.len() as u64);
 }
 
-/// A panic is a bug, and its caller may see it as one; everyone else's work goes on.
+/// A panic is a defect, and its caller may see it as one; everyone else's work goes on.
 async fn a_decision_that_panics_harms_nobody_else(mut driver: Driver) {
     driver.create(echo()).await;
     let mut careless = Driver::new(Arc::clone(driver.store()));

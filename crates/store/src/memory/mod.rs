@@ -248,7 +248,7 @@ impl Mailbox for MemoryStore {
     }
 
     fn set_weights(&self, _: Weights) {
-        // Nobody waits here: each job runs when it comes.
+        // There is no queue here: each job runs when it comes.
     }
 
     fn message(&self, tenant: TenantId, id: MessageId) -> Answer<'_, Option<Message>> {

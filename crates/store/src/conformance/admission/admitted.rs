@@ -1,4 +1,4 @@
-//! Tasks that admission is asked about, in one commit.
+//! Tasks and what admission is asked about them, in one commit.
 
 use asyncgate_core::{
     Env, Rejection,
@@ -23,7 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// A nonce, and a bucket of `capacity` that refuses at a price.
+/// Returns a question about a nonce, and about a bucket of `capacity` in which a refusal costs too.
 fn asks(name: &str, capacity: u64) -> Asks {
     Asks {
         nonces: vec![nonce(name, 600)],
@@ -55,7 +55,7 @@ async fn tasks(driver: &Driver) -> usize {
     page.tasks.len()
 }
 
-/// What the bucket of [`asks`] has left.
+/// Returns how many tokens the bucket of [`asks`] has left.
 async fn tokens(driver: &Driver, capacity: u64) -> i64 {
     let looking = Asks {
         limits: vec![limit(&bucket(capacity, 1, true), "key", 0)],
@@ -104,7 +104,7 @@ async fn what_is_refused_for_rate_has_not_used_its_nonce(mut driver: Driver) {
     let (verdicts, created) = create(&mut driver, asks("b", 1)).await;
     assert!(!verdicts.limits[0].allowed && created.is_none());
     assert_eq!(tasks(&driver).await, 1);
-    // The refusal itself has its price, so two tokens must come before the next.
+    // The refusal has cost a token too, so two must come before the next is allowed.
     driver.wait_ms(120_000);
     let (verdicts, created) = create(&mut driver, asks("b", 1)).await;
     assert!(verdicts.passed(), "{verdicts:?}");

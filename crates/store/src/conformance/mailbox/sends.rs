@@ -26,7 +26,7 @@ pub(super) fn cases() -> Vec<Case> {
 async fn a_send_is_recognised_until_its_window_is_over(mut driver: MailDriver) {
     let id = driver.send(mail("a")).await;
     driver.wait_ms(T_REPLAY - 1);
-    // Work of others in between forgets nothing that must be known.
+    // Transactions of others in between forget nothing that must be known.
     driver.send(mail("b")).await;
     let again = driver.try_send(mail("a")).await.unwrap();
     assert!(again.duplicate && again.id == id);
@@ -103,7 +103,7 @@ async fn a_name_that_is_used_again_stands_for_the_newer_message(mut driver: Mail
         driver.wait_ms(T_REPLAY);
         let next = driver.send(mail("a")).await;
         assert_ne!(next, last);
-        // The older one is still ready, and being done with it changes nothing about the name.
+        // The older message is still ready; ending it changes nothing about the name.
         let (old, lease) = driver.take().await;
         assert_eq!(old, last);
         driver.ack(old, Some(lease)).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_name_that_is_used_again_stands_for_the_newer_message(mut driver: Mail
     }
 }
 
-/// What a send under the keys `a` and `b` would meet.
+/// Returns what a send under the keys `a` and `b` is decided with.
 async fn context(driver: &MailDriver) -> SendContext {
     let reads = Reads {
         sends: driver.keys(&[mail("a"), mail("b")]),
@@ -197,7 +197,7 @@ async fn chains_grow_by_shard_and_tenant(mut driver: MailDriver) {
     }
     let mine = driver.mailbox().chains(driver.tenant).await.unwrap();
     assert_ne!(mine, other.mailbox().chains(other.tenant).await.unwrap());
-    // What becomes of messages does not change a chain.
+    // A chain does not depend on what becomes of its messages.
     driver.receive_from("t1", ALL).await.unwrap();
     driver.purge_waiting("t2", 9).await;
     assert_eq!(driver.mailbox().chains(driver.tenant).await.unwrap(), mine);

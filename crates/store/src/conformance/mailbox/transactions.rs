@@ -150,7 +150,7 @@ async fn a_decision_that_changes_nothing_is_no_commit(mut driver: MailDriver) {
     assert_eq!((store.metrics().commits.get(), store.last_time()), before);
 }
 
-/// A panic is a bug, and its caller may see it as one; everyone else's work goes on.
+/// A panic is a defect, and its caller may see it as one; everyone else's work goes on.
 async fn a_decision_that_panics_harms_nobody_else(mut driver: MailDriver) {
     driver.send(mail("a")).await;
     let mut careless = driver.other(1);
@@ -264,7 +264,7 @@ async fn tenants_see_nothing_of_each_other(mut mine: MailDriver) {
     let (mailbox, tenant) = (mine.mailbox(), mine.tenant);
     assert!(mailbox.topics(tenant, None, 9).await.unwrap().is_empty());
     assert!(mailbox.chains(tenant).await.unwrap().is_empty());
-    // The same key and topic, another message: names and places are the tenant's own.
+    // The same key and topic mean another message here: names and places are the tenant's own.
     let own = mine.send(mail("a")).await;
     assert_eq!(own.seq(), 1);
     let message = mine.message(own).await.unwrap();
@@ -277,7 +277,7 @@ async fn tenants_see_nothing_of_each_other(mut mine: MailDriver) {
     );
 }
 
-/// Capacity and ceiling are the server's, not a tenant's.
+/// The capacity of shards and the ceiling of deliveries are the server's, not a tenant's.
 async fn tenants_share_the_bounds(mut mine: MailDriver) {
     let mut theirs = mine.other(2);
     theirs.send(mail("a")).await;
