@@ -4,9 +4,9 @@ use crate::{PrincipalKey, Receipt, Relationship, Seq, Task, Timestamp, task::Sta
 
 /// A decision of any plane: the changes to write, and the answer once they are written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decision<T> {
+pub struct Decision<T, C = Changes> {
     /// The rows to write.
-    pub changes: Changes,
+    pub changes: C,
     /// The answer, valid only after the commit.
     pub output: T,
 }

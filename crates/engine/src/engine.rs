@@ -10,11 +10,8 @@ use std::{
 };
 
 use asyncgate_admission::{Guard, Host, OfStore, Tiers};
-use asyncgate_core::{
-    Decision, Env, Ids, Rejection, Stamp, TenantId, Timestamp, mailbox as rules,
-    task::{self, Created, NewTask},
-};
-use asyncgate_store::{Health, ReadSet, Snapshot, Store, mailbox};
+use asyncgate_core::{Env, Ids, Rejection, Stamp, TenantId, Timestamp, mailbox};
+use asyncgate_store::{Decided, Declared, Health, Messages, Plane, Store, Tasks};
 use tokio::sync::watch;
 
 use crate::{
@@ -50,6 +47,24 @@ pub struct Engine {
     pub(crate) own_host: bool,
     pub(crate) tiers: Tiers,
     pub(crate) metrics: Metrics,
+}
+
+/// A plane whose refusals the engine explains to callers.
+pub(crate) trait Refuses: Plane {
+    /// Returns a refusal as callers are told of it.
+    fn fault(engine: &Engine, rejection: Self::Rejection) -> Fault;
+}
+
+impl Refuses for Tasks {
+    fn fault(_: &Engine, rejection: Rejection) -> Fault {
+        rejection.into()
+    }
+}
+
+impl Refuses for Messages {
+    fn fault(engine: &Engine, rejection: mailbox::Rejection) -> Fault {
+        engine.mailbox_fault(rejection)
+    }
 }
 
 impl std::fmt::Debug for Engine {
@@ -217,93 +232,36 @@ impl Engine {
         }
     }
 
-    /// Runs a decision in a transaction of `tenant`. `weight` is how much memory its input holds.
-    pub(crate) fn transact<T: Send + 'static>(
+    /// Runs a decision of any plane in a transaction of `tenant`. `weight` is how much memory its input holds.
+    ///
+    /// The decision is given the time at which the store decides it; ids and settings are those of this moment.
+    pub(crate) fn transact<R, P, T>(
         &self,
         tenant: TenantId,
         weight: usize,
-        reads: ReadSet,
-        mut decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
-    ) -> impl Future<Output = Result<T, Fault>> + Send {
-        let decide = move |env, snapshot| {
-            let Decision { changes, output } = decide(env, snapshot)?;
-            let grows = !changes.receipts.is_empty();
-            Ok(Decision {
-                changes,
-                output: (output, grows),
-            })
-        };
-        let decided = self.run(tenant, weight, reads, decide);
-        async move {
-            let (output, grew) = decided.await?;
-            if grew {
-                self.mark_grown(tenant);
-            }
-            Ok(output)
-        }
-    }
-
-    /// As [`Engine::transact`], for what the engine does of its own accord.
-    pub(crate) fn run<T: Send + 'static>(
-        &self,
-        tenant: TenantId,
-        weight: usize,
-        reads: ReadSet,
-        mut decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
-    ) -> impl Future<Output = Result<T, Fault>> + Send {
-        let env = self.env();
-        let now = env.now;
-        let decide = move |snapshot: Snapshot| {
-            let mut env = env.clone();
-            env.now = env.now.max(snapshot.last_time);
-            decide(env, snapshot)
-        };
-        let store = self.store.as_ref();
-        let decided = asyncgate_store::transact(store, tenant, now, weight, reads, decide);
-        async move { Ok(decided.await??) }
-    }
-
-    /// A decision that creates a task.
-    pub(crate) fn creating(
-        &self,
-        new: NewTask,
-    ) -> impl FnMut(Snapshot) -> Result<Decision<Created>, Rejection> + Send + 'static {
-        let env = self.env();
-        move |snapshot| {
-            let mut env = env.clone();
-            env.now = env.now.max(snapshot.last_time);
-            task::create(env, snapshot.head, new.clone(), snapshot.keyed)
-        }
-    }
-
-    /// Runs a decision over messages in a transaction of `tenant`.
-    pub(crate) fn transact_mailbox<T: Send + 'static>(
-        &self,
-        tenant: TenantId,
-        weight: usize,
-        reads: mailbox::Reads,
-        mut decide: impl FnMut(Env, mailbox::Snapshot) -> Result<rules::Decision<T>, rules::Rejection>
-        + Send
-        + 'static,
-    ) -> impl Future<Output = Result<T, Fault>> + Send {
-        let env = self.env();
-        let now = env.now;
-        let decide = move |snapshot: mailbox::Snapshot| {
-            let mut env = env.clone();
-            env.now = env.now.max(snapshot.last_time);
-            decide(env, snapshot)
-        };
-        let store = self.store.mailbox();
-        let decided = mailbox::transact(store, tenant, now, weight, reads, decide);
+        reads: R,
+        decide: impl FnMut(Env, P::Snapshot) -> Decided<P, T> + Send + 'static,
+    ) -> impl Future<Output = Result<T, Fault>> + Send
+    where
+        R: Declared<Plane = P>,
+        P: Refuses + Plane<Reads = R>,
+        T: Send + 'static,
+    {
+        let (store, env) = (self.store.as_ref(), self.env(self.now()));
+        let decided = asyncgate_store::transact(store, tenant, env, weight, reads, decide);
+        // An `async` block and no `async fn`, for the reason that the store's `transact` gives.
         async move {
             let decided = decided.await?;
-            decided.map_err(|rejection| self.mailbox_fault(rejection))
+            let committed = decided.map_err(|rejection| P::fault(self, rejection))?;
+            if committed.receipts > 0 {
+                self.mark_grown(tenant);
+            }
+            Ok(committed.output)
         }
     }
 
-    /// What a rule may know of the world.
-    fn env(&self) -> Env {
-        let now = self.now();
+    /// Returns what a rule may know of the world at `now`.
+    pub(crate) fn env(&self, now: Timestamp) -> Env {
         let settings = self.settings();
         Env {
             now,

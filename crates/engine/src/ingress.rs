@@ -8,11 +8,11 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use asyncgate_api::Code;
 use asyncgate_core::{
-    Json, Principal, TenantId, Timestamp,
+    Env, Json, Principal, TenantId, Timestamp,
     admission::{Asks, LimitCheck, NonceCheck, NonceResult, Tier, Verdicts, sha256},
-    task::{Created, NewTask},
+    task::{self, Created, NewTask},
 };
-use asyncgate_store::{Error, ReadSet, transact_admitted};
+use asyncgate_store::{Decided, Error, ReadSet, Snapshot, Tasks, transact, transact_admitted};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Map, Value};
 use sha2::Sha256;
@@ -217,15 +217,15 @@ impl Engine {
         new: NewTask,
     ) -> Result<(Verdicts, Option<Created>), Fault> {
         let weight = TASK_WEIGHT + new.payload.len();
-        let decide = self.creating(new);
-        let store = self.store.as_ref();
-        let decided = transact_admitted(store, tenant, now, weight, asks, decide).await;
+        let (store, env) = (self.store.as_ref(), self.env(now));
+        let decided = transact_admitted(store, tenant, env, weight, asks, creating(new)).await;
         let unchanged = |error| {
             let message = "storage does not answer; nothing was changed; send it again";
             store_fault(error, message)
         };
         let (verdicts, created) = decided.map_err(unchanged)?;
-        Ok((verdicts, created.transpose()?))
+        let created = created.transpose()?;
+        Ok((verdicts, created.map(|created| created.output)))
     }
 
     /// As [`Engine::create_admitted`], where somebody else than the store decides: then it is asked
@@ -244,15 +244,15 @@ impl Engine {
             return Ok((verdicts, None));
         }
         let weight = TASK_WEIGHT + new.payload.len();
-        let decide = self.creating(new);
-        let (store, reads) = (self.store.as_ref(), ReadSet::default());
-        let decided = asyncgate_store::transact(store, tenant, now, weight, reads, decide).await;
+        let (store, env, reads) = (self.store.as_ref(), self.env(now), ReadSet::default());
+        let decided = transact(store, tenant, env, weight, reads, creating(new)).await;
         let used = |error| {
             let message =
                 "storage does not answer, and the nonce is used; send it again with a new one";
             store_fault(error, message)
         };
-        Ok((verdicts, Some(decided.map_err(used)??)))
+        let created = decided.map_err(used)??;
+        Ok((verdicts, Some(created.output)))
     }
 }
 
@@ -310,6 +310,11 @@ fn new_task(ingress: &Ingress, payload: Json) -> NewTask {
         ingress.task_type.clone(),
         payload,
     )
+}
+
+/// Returns the decision that creates a task.
+fn creating(new: NewTask) -> impl FnMut(Env, Snapshot) -> Decided<Tasks, Created> + Send + 'static {
+    move |env, snapshot| task::create(env, snapshot.head, new.clone(), snapshot.keyed)
 }
 
 /// The bytes of a signature, from `sha256=` and their digits in either case.

@@ -1,18 +1,18 @@
-//! Signing heads of ledgers, on demand and from time to time.
+//! Signatures of ledger heads, on demand and from time to time.
 
 use std::{sync::Arc, time::Duration};
 
 use asyncgate_core::{
-    Changes, Decision, Head, TenantId, Timestamp,
+    Changes, Decision, Env, Head, TenantId, Timestamp,
     receipt::{SignedHead, record_signature},
 };
-use asyncgate_store::ReadSet;
+use asyncgate_store::{ReadSet, Snapshot};
 
 use crate::{Engine, Fault};
 
 /// An Ed25519 key that the server alone has.
 pub trait Signer: Send + Sync {
-    /// The key that verifies its signatures.
+    /// Returns the key that verifies its signatures.
     fn public_key(&self) -> [u8; 32];
 
     /// Signs a message. The same message gets the same signature.
@@ -20,7 +20,7 @@ pub trait Signer: Send + Sync {
 }
 
 impl Engine {
-    /// Vouches for a head, if the engine has a key.
+    /// Signs a head, if the engine has a key.
     pub(crate) fn sign(
         &self,
         tenant: TenantId,
@@ -31,12 +31,13 @@ impl Engine {
         Some(sign_with(signer, tenant, head, signed_at))
     }
 
-    /// Writes a signed head into every ledger that has grown, every so often, until the engine
-    /// drains. An interval of zero writes none.
+    /// Writes a signed head into every ledger that has grown, once an interval, until the engine drains. With an
+    /// interval of zero it writes none.
     pub async fn sign_ledgers(&self) {
         loop {
             let interval = Duration::from_secs(self.settings().sign_interval_seconds);
             let pause = if interval.is_zero() {
+                // The settings may be reloaded: look again from time to time.
                 Duration::from_secs(60)
             } else {
                 interval
@@ -61,22 +62,23 @@ impl Engine {
         let Some(signer) = self.signer.clone() else {
             return Ok(());
         };
-        let decide = move |env: asyncgate_core::Env, snapshot: asyncgate_store::Snapshot| {
-            if snapshot.head == 0 {
-                let changes = Changes::default();
-                return Ok(Decision {
-                    changes,
-                    output: (),
-                });
+        let decide = move |env: Env, snapshot: Snapshot| {
+            let mut changes = Changes::default();
+            if snapshot.head > 0 {
+                let signed = sign_with(&signer, tenant, snapshot.ledger, env.now);
+                changes = record_signature(env, snapshot.head, &signed).changes;
             }
-            let signed = sign_with(&signer, tenant, snapshot.ledger, env.now);
-            let Decision { changes, .. } = record_signature(env, snapshot.head, &signed);
-            Ok(Decision {
-                changes,
-                output: (),
-            })
+            let output = ();
+            Ok(Decision { changes, output })
         };
-        self.run(tenant, 0, ReadSet::default(), decide).await
+        let (store, env, reads) = (
+            self.store.as_ref(),
+            self.env(self.now()),
+            ReadSet::default(),
+        );
+        // Not by `Engine::transact`: that would mark the ledger as grown, and it would be signed for ever.
+        asyncgate_store::transact(store, tenant, env, 0, reads, decide).await??;
+        Ok(())
     }
 }
 

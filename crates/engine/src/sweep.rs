@@ -1,123 +1,214 @@
-//! Watching deadlines: leases that run out, delays that end.
+//! The watch over deadlines: leases that run out, delays and lives that end.
 //!
-//! The watch sleeps until the earliest deadline and is woken when an earlier one is written, so a
-//! deadline is acted on when it comes, not at the next round of a timer. Rounds still happen, as a
-//! safety net.
+//! The watch sleeps until the earliest deadline and is woken when an earlier one is written, so a deadline is acted on
+//! when it comes, not at the next round of a timer. Rounds still happen, as a safety net.
+//!
+//! Each plane has a watch of its own, with its own batches and counts ([`Deadlines`]); how a watch works stands here
+//! once.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt::Display, time::Duration};
 
 use asyncgate_api::Code;
-use asyncgate_core::{TaskId, TenantId, task};
-use asyncgate_store::ReadSet;
+use asyncgate_core::{TaskId, TenantId, Timestamp, task};
+use asyncgate_store::{Answer, Messages, ReadSet, Signals, Store, Tasks};
+use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
 
 use crate::{Engine, Fault};
 
-/// How many tasks one transaction moves, so that requests are not held up behind it.
-const BATCH: usize = 64;
-/// How soon to look again at what is due but cannot be moved yet.
-const LOOK_AGAIN_MS: i64 = 100;
+/// How soon to try again after a failure of the store.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// A plane whose deadlines the engine watches.
+pub(crate) trait Deadlines {
+    /// The id of something that has a deadline.
+    type Id: Copy + Display + Send;
+
+    /// The plane's name in the log.
+    const PLANE: &'static str;
+    /// The most that one transaction moves, so that requests are not held up behind it.
+    const BATCH: usize;
+    /// How soon to look again at what is due but did not move.
+    const LOOK_AGAIN_MS: i64;
+
+    /// Returns what is due at `now`, earliest first.
+    fn due(
+        store: &dyn Store,
+        now: Timestamp,
+        limit: usize,
+    ) -> Answer<'_, Vec<(TenantId, Self::Id)>>;
+
+    /// Returns the earliest deadline of all.
+    fn next_due(store: &dyn Store) -> Answer<'_, Option<Timestamp>>;
+
+    /// Says until when the watch will sleep; absent before it has looked. A deadline that is written earlier than this
+    /// wakes it.
+    fn watch_until(signals: &Signals, until: Option<Timestamp>);
+
+    /// Waits until a deadline earlier than the watched one was written.
+    fn earlier_deadline(signals: &Signals) -> impl Future<Output = ()> + Send;
+
+    /// Moves those whose time has come, in one transaction of `tenant`. Returns how many moved.
+    fn move_due(
+        engine: &Engine,
+        tenant: TenantId,
+        ids: Vec<Self::Id>,
+    ) -> impl Future<Output = Result<usize, Fault>> + Send;
+
+    /// Notes that a round begins. Returns the span that it runs in.
+    fn round(_engine: &Engine) -> Span {
+        Span::none()
+    }
+
+    /// Notes that the watch woke up so much later than it wanted to.
+    fn woke(_engine: &Engine, _late: Duration) {}
+}
 
 impl Engine {
-    /// Acts on deadlines until the engine drains.
+    /// Acts on the deadlines of tasks until the engine drains.
     pub async fn watch_deadlines(&self) {
+        self.watch::<Tasks>().await;
+    }
+
+    /// Acts on every deadline of a task that has come. Returns how long to sleep.
+    pub async fn act_on_deadlines(&self) -> Result<Duration, Fault> {
+        self.act_on::<Tasks>().await
+    }
+
+    /// Acts on every deadline of a message that has come. Returns how long to sleep.
+    pub async fn act_on_messages(&self) -> Result<Duration, Fault> {
+        self.act_on::<Messages>().await
+    }
+
+    /// Acts on the deadlines of a plane until the engine drains.
+    pub(crate) async fn watch<P: Deadlines>(&self) {
         loop {
-            let sleep = match self.act_on_deadlines().await {
-                Ok(sleep) => sleep,
-                Err(fault) => {
-                    tracing::error!(cause = fault.cause, "could not act on deadlines");
-                    Duration::from_secs(1)
-                }
-            };
+            let round = self.act_on::<P>().instrument(P::round(self));
+            let sleep = round.await.unwrap_or_else(|fault| {
+                let plane = P::PLANE;
+                tracing::error!(plane, cause = fault.cause, "could not act on deadlines");
+                TRY_AGAIN
+            });
+            let wake = Instant::now() + sleep;
             tokio::select! {
                 () = self.drained() => return,
-                () = self.store.signals().earlier_deadline() => {}
-                () = tokio::time::sleep(sleep) => {}
+                () = P::earlier_deadline(self.store.signals()) => {}
+                () = tokio::time::sleep_until(wake) => P::woke(self, wake.elapsed()),
             }
         }
     }
 
-    /// Acts on every deadline that has come, and answers how long to sleep.
-    pub async fn act_on_deadlines(&self) -> Result<Duration, Fault> {
+    async fn act_on<P: Deadlines>(&self) -> Result<Duration, Fault> {
         let signals = self.store.signals();
         // From here on every new deadline counts as earlier, so that none is missed while looking.
-        signals.watch_deadlines(None);
-        self.sweep().await?;
-        let longest = self.settings().sweep_interval_ms;
-        let next = self.store.next_due().await?;
-        let until = self
-            .now()
-            .plus_millis(i64::try_from(longest).unwrap_or(i64::MAX));
-        // A lease in its grace is due but not over: look again soon, do not spin.
-        let soonest = self.now().plus_millis(LOOK_AGAIN_MS);
+        P::watch_until(signals, None);
+        self.sweep::<P>().await?;
+        let next = P::next_due(self.store.as_ref()).await?;
+        let now = self.now();
+        let interval = i64::try_from(self.settings().sweep_interval_ms).unwrap_or(i64::MAX);
+        let latest = now.plus_millis(interval);
         let until = match next {
-            Some(next) if next > self.now() => next.min(until),
-            Some(_) => soonest,
-            None => until,
+            Some(next) if next > now => next.min(latest),
+            // It is due but does not move yet, as a lease in its grace: look again soon, do not spin.
+            Some(_) => now.plus_millis(P::LOOK_AGAIN_MS).min(latest),
+            None => latest,
         };
-        signals.watch_deadlines(Some(until));
-        let millis = until.millis_since(self.now());
+        P::watch_until(signals, Some(until));
+        let millis = until.millis_since(now);
         Ok(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
     }
 
-    /// Moves every task whose time has come. Leases in their grace are due but do not move; when
-    /// they fill a batch, the next one is larger, so that they hide nothing behind them.
-    async fn sweep(&self) -> Result<(), Fault> {
-        let mut limit = BATCH;
+    /// Moves everything whose time has come.
+    async fn sweep<P: Deadlines>(&self) -> Result<(), Fault> {
+        let mut limit = P::BATCH;
         loop {
-            let due = self.store.due(self.now(), limit).await?;
+            let due = P::due(self.store.as_ref(), self.now(), limit).await?;
             let found = due.len();
-            let moved = self.move_due(due).await?;
+            let moved = self.move_all::<P>(due).await?;
             if found < limit {
                 return Ok(());
             }
-            limit = if moved == 0 { limit * 2 } else { BATCH };
+            // What is due but does not move stands first in line. When it fills a batch, the next one is larger, so
+            // that it hides nothing behind it.
+            limit = if moved == 0 { limit * 2 } else { P::BATCH };
         }
     }
 
-    /// Moves those of the tasks whose time has come. Answers how many.
-    async fn move_due(&self, due: Vec<(TenantId, TaskId)>) -> Result<usize, Fault> {
-        let mut by_tenant: BTreeMap<TenantId, Vec<TaskId>> = BTreeMap::new();
-        for (tenant, task) in due {
-            by_tenant.entry(tenant).or_default().push(task);
+    /// Moves those whose time has come, tenant by tenant. Returns how many moved.
+    pub(crate) async fn move_all<P: Deadlines>(
+        &self,
+        due: Vec<(TenantId, P::Id)>,
+    ) -> Result<usize, Fault> {
+        let mut by_tenant: BTreeMap<TenantId, Vec<P::Id>> = BTreeMap::new();
+        for (tenant, id) in due {
+            by_tenant.entry(tenant).or_default().push(id);
         }
         let mut moved = 0;
-        for (tenant, tasks) in by_tenant {
-            match self.move_tasks(tenant, tasks.clone()).await {
-                Ok(some) => moved += some,
+        for (tenant, ids) in by_tenant {
+            moved += match P::move_due(self, tenant, ids.clone()).await {
+                // One row that cannot be read must not hold up the deadlines of all others.
                 Err(fault) if fault.code == Code::Internal => {
-                    moved += self.move_one_by_one(tenant, tasks).await;
+                    self.move_one_by_one::<P>(tenant, ids).await
                 }
-                Err(fault) => return Err(fault),
-            }
+                moved => moved?,
+            };
         }
         Ok(moved)
     }
 
-    /// One row that cannot be read must not hold up the deadlines of all others.
-    async fn move_one_by_one(&self, tenant: TenantId, tasks: Vec<TaskId>) -> usize {
+    async fn move_one_by_one<P: Deadlines>(&self, tenant: TenantId, ids: Vec<P::Id>) -> usize {
         let mut moved = 0;
-        for task in tasks {
-            match self.move_tasks(tenant, vec![task]).await {
+        for id in ids {
+            match P::move_due(self, tenant, vec![id]).await {
                 Ok(some) => moved += some,
                 Err(fault) => {
-                    tracing::error!(%task, cause = fault.cause, "cannot act on a deadline");
+                    let plane = P::PLANE;
+                    tracing::error!(plane, %id, cause = fault.cause, "cannot act on a deadline");
                 }
             }
         }
         moved
     }
+}
 
-    async fn move_tasks(&self, tenant: TenantId, tasks: Vec<TaskId>) -> Result<usize, Fault> {
+impl Deadlines for Tasks {
+    type Id = TaskId;
+
+    const PLANE: &'static str = "tasks";
+    const BATCH: usize = 64;
+    const LOOK_AGAIN_MS: i64 = 100;
+
+    fn due(store: &dyn Store, now: Timestamp, limit: usize) -> Answer<'_, Vec<(TenantId, TaskId)>> {
+        store.due(now, limit)
+    }
+
+    fn next_due(store: &dyn Store) -> Answer<'_, Option<Timestamp>> {
+        store.next_due()
+    }
+
+    fn watch_until(signals: &Signals, until: Option<Timestamp>) {
+        signals.watch_deadlines(until);
+    }
+
+    async fn earlier_deadline(signals: &Signals) {
+        signals.earlier_deadline().await;
+    }
+
+    async fn move_due(
+        engine: &Engine,
+        tenant: TenantId,
+        tasks: Vec<TaskId>,
+    ) -> Result<usize, Fault> {
         let reads = ReadSet {
             tasks,
             ..ReadSet::default()
         };
-        let swept = self
+        let swept = engine
             .transact(tenant, 0, reads, |env, snapshot| {
                 Ok(task::sweep(env, snapshot.head, snapshot.tasks))
             })
             .await?;
-        self.metrics.expiries.inc_by(swept.expired as u64);
+        engine.metrics.expiries.inc_by(swept.expired as u64);
         Ok(swept.expired + swept.readied)
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use asyncgate_core::{
     Env, Ids, Policy, Stamp, Timestamp,
-    mailbox::{ChainHead, Message, Outgoing, Shelf, Wish, ack, receive, send},
+    mailbox::{ChainHead, Message, Outgoing, SendContext, Wish, ack, receive, send},
 };
 use asyncgate_ledger::{BrokenChain, ChainVerifier};
 
@@ -30,7 +30,7 @@ fn sent() -> (Vec<Message>, BTreeMap<u16, ChainHead>) {
         priority: 0,
         corr_id: None,
     });
-    let decision = send(env(), Shelf::default(), outgoing.collect());
+    let decision = send(env(), SendContext::default(), outgoing.collect());
     let messages = decision.changes.messages.into_iter();
     let messages = messages.map(|write| write.message).collect();
     (messages, decision.changes.chains)

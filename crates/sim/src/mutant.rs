@@ -23,8 +23,8 @@ use asyncgate_core::{
     TenantId, Timestamp, mailbox::Message, task::State,
 };
 use asyncgate_store::{
-    Answer, Decide, DeliveredReceipt, Depths, Error, Health, Job, ReadSet, ReceiptFilter, SeqPage,
-    Signals, Snapshot, Store, StoreMetrics, TaskFilter, TaskPage,
+    Answer, Decide, DeliveredReceipt, Depths, Error, Health, Job, Plane, ReadSet, ReceiptFilter,
+    SeqPage, Signals, Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, Tasks, Work,
 };
 
 use crate::{
@@ -186,7 +186,7 @@ struct Mutated {
 #[derive(Default)]
 struct Kept {
     tasks: Vec<Task>,
-    late: Option<Job>,
+    late: Option<Job<Tasks>>,
     /// Each tenant's messages as they were handed over.
     delivered: BTreeMap<TenantId, Vec<Message>>,
 }
@@ -207,19 +207,19 @@ impl Mutated {
     }
 
     /// Decides now, answers now, and writes when the next transaction comes.
-    fn postpone(&self, mut job: Job) -> Answer<'_, ()> {
+    fn postpone(&self, mut job: Job<Tasks>) -> Answer<'_, ()> {
         if let Some(late) = self.kept().late.take() {
-            let _ = at_once(self.store.transact(late));
+            let _ = at_once(self.store.transact(late.into()));
         }
         let decided: Arc<Mutex<Option<Changes>>> = Arc::default();
         let slot = Arc::clone(&decided);
         let (tenant, now) = (job.tenant, job.now);
-        let mut decide = take(&mut job.decide);
-        job.decide = Box::new(move |snapshot| {
-            *lock(&slot) = decide(snapshot);
+        let mut decide = take(&mut job);
+        job.decide = Box::new(move |now, snapshot| {
+            *lock(&slot) = decide(now, snapshot);
             None
         });
-        let answer = at_once(self.store.transact(job));
+        let answer = at_once(self.store.transact(job.into()));
         let changes = lock(&decided).take();
         if let Some(changes) = changes.filter(|_| answer.is_ok()) {
             self.kept().late = Some(Job {
@@ -227,33 +227,33 @@ impl Mutated {
                 reads: ReadSet::default(),
                 now,
                 weight: 0,
-                decide: Box::new(move |_| Some(changes.clone())),
+                decide: Box::new(move |_, _| Some(changes.clone())),
             });
         }
         Box::pin(std::future::ready(answer))
     }
 
-    fn run_twice(&self, mut job: Job) -> Answer<'_, ()> {
-        let decide = Arc::new(Mutex::new(take(&mut job.decide)));
+    fn run_twice(&self, mut job: Job<Tasks>) -> Answer<'_, ()> {
+        let decide = Arc::new(Mutex::new(take(&mut job)));
         let again = Arc::clone(&decide);
-        job.decide = Box::new(move |snapshot| lock(&decide)(snapshot));
-        let second = Job {
+        job.decide = Box::new(move |now, snapshot| lock(&decide)(now, snapshot));
+        let second = Job::<Tasks> {
             tenant: job.tenant,
             reads: job.reads.clone(),
             now: job.now,
             weight: job.weight,
-            decide: Box::new(move |snapshot| lock(&again)(snapshot)),
+            decide: Box::new(move |now, snapshot| lock(&again)(now, snapshot)),
         };
-        let first = self.store.transact(job);
+        let first = self.store.transact(job.into());
         Box::pin(async move {
             first.await?;
-            self.store.transact(second).await
+            self.store.transact(second.into()).await
         })
     }
 }
 
-fn take(decide: &mut Decide) -> Decide {
-    std::mem::replace(decide, Box::new(|_| None))
+fn take<P: Plane>(job: &mut Job<P>) -> Decide<P> {
+    std::mem::replace(&mut job.decide, Box::new(|_, _| None))
 }
 
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -281,7 +281,6 @@ fn shown(mutant: Mutant, snapshot: &mut Snapshot, kept: &mut Kept) {
             }
         }
         Mutant::IgnoresPriority => snapshot.claimable.reverse(),
-        Mutant::ForgetsTime => snapshot.last_time = Timestamp::default(),
         _ => {}
     }
 }
@@ -332,8 +331,8 @@ fn written(mutant: Mutant, changes: &mut Changes, kept: &mut Kept, number: u64) 
     }
 }
 
-impl Store for Mutated {
-    fn transact(&self, mut job: Job) -> Answer<'_, ()> {
+impl Mutated {
+    fn transact_tasks(&self, mut job: Job<Tasks>) -> Answer<'_, ()> {
         let number = self.jobs.fetch_add(1, Ordering::Relaxed) + 1;
         match self.mutant {
             // A claim that writes nothing would be noticed for that reason alone.
@@ -344,15 +343,29 @@ impl Store for Mutated {
             _ => {}
         }
         let (mutant, kept) = (self.mutant, Arc::clone(&self.kept));
-        let mut decide = take(&mut job.decide);
-        job.decide = Box::new(move |mut snapshot| {
+        let mut decide = take(&mut job);
+        let asked_at = job.now;
+        job.decide = Box::new(move |now, mut snapshot| {
             let mut kept = lock(&kept);
             shown(mutant, &mut snapshot, &mut kept);
-            let mut changes = decide(snapshot)?;
+            let now = match mutant {
+                Mutant::ForgetsTime => asked_at,
+                _ => now,
+            };
+            let mut changes = decide(now, snapshot)?;
             written(mutant, &mut changes, &mut kept, number);
             Some(changes)
         });
-        self.store.transact(job)
+        self.store.transact(job.into())
+    }
+}
+
+impl Store for Mutated {
+    fn transact(&self, work: Work) -> Answer<'_, ()> {
+        match work {
+            Work::Tasks(job) => self.transact_tasks(job),
+            Work::Messages(job) => self.transact_messages(job),
+        }
     }
 
     fn mailbox(&self) -> &dyn asyncgate_store::mailbox::Mailbox {

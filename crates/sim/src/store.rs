@@ -19,8 +19,8 @@ use asyncgate_core::{
     mailbox,
 };
 use asyncgate_store::{
-    Answer, DeliveredReceipt, Depths, Error, Health, Job, ReceiptFilter, SeqPage, Signals,
-    Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, mailbox as mail_store,
+    Answer, DeliveredReceipt, Depths, Error, Health, Job, Plane, ReceiptFilter, SeqPage, Signals,
+    Store, StoreMetrics, TaskFilter, TaskPage, Work, mailbox as mail_store,
 };
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
@@ -83,8 +83,6 @@ pub struct SimStore {
     repeat: u64,
     state: Mutex<State>,
     faults: AtomicU64,
-    tapped: Arc<Mutex<Tapped<Changes>>>,
-    tapped_mail: Arc<Mutex<Tapped<mailbox::Changes>>>,
 }
 
 impl std::fmt::Debug for SimStore {
@@ -109,26 +107,13 @@ struct Queued {
     reply: oneshot::Sender<Result<(), Error>>,
 }
 
-/// A transaction of either kind: they share one writer.
-enum Work {
-    Tasks(Job),
-    Mail(mail_store::Job),
-}
-
+/// The last call of a decision.
 struct Tapped<C> {
-    last_time: Timestamp,
+    /// The time that it was given.
+    now: Timestamp,
     changes: Option<C>,
+    /// True if deciding again on the same rows gave something else.
     unlike: bool,
-}
-
-impl<C> Default for Tapped<C> {
-    fn default() -> Self {
-        Self {
-            last_time: Timestamp::default(),
-            changes: None,
-            unlike: false,
-        }
-    }
 }
 
 impl SimStore {
@@ -149,8 +134,6 @@ impl SimStore {
                 tape: VecDeque::new(),
             }),
             faults: AtomicU64::new(0),
-            tapped: Arc::default(),
-            tapped_mail: Arc::default(),
         }
     }
 
@@ -233,26 +216,50 @@ impl SimStore {
 
     fn run(&self, origin: Origin, work: Work) -> Result<(), Error> {
         match work {
-            Work::Tasks(job) => self.run_tasks(origin, job),
-            Work::Mail(job) => self.run_mail(origin, job),
+            Work::Tasks(job) => {
+                let claim = job.reads.claimable.clone();
+                self.run_job(origin, job, |changes| Wrote::Tasks { claim, changes })
+            }
+            Work::Messages(job) => {
+                let (reads, asked_at) = (job.reads.clone(), job.now);
+                self.run_job(origin, job, |changes| {
+                    Wrote::Mail(MailWrote {
+                        reads,
+                        asked_at,
+                        changes,
+                    })
+                })
+            }
         }
     }
 
-    fn run_tasks(&self, origin: Origin, mut job: Job) -> Result<(), Error> {
-        let (tenant, now) = (job.tenant, job.now);
-        let claim = job.reads.claimable.clone();
-        let decide = std::mem::replace(&mut job.decide, Box::new(|_| None));
-        job.decide = tap(decide, &self.tapped, self.repeats());
-        let answer = at_once(self.below.transact(job));
-        let tapped = std::mem::take(&mut *lock(&self.tapped));
-        let changes = tapped.changes;
-        self.ran(answer, || Commit {
+    /// Runs a transaction below, and puts it on the tape unless it failed.
+    fn run_job<P: Plane>(
+        &self,
+        origin: Origin,
+        mut job: Job<P>,
+        wrote: impl FnOnce(Option<P::Changes>) -> Wrote,
+    ) -> Result<(), Error>
+    where
+        P::Snapshot: Clone + Default,
+        P::Changes: Clone + PartialEq,
+    {
+        let tenant = job.tenant;
+        let tapped = tap(&mut job, self.repeats());
+        let answer = at_once(self.below.transact(job.into()));
+        if answer.is_err() {
+            self.count_faults(1);
+            return answer;
+        }
+        let mut tapped = lock(&tapped);
+        self.state().tape.push_back(Commit {
             origin,
             tenant,
-            now: now.max(tapped.last_time),
-            wrote: Wrote::Tasks { claim, changes },
+            now: tapped.now,
+            wrote: wrote(tapped.changes.take()),
             repeatable: !tapped.unlike,
-        })
+        });
+        answer
     }
 
     /// Whether the next transaction is decided more than once.
@@ -260,15 +267,6 @@ impl SimStore {
         let mut state = self.state();
         state.ran += 1;
         state.ran.is_multiple_of(self.repeat)
-    }
-
-    /// Puts a transaction on the tape, unless it failed.
-    fn ran(&self, answer: Result<(), Error>, commit: impl FnOnce() -> Commit) -> Result<(), Error> {
-        match &answer {
-            Ok(()) => self.state().tape.push_back(commit()),
-            Err(_) => self.count_faults(1),
-        }
-        answer
     }
 
     /// Takes a transaction, or refuses it.
@@ -323,56 +321,34 @@ impl SimStore {
     }
 }
 
-/// The rows that a decision is shown.
-trait Rows: Default + Send {
-    fn last_time(&self) -> Timestamp;
-    fn copy(&self) -> Self;
-}
-
-impl Rows for Snapshot {
-    fn last_time(&self) -> Timestamp {
-        self.last_time
-    }
-
-    fn copy(&self) -> Self {
-        Self {
-            head: self.head,
-            last_time: self.last_time,
-            ledger: self.ledger,
-            tasks: self.tasks.clone(),
-            keyed: self.keyed.clone(),
-            claimable: self.claimable.clone(),
-            receipt: self.receipt.clone(),
-            relationship: self.relationship.clone(),
-        }
-    }
-}
-
-type Decides<S, C> = Box<dyn FnMut(S) -> Option<C> + Send>;
-
-/// Records what a decision writes. A decision may be called more than once: when it `repeats`, it
-/// is first asked about an empty store and about a copy of the rows, as a store may that runs into
-/// a conflict.
-fn tap<S: Rows + 'static, C: Clone + PartialEq + Send + 'static>(
-    mut decide: Decides<S, C>,
-    tapped: &Arc<Mutex<Tapped<C>>>,
-    repeats: bool,
-) -> Decides<S, C> {
-    let tapped = Arc::clone(tapped);
-    *lock(&tapped) = Tapped::default();
-    Box::new(move |snapshot| {
+/// Records the last call of a job's decision. A decision may be called more than once: when it `repeats`, it is first
+/// asked about an empty store and about a copy of the rows, as by a store that runs into a conflict.
+fn tap<P: Plane>(job: &mut Job<P>, repeats: bool) -> Arc<Mutex<Tapped<P::Changes>>>
+where
+    P::Snapshot: Clone + Default,
+    P::Changes: Clone + PartialEq,
+{
+    let tapped = Arc::new(Mutex::new(Tapped {
+        now: job.now,
+        changes: None,
+        unlike: false,
+    }));
+    let kept = Arc::clone(&tapped);
+    let mut decide = std::mem::replace(&mut job.decide, Box::new(|_, _| None));
+    job.decide = Box::new(move |now, snapshot| {
         let first = repeats.then(|| {
-            decide(S::default());
-            decide(snapshot.copy())
+            decide(now, P::Snapshot::default());
+            decide(now, snapshot.clone())
         });
-        let last_time = snapshot.last_time();
-        let changes = decide(snapshot);
-        let mut tapped = lock(&tapped);
-        tapped.last_time = last_time;
-        tapped.unlike = first.is_some_and(|first| first != changes);
-        tapped.changes.clone_from(&changes);
+        let changes = decide(now, snapshot);
+        *lock(&kept) = Tapped {
+            now,
+            unlike: first.is_some_and(|first| first != changes),
+            changes: changes.clone(),
+        };
         changes
-    })
+    });
+    tapped
 }
 
 /// The answer of the memory store, which never makes anybody wait.
@@ -387,8 +363,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Store for SimStore {
-    fn transact(&self, job: Job) -> Answer<'_, ()> {
-        self.submit(Work::Tasks(job))
+    fn transact(&self, work: Work) -> Answer<'_, ()> {
+        self.submit(work)
     }
 
     fn mailbox(&self) -> &dyn mail_store::Mailbox {

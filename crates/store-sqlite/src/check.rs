@@ -20,7 +20,7 @@ use crate::{
     ledgers::read_depths,
     reader::read_error,
     rows::task,
-    transaction::rank,
+    tasks::rank,
 };
 
 /// How many tasks are looked at between two words on how far the work is.

@@ -15,6 +15,7 @@ mod query;
 mod reader;
 mod rows;
 mod schema;
+mod tasks;
 mod transaction;
 mod wal;
 mod writer;
@@ -25,8 +26,8 @@ use asyncgate_core::{
     Head, PrincipalKey, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp,
 };
 use asyncgate_store::{
-    Answer, DeliveredReceipt, Depths, Error, Health, Job, ReceiptFilter, SeqPage, Signals, Store,
-    StoreMetrics, TaskFilter, TaskPage,
+    Answer, DeliveredReceipt, Depths, Error, Health, ReceiptFilter, SeqPage, Signals, Store,
+    StoreMetrics, TaskFilter, TaskPage, Work,
 };
 
 pub use check::Finding;
@@ -36,7 +37,7 @@ pub use wal::LogError;
 use crate::{
     db::Db,
     reader::Readers,
-    writer::{Work, Writer},
+    writer::{Queued, Writer},
 };
 
 /// How a store is set up.
@@ -112,8 +113,8 @@ impl SqliteStore {
         Ok(Self { writer, readers })
     }
 
-    fn submit(&self, work: Work) -> Answer<'_, ()> {
-        let submitted = self.writer.submit(work);
+    fn submit(&self, queued: Queued) -> Answer<'_, ()> {
+        let submitted = self.writer.submit(queued);
         Box::pin(async move {
             let stopped = |_| Error::Unavailable("the writer has stopped".to_owned());
             submitted?.await.map_err(stopped)?
@@ -141,8 +142,8 @@ impl SqliteStore {
 }
 
 impl Store for SqliteStore {
-    fn transact(&self, job: Job) -> Answer<'_, ()> {
-        self.submit(Work::Tasks(job))
+    fn transact(&self, work: Work) -> Answer<'_, ()> {
+        self.submit(Queued::Work(work))
     }
 
     fn mailbox(&self) -> &dyn asyncgate_store::mailbox::Mailbox {

@@ -11,10 +11,11 @@ use std::sync::{
 };
 use std::{path::Path, thread, time::Duration};
 
-use asyncgate_core::{Changes, TenantId, Timestamp, mailbox};
+use asyncgate_core::{TenantId, Timestamp, mailbox};
 use asyncgate_store::{
-    Error, Health, Job, Signals, Stopwatch, StoreMetrics,
+    Error, Health, Signals, Stopwatch, StoreMetrics, Work, Written,
     fair::{FairQueue, Flow, Lane, Refused},
+    flow,
 };
 use rusqlite::ErrorCode;
 use tokio::sync::oneshot;
@@ -66,100 +67,49 @@ impl Shared {
     }
 }
 
-/// A job of any plane: all share the commits.
+/// What waits for the writer. All of it shares the commits.
 #[derive(Debug)]
-pub(crate) enum Work {
-    Tasks(Job),
-    Mailbox(asyncgate_store::mailbox::Job),
-    Admission(admission::Job),
+pub(crate) enum Queued {
+    /// A job of a plane.
+    Work(Work),
+    /// A change of admission's rows.
+    Admission(admission::Change),
     /// Tasks that admission is asked about.
     Admitted(admission::Admitted),
 }
 
-impl Work {
-    pub(crate) const fn tenant(&self) -> TenantId {
+impl Queued {
+    /// Returns the tenant that it counts for. What is done for no tenant counts for [`admission::NOBODY`].
+    pub(crate) fn tenant(&self) -> TenantId {
         match self {
-            Self::Tasks(job) => job.tenant,
-            Self::Mailbox(job) => job.tenant,
-            Self::Admission(job) => match job.tenant {
-                Some(tenant) => tenant,
-                None => admission::NOBODY,
-            },
+            Self::Work(work) => work.tenant(),
+            Self::Admission(change) => change.tenant.unwrap_or(admission::NOBODY),
             Self::Admitted(admitted) => admitted.job.tenant,
         }
     }
 
-    /// Whose turn the job takes, and how much of it.
+    /// Returns its place in the queue: whose turn it takes, and how much of it.
     fn flow(&self) -> Flow {
         let (lane, rows) = match self {
-            Self::Tasks(job) => {
-                let claimed = job.reads.claimable.as_ref().map_or(0, |(_, limit)| *limit);
-                (Lane::Tasks, job.reads.tasks.len() + claimed)
-            }
-            Self::Mailbox(job) => {
-                let topic = job.reads.topic().map(str::to_owned);
-                (topic.map_or(Lane::Messages, Lane::Topic), job.reads.rows())
-            }
-            Self::Admission(job) => (Lane::Admission, job.rows),
+            Self::Work(work) => return work.flow(),
+            Self::Admission(change) => (Lane::Admission, change.rows),
             Self::Admitted(admitted) => (Lane::Tasks, admitted.asks.len()),
         };
-        // A row costs about as much as a kilobyte.
-        let cost = rows.max(1).saturating_add(self.weight() / 1_024);
-        Flow {
-            tenant: self.tenant(),
-            lane,
-            cost: u32::try_from(cost).unwrap_or(u32::MAX),
-        }
-    }
-
-    const fn now(&self) -> Timestamp {
-        match self {
-            Self::Tasks(job) => job.now,
-            Self::Mailbox(job) => job.now,
-            Self::Admission(job) => job.now,
-            Self::Admitted(admitted) => admitted.job.now,
-        }
+        flow(self.tenant(), lane, rows, self.weight())
     }
 
     const fn weight(&self) -> usize {
         match self {
-            Self::Tasks(job) => job.weight,
-            Self::Mailbox(job) => job.weight,
-            Self::Admission(job) => job.weight,
+            Self::Work(work) => work.weight(),
+            Self::Admission(change) => change.weight,
             Self::Admitted(admitted) => admitted.job.weight,
-        }
-    }
-}
-
-/// What a job wrote.
-#[derive(Debug)]
-pub(crate) enum Written {
-    Tasks(Changes),
-    Mailbox(mailbox::Changes),
-    /// Nobody waits for what admission writes.
-    Admission,
-}
-
-impl Written {
-    /// Roughly how many bytes.
-    fn weight(&self) -> usize {
-        match self {
-            Self::Tasks(changes) => {
-                let tasks = changes.tasks.iter();
-                tasks.map(|write| write.task.weight()).sum()
-            }
-            Self::Mailbox(changes) => {
-                let messages = changes.messages.iter();
-                messages.map(|write| write.message.weight()).sum()
-            }
-            Self::Admission => 0,
         }
     }
 }
 
 #[derive(Debug)]
 struct Waiting {
-    job: Work,
+    job: Queued,
     answer: oneshot::Sender<Result<(), Error>>,
 }
 
@@ -214,7 +164,10 @@ impl Writer {
     }
 
     /// Hands a job to the thread. Refused when too much is waiting.
-    pub(crate) fn submit(&self, job: Work) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
+    pub(crate) fn submit(
+        &self,
+        job: Queued,
+    ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
         let shared = &self.shared;
         let weight = job.weight();
         let queued = shared.queued_bytes.fetch_add(weight, Ordering::Relaxed);
@@ -334,8 +287,8 @@ impl Worker {
     ) -> rusqlite::Result<()> {
         let mut outcome = self.writable.db.conn.execute_batch("BEGIN IMMEDIATE");
         let window = self.shared.replay_window_ms.load(Ordering::Relaxed);
-        self.writable.post.set_window(window);
-        let (mut last_time, mut bytes) = (None, 0);
+        self.writable.mailbox.set_window(window);
+        let (mut writes, mut bytes) = (false, 0);
         for mut waiting in jobs {
             let mut wrote = None;
             if outcome.is_ok() {
@@ -345,7 +298,7 @@ impl Worker {
                 }
             }
             if let Some(written) = &wrote {
-                last_time = last_time.max(Some(waiting.job.now()));
+                writes = true;
                 bytes += written.weight();
             }
             let full = outcome.is_err() || bytes > MAX_BATCH_BYTES;
@@ -354,7 +307,7 @@ impl Worker {
                 break;
             }
         }
-        match outcome.and_then(|()| self.commit(last_time)) {
+        match outcome.and_then(|()| self.commit(writes)) {
             Ok(()) => Ok(()),
             Err(error) => {
                 self.roll_back();
@@ -363,16 +316,14 @@ impl Worker {
         }
     }
 
-    /// Commits. `last_time` is absent when nothing was written: then there is nothing to sync.
-    fn commit(&mut self, last_time: Option<Timestamp>) -> rusqlite::Result<()> {
-        let Some(last_time) = last_time else {
+    /// Commits. If nothing `writes`, there is nothing to sync either.
+    fn commit(&mut self, writes: bool) -> rusqlite::Result<()> {
+        if !writes {
             return self.writable.db.conn.execute_batch("COMMIT");
-        };
-        let last_time = last_time
-            .as_millis()
-            .max(self.shared.last_time.load(Ordering::Relaxed));
+        }
+        let last_time = self.writable.last_time.as_millis();
         self.writable.ledgers.save(&self.writable.db)?;
-        self.writable.post.save(&self.writable.db)?;
+        self.writable.mailbox.save(&self.writable.db)?;
         let conn = &self.writable.db.conn;
         conn.prepare_cached("UPDATE clock SET last_time = ?1, cells = cells + ?2")?
             .execute([last_time, self.writable.cells])?;
@@ -384,8 +335,8 @@ impl Worker {
             .observe(watch.elapsed().as_secs_f64());
         self.shared.metrics.commits.inc();
         self.writable.cells = 0;
-        self.writable.post.keep();
-        if let Some(remembered) = self.writable.post.remembered() {
+        self.writable.mailbox.keep();
+        if let Some(remembered) = self.writable.mailbox.remembered() {
             let remembered = remembered as u64;
             self.shared.remembered.store(remembered, Ordering::Relaxed);
         }
@@ -398,7 +349,8 @@ impl Worker {
             // If even this fails, the next BEGIN will, and say why.
             let _ = self.writable.db.conn.execute_batch("ROLLBACK");
         }
-        self.writable.forget();
+        let committed = self.shared.last_time.load(Ordering::Relaxed);
+        self.writable.forget(Timestamp::from_millis(committed));
     }
 
     fn succeed(&mut self, ran: Ran) {
@@ -410,11 +362,8 @@ impl Worker {
         for (waiting, wrote) in ran {
             let tenant = waiting.job.tenant();
             self.answer(waiting, Ok(()));
-            let signals = &self.shared.signals;
-            match wrote {
-                Some(Written::Tasks(changes)) => signals.publish(tenant, &changes),
-                Some(Written::Mailbox(changes)) => signals.publish_messages(tenant, &changes),
-                Some(Written::Admission) | None => {}
+            if let Some(written) = wrote {
+                written.publish(&self.shared.signals, tenant);
             }
         }
         let pages = self.log_pages.load(Ordering::Relaxed);
@@ -461,9 +410,8 @@ impl Worker {
         if self.shared.health() == Health::Ready {
             return;
         }
-        let last_time = Timestamp::from_millis(self.shared.last_time.load(Ordering::Relaxed));
         let begun = self.writable.db.conn.execute_batch("BEGIN IMMEDIATE");
-        match begun.and_then(|()| self.commit(Some(last_time))) {
+        match begun.and_then(|()| self.commit(true)) {
             Ok(()) => self.recovered(),
             Err(_) => self.roll_back(),
         }

@@ -214,7 +214,7 @@ async fn an_idempotency_key_never_stands_for_another_task() {
         owner: Principal::key(&agent("alice")),
         key: "key-false".to_owned(),
     };
-    let job = asyncgate_store::Job {
+    let job = asyncgate_store::Job::<asyncgate_store::Tasks> {
         tenant: bench.driver.tenant,
         reads: asyncgate_store::ReadSet {
             keyed: Some(key),
@@ -222,8 +222,8 @@ async fn an_idempotency_key_never_stands_for_another_task() {
         },
         now: bench.driver.now,
         weight: 0,
-        decide: Box::new(|_| None),
+        decide: Box::new(|_, _| None),
     };
-    let answered = bench.driver.store().transact(job).await;
+    let answered = bench.driver.store().transact(job.into()).await;
     assert!(matches!(answered, Err(Error::Corrupt(_))), "{answered:?}");
 }

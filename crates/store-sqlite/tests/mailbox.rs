@@ -15,9 +15,9 @@ use asyncgate_core::{
     mailbox::{Changes, Decision, Kind, Outgoing, Rejection, send},
 };
 use asyncgate_store::{
-    Answer, Error, Store,
+    Answer, Error, Job, Messages, Store,
     conformance::{ALL, Driver, MailDriver, dead, mail, of_topic},
-    mailbox::{DeadFilter, Job, Load, Reads, Snapshot},
+    mailbox::{DeadFilter, Load, Reads, Snapshot},
 };
 use asyncgate_store_sqlite::{Options, SqliteStore};
 use futures_util::{FutureExt, future::join_all};
@@ -77,11 +77,17 @@ async fn repeated_sends_are_recognised_after_a_restart() {
             let refused = driver.try_send(changed).await;
             assert_eq!(refused, Err(Rejection::IdemConflict { msg_id }));
         }
-        assert_eq!(driver.look(Reads::default()).await.shelf.remembered, 5);
+        assert_eq!(
+            driver.look(Reads::default()).await.send_context.remembered,
+            5
+        );
     }
     driver.wait_ms(1);
     reopen(&mut driver, &path);
-    assert_eq!(driver.look(Reads::default()).await.shelf.remembered, 0);
+    assert_eq!(
+        driver.look(Reads::default()).await.send_context.remembered,
+        0
+    );
     for key in ["ready", "acked", "dead", "purged"] {
         driver.send(mail(key)).await;
     }
@@ -160,7 +166,7 @@ async fn chains_places_and_counts_go_on_after_a_restart() {
                 mailbox.chains(tenant).await.unwrap(),
                 mailbox.topics(tenant, None, 99).await.unwrap(),
                 driver.dead_letters(dead(None)).await,
-                (load, driver.look(Reads::default()).await.shelf.head),
+                (load, driver.look(Reads::default()).await.send_context.head),
             );
             (driver, seen)
         };
@@ -208,13 +214,14 @@ impl<'a> Held<'a> {
         let (let_go, held) = mpsc::channel::<()>();
         let (reached, reaches) = mpsc::channel();
         let mut hold = Some((reached, held));
-        let answer = store.mailbox().transact_mailbox(job(move |_| {
+        let holding = job(move |_| {
             if let Some((reached, held)) = hold.take() {
                 reached.send(()).unwrap();
                 held.recv().unwrap();
             }
             None
-        }));
+        });
+        let answer = store.transact(holding.into());
         reaches.recv().unwrap();
         Self { let_go, answer }
     }
@@ -225,13 +232,13 @@ impl<'a> Held<'a> {
     }
 }
 
-fn job(decide: impl FnMut(Snapshot) -> Option<Changes> + Send + 'static) -> Job {
+fn job(mut decide: impl FnMut(Snapshot) -> Option<Changes> + Send + 'static) -> Job<Messages> {
     Job {
         tenant: TenantId::from_bytes([1; 16]),
         reads: Reads::default(),
         now: Timestamp::from_millis(1_767_610_800_000),
         weight: 0,
-        decide: Box::new(decide),
+        decide: Box::new(move |_, snapshot| decide(snapshot)),
     }
 }
 
@@ -242,7 +249,7 @@ async fn send_and_fail(driver: &mut MailDriver, outgoing: Vec<Outgoing>) -> Resu
         ..Reads::default()
     };
     let decide = move |env, snapshot: Snapshot| {
-        let mut decision = send(env, snapshot.shelf, outgoing.clone());
+        let mut decision = send(env, snapshot.send_context, outgoing.clone());
         // The same place twice: the file refuses, after the first was written.
         let again = decision.changes.messages[0].clone();
         decision.changes.messages.push(again);
@@ -265,8 +272,8 @@ async fn a_commit_that_fails_takes_back_what_was_remembered_of_it() {
     let failed = send_and_fail(&mut driver, vec![mail("a"), elsewhere("b")]).await;
     assert!(failed.is_err());
     let check = async |driver: &mut MailDriver| {
-        let shelf = driver.look(Reads::default()).await.shelf;
-        assert_eq!((shelf.head, shelf.remembered), (1, 1));
+        let context = driver.look(Reads::default()).await.send_context;
+        assert_eq!((context.head, context.remembered), (1, 1));
         assert_eq!(driver.messages().await.len(), 1);
         let (mailbox, tenant) = (driver.mailbox(), driver.tenant);
         let topics = mailbox.topics(tenant, None, 9).await.unwrap();
@@ -313,7 +320,10 @@ async fn a_job_that_fails_does_not_fail_those_that_share_its_commit() {
     let messages = driver.messages().await;
     let places: Vec<u64> = messages.iter().map(|message| message.id.seq()).collect();
     assert_eq!(places, (1..=17).collect::<Vec<_>>(), "no holes");
-    assert_eq!(driver.look(Reads::default()).await.shelf.remembered, 17);
+    assert_eq!(
+        driver.look(Reads::default()).await.send_context.remembered,
+        17
+    );
     for n in 0..20 {
         let again = driver.try_send(mail(&n.to_string())).await.unwrap();
         assert_eq!(again.duplicate, n % 7 != 3, "{n}");
@@ -340,7 +350,7 @@ async fn a_commit_that_fails_takes_back_the_names_of_topics() {
         reads,
         ..job(move |snapshot| {
             let env = first.take()?;
-            Some(send(env, snapshot.shelf, outgoing.clone()).changes)
+            Some(send(env, snapshot.send_context, outgoing.clone()).changes)
         })
     };
     let reading = Job {
@@ -350,9 +360,8 @@ async fn a_commit_that_fails_takes_back_the_names_of_topics() {
         },
         ..job(|_| None)
     };
-    let mailbox = store.mailbox();
-    let answers = [fickle, reading].map(|job| mailbox.transact_mailbox(job));
-    let failing = mailbox.transact_mailbox(job(|_| panic!("on purpose")));
+    let answers = [fickle, reading].map(|job| store.transact(job.into()));
+    let failing = store.transact(job(|_| panic!("on purpose")).into());
     held.release().await;
     for answer in answers {
         answer.await.unwrap();

@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 
 use asyncgate_core::{Changes, Ids, Receipt, ReceiptType, Stamp, TenantId, Timestamp};
 use asyncgate_store::{
-    Answer, Error, Health, Job, ReadSet, Store,
+    Answer, Error, Health, Job, ReadSet, Store, Tasks, Work,
     conformance::{Driver, agent, echo, json},
 };
 use asyncgate_store_sqlite::{Options, SqliteStore};
@@ -25,19 +25,20 @@ const TENANT: TenantId = TenantId::from_bytes([1; 16]);
 
 fn job(
     weight: usize,
-    decide: impl FnMut(asyncgate_store::Snapshot) -> Option<Changes> + Send + 'static,
-) -> Job {
-    Job {
+    mut decide: impl FnMut(asyncgate_store::Snapshot) -> Option<Changes> + Send + 'static,
+) -> Work {
+    let job = Job::<Tasks> {
         tenant: TENANT,
         reads: ReadSet::default(),
         now: Timestamp::from_millis(1),
         weight,
-        decide: Box::new(decide),
-    }
+        decide: Box::new(move |_, snapshot| decide(snapshot)),
+    };
+    job.into()
 }
 
 /// A job that appends one receipt behind whatever is there.
-fn append(weight: usize) -> Job {
+fn append(weight: usize) -> Work {
     job(weight, |snapshot| Some(receipt_at(snapshot.head + 1)))
 }
 

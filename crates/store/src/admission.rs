@@ -1,10 +1,10 @@
-//! Admission's side of storage: the [`Host`] that answers whether something may happen now.
+//! Admission's side of storage: a [`Host`] says whether something may happen now.
 //!
-//! A store is a host, and so may be anything else that keeps the same promises. To write one: answer
-//! [`Host::admit`] in one atomic step as [`decide`](asyncgate_core::admission::decide) would, over rows that you may forget from their
-//! `until` on and not before; keep revocations until they are taken back; fail with an [`Error`] rather
-//! than guess. Deadlines, failure modes, caches and metrics stand in front of a host, in the crate
-//! `asyncgate-admission`, and are not its business. The conformance suite says whether it is right.
+//! A store is a host, and so may be anything else that keeps the same promises. To write one: answer [`Host::admit`] in
+//! one atomic step as [`decide`](asyncgate_core::admission::decide) would, over rows that you may forget from their
+//! `until` on and not before; keep revocations until they are taken back; fail with an [`Error`] rather than guess.
+//! Deadlines, failure modes, caches and metrics stand in front of a host, in the crate `asyncgate-admission`, and are not
+//! its business. The conformance suite tells whether a host is right.
 
 use std::{
     pin::Pin,
@@ -19,30 +19,28 @@ use asyncgate_core::{
     },
 };
 
-use crate::{Answer, Error, Job, Store};
+use crate::{Answer, Error, Job, Store, Tasks};
 
-/// Where a decision was made, as answers call it.
+/// The name of a host in answers.
 pub type Backend = &'static str;
 
 /// Decisions about nonces, counters, limits and revocations.
 ///
 /// Contract:
-/// - [`admit`](Host::admit) is atomic and linearizable within a tenant: of two that use one nonce, one
-///   is told that it is a replay. It answers as the pure rule does. On `Err` nothing is known to have
-///   been written.
-/// - `now` is the caller's time. A host whose rows are shared by many callers uses one clock of its
-///   own instead, and says so in [`Verdicts::now`].
-/// - Rows are forgotten a few at a time, never all at once, and none while it still matters. A host
-///   that has no room for more rows answers with an error.
+/// - [`admit`](Host::admit) is atomic and linearizable within a tenant: of two calls that use one nonce, one is told that
+///   it is a replay. It answers as the pure rule does. On `Err` nothing is known to have been written.
+/// - `now` is the caller's time. A host whose rows are shared by many callers uses one clock of its own instead, and
+///   returns that time in [`Verdicts::now`].
+/// - Rows are forgotten a few at a time, never all at once, and none while it still matters. A host that has no room for
+///   more rows answers with an error.
 pub trait Host: Send + Sync {
-    /// What it is called.
+    /// Returns the name of the host.
     fn backend(&self) -> Backend;
 
-    /// Decides what is asked, in one step.
+    /// Decides everything that is asked, in one step.
     fn admit(&self, tenant: TenantId, now: Timestamp, asks: Asks) -> Reply<'_, Verdicts>;
 
-    /// Decides about one limit: the same as [`admit`](Host::admit), for the many calls that ask for
-    /// nothing else.
+    /// Decides about one limit: the same as [`admit`](Host::admit), for the many calls that ask for nothing else.
     fn check_limit<'a>(
         &'a self,
         tenant: TenantId,
@@ -61,20 +59,20 @@ pub trait Host: Send + Sync {
         })
     }
 
-    /// The revocations of subjects, in the order asked.
+    /// Returns the revocations of subjects, in the order asked.
     fn revoked(
         &self,
         tenant: TenantId,
         subjects: Vec<Subject>,
     ) -> Reply<'_, Vec<Option<Revocation>>>;
 
-    /// Revokes. Answers the revocation that stands, which is the first one, and whether it is new.
+    /// Revokes. Returns the revocation that stands, which is the first one, and true if it is new.
     fn revoke(&self, tenant: TenantId, revocation: Revocation) -> Reply<'_, (Revocation, bool)>;
 
-    /// Takes a revocation back. Answers whether there was one.
+    /// Takes a revocation back. Returns true if there was one.
     fn unrevoke(&self, tenant: TenantId, now: Timestamp, subject: Subject) -> Reply<'_, bool>;
 
-    /// Revocations in the order of their subjects, after `after`.
+    /// Returns revocations in the order of their subjects, after `after`.
     fn revocations(
         &self,
         tenant: TenantId,
@@ -82,39 +80,39 @@ pub trait Host: Send + Sync {
         limit: usize,
     ) -> Reply<'_, Vec<Revocation>>;
 
-    /// Whether it would answer now.
+    /// Returns `Ok` if the host would answer now.
     fn ping(&self) -> Reply<'_, ()>;
 }
 
-/// A decision about a domain: how it stands from now on, or `None` to leave it as it is. It may be called
-/// more than once; the last call counts.
+/// A decision about a domain: it returns the new state, or `None` to leave the domain as it is. It may be called more than
+/// once; the last call counts.
 pub type DecideDomain = Box<dyn FnMut(Option<DomainState>) -> Option<DomainState> + Send>;
 
-/// A host that is part of a store, which also keeps the tiers of clients and how domains stand.
+/// A host that is part of a store. It also keeps the tiers of clients and the state of domains.
 pub trait Admission: Host {
-    /// Runs a transaction of tasks if what is asked passes, both in one commit: a nonce is used and a
-    /// limit charged only if the transaction wrote. What is refused costs what it costs with
-    /// [`admit`](Host::admit), and then the decision about tasks is not called.
-    fn transact_admitted(&self, asks: Asks, job: Job) -> Answer<'_, Verdicts>;
+    /// Runs a job over tasks if what is asked passes, both in one commit: a nonce is used and a limit charged only if the
+    /// job wrote. A refusal costs what it costs with [`admit`](Host::admit), and then the decision about tasks is not
+    /// called.
+    fn transact_admitted(&self, asks: Asks, job: Job<Tasks>) -> Answer<'_, Verdicts>;
 
-    /// How a domain stands, by its hash. Domains are the server's: they have no tenant.
+    /// Returns the state of a domain, by its hash. Domains are the server's: they have no tenant.
     fn domain(&self, hash: [u8; 32]) -> Answer<'_, Option<DomainState>>;
 
-    /// Decides about a domain in one step. It is kept for ever: one that is forgotten could be used
-    /// again from its first stage.
+    /// Decides about a domain in one step. Its state is kept for ever: a domain that is forgotten could be used again from
+    /// its first stage.
     fn decide_domain(&self, now: Timestamp, hash: [u8; 32], decide: DecideDomain)
     -> Answer<'_, ()>;
 
     /// Sets a client's tier.
     fn set_tier(&self, tenant: TenantId, now: Timestamp, tier: ClientTier) -> Answer<'_, ()>;
 
-    /// Takes a client's tier back. Answers whether it had one.
+    /// Takes a client's tier back. Returns true if it had one.
     fn clear_tier(&self, tenant: TenantId, now: Timestamp, client: String) -> Answer<'_, bool>;
 
-    /// A client's tier, also one whose time is over.
+    /// Returns a client's tier, also one whose time is over.
     fn tier(&self, tenant: TenantId, client: String) -> Answer<'_, Option<ClientTier>>;
 
-    /// Clients by name, after `after`.
+    /// Returns clients by name, after `after`.
     fn tiers(
         &self,
         tenant: TenantId,
@@ -122,11 +120,11 @@ pub trait Admission: Host {
         limit: usize,
     ) -> Answer<'_, Vec<ClientTier>>;
 
-    /// How many rows are kept, over all tenants.
+    /// Returns how many rows are kept, over all tenants.
     fn rows(&self) -> Answer<'_, u64>;
 }
 
-/// The host that a store is, for those who want a host of their own.
+/// A store as a host, for callers that must own their host.
 pub struct OfStore(Arc<dyn Store>);
 
 impl std::fmt::Debug for OfStore {
@@ -136,7 +134,7 @@ impl std::fmt::Debug for OfStore {
 }
 
 impl OfStore {
-    /// The host that `store` is.
+    /// Makes a host of `store`.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self(store)
     }
@@ -194,27 +192,27 @@ impl Host for OfStore {
     }
 }
 
-/// What a host answers: at once, when it can, or later. What is there at once costs no allocation.
+/// The answer of a host, at once or later. An answer that is there at once costs no allocation.
 #[must_use = "a reply does nothing unless it is awaited"]
 pub enum Reply<'a, T> {
-    /// At once.
+    /// The answer is there, until it is taken.
     Now(Option<Result<T, Error>>),
-    /// Later.
+    /// The answer will come.
     Later(Answer<'a, T>),
 }
 
 impl<'a, T> Reply<'a, T> {
-    /// An answer that is there.
+    /// Returns an answer that is there.
     pub const fn now(answer: T) -> Self {
         Self::Now(Some(Ok(answer)))
     }
 
-    /// A failure that is known.
+    /// Returns a failure that is known.
     pub const fn failed(error: Error) -> Self {
         Self::Now(Some(Err(error)))
     }
 
-    /// An answer that will come.
+    /// Returns an answer that will come.
     pub fn later(answer: impl Future<Output = Result<T, Error>> + Send + 'a) -> Self {
         Self::Later(Box::pin(answer))
     }

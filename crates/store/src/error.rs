@@ -1,4 +1,4 @@
-//! Why a store could not do something. In every case nothing was written.
+//! Failures of a store. In every case nothing was written.
 
 /// A failure of a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,10 +1,10 @@
-//! A bounded queue that is fair: who asks for much waits behind itself, not in front of others.
+//! A bounded queue that is fair: a tenant that asks for much waits behind itself and delays nobody else.
 //!
-//! Deficit round robin on two levels, tenants and then their lanes (a topic is a lane). Each in turn
-//! may spend what it has saved up; a job may overdraw, and the debt is paid off in later rounds.
+//! It is deficit round robin on two levels: tenants take turns, and within a tenant its lanes do (a topic is a lane).
+//! Each may spend what it has saved up; a job may overdraw, and the debt is paid off in later rounds.
 //!
-//! Invariants: jobs of one lane leave in the order in which they came; nothing waits longer than one
-//! round of the others' shares; no tenant fills the queue alone.
+//! Invariants: jobs of one lane leave in the order in which they came; nothing waits longer than one round of the
+//! others' shares; no tenant fills the queue alone.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,17 +16,17 @@ use asyncgate_core::TenantId;
 
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What a share of weight 1 may spend in a round.
+/// The cost that a share of weight 1 may spend in a round.
 const QUANTUM: i64 = 32;
 
-/// Whose job it is, and what it costs.
+/// The place of a job in the queue, and its cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
     /// The tenant.
     pub tenant: TenantId,
     /// The lane within the tenant.
     pub lane: Lane,
-    /// How much work the job is, in rows or so.
+    /// The work that the job is, roughly in rows.
     pub cost: u32,
 }
 
@@ -43,13 +43,12 @@ pub enum Lane {
     Admission,
 }
 
-/// How much of the work tenants and topics get when there is more than can be done. What is not
-/// named has weight 1.
+/// The shares of tenants and topics when there is more work than can be done. What is not named has weight 1.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Weights {
-    /// By tenant.
+    /// The weights of tenants.
     pub tenants: HashMap<TenantId, u32>,
-    /// By prefix of the topic's name; the longest that fits counts.
+    /// The weights of topics by prefix of their name; the longest prefix that fits counts.
     pub topics: Vec<(String, u32)>,
 }
 
@@ -71,7 +70,7 @@ impl Weights {
     }
 }
 
-/// Why a job was not taken.
+/// The reason why a job was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// Too many are waiting.
@@ -80,7 +79,7 @@ pub enum Refused {
     Closed,
 }
 
-/// The queue.
+/// A fair queue of jobs.
 #[derive(Debug)]
 pub struct FairQueue<T> {
     state: Mutex<State<T>>,
@@ -91,7 +90,7 @@ pub struct FairQueue<T> {
 #[derive(Debug)]
 struct State<T> {
     tenants: Round<TenantId, Round<Lane, VecDeque<(u32, T)>>>,
-    /// How many jobs wait, in all and by tenant.
+    /// The number of jobs that wait, in all and by tenant.
     len: usize,
     held: HashMap<TenantId, usize>,
     weights: Weights,
@@ -99,7 +98,7 @@ struct State<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// A queue that holds at most `capacity` jobs.
+    /// Makes a queue that holds at most `capacity` jobs.
     pub fn new(capacity: usize) -> Self {
         Self {
             state: Mutex::new(State {
@@ -119,7 +118,7 @@ impl<T> FairQueue<T> {
         self.lock().weights = weights;
     }
 
-    /// Takes a job in. A quarter of the queue is kept for others than the tenant that fills it.
+    /// Puts a job into the queue. One tenant may fill three quarters of it; the rest is kept for others.
     pub fn push(&self, flow: Flow, job: T) -> Result<(), Refused> {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -135,6 +134,7 @@ impl<T> FairQueue<T> {
         state.len += 1;
         let lanes = state.tenants.of(flow.tenant);
         lanes.of(flow.lane).push_back((flow.cost, job));
+        // Only an empty queue lets the popper sleep, so only the first job has to wake it.
         let first = state.len == 1;
         drop(guard);
         if first {
@@ -143,8 +143,8 @@ impl<T> FairQueue<T> {
         Ok(())
     }
 
-    /// Gives out at most `limit` jobs, waiting up to `patience` for the first. Absent when the queue
-    /// is closed and empty.
+    /// Takes at most `limit` jobs, and waits up to `patience` for the first. Returns `None` when the queue is closed and
+    /// empty.
     pub fn pop(&self, limit: usize, patience: Duration) -> Option<Vec<T>> {
         let mut guard = self.lock();
         while guard.len == 0 && !guard.closed {
@@ -176,14 +176,14 @@ impl<T> FairQueue<T> {
         Some(jobs)
     }
 
-    /// Takes no more in. What waits can still be popped.
+    /// Closes the queue: it takes no more jobs. Those that wait can still be popped.
     pub fn close(&self) {
         self.lock().closed = true;
         self.filled.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // No step leaves the state half-changed, so a poisoned lock is as good as any.
+        // No step leaves the state half-changed, so the state behind a poisoned lock is good too.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -195,7 +195,7 @@ impl<T> State<T> {
     }
 }
 
-/// Something that jobs can be taken from, each with its cost.
+/// A source of jobs, each with its cost: one lane, or all lanes of a tenant.
 trait Source: Default {
     type Job;
 
@@ -215,7 +215,7 @@ impl<T> Source for VecDeque<(u32, T)> {
     }
 }
 
-/// Somebody who has a share.
+/// A tenant or a lane: something that has a share.
 trait Sharer: Clone + Eq + Hash {
     fn weight(&self, weights: &Weights) -> u32;
 }
@@ -232,9 +232,10 @@ impl Sharer for Lane {
     }
 }
 
-/// Those who take turns: only who has jobs stands in the ring.
+/// Sharers that take turns. Only those that have jobs stand in the ring.
 #[derive(Debug)]
 struct Round<K, S> {
+    /// What each has saved up, and its jobs.
     shares: HashMap<K, (i64, S)>,
     ring: VecDeque<K>,
 }
@@ -249,7 +250,7 @@ impl<K, S> Default for Round<K, S> {
 }
 
 impl<K: Sharer, S: Source> Round<K, S> {
-    /// The source of one of them, who joins the ring if it had no jobs.
+    /// Returns the jobs of a sharer, which joins the ring if it had none.
     fn of(&mut self, key: K) -> &mut S {
         let ring = &mut self.ring;
         let (_, source) = self.shares.entry(key).or_insert_with_key(|key| {
@@ -259,12 +260,13 @@ impl<K: Sharer, S: Source> Round<K, S> {
         source
     }
 
-    /// The next job, its cost and whose it is.
+    /// Takes the next job. Returns it with its sharer and its cost.
     fn next(&mut self, weights: &Weights) -> Option<(K, (u32, S::Job))> {
         loop {
             let key = self.ring.front()?.clone();
             let (saved, source) = self.shares.get_mut(&key)?;
             if *saved <= 0 {
+                // Its turn is over, or it still pays off a debt: it gets its share for the next round.
                 *saved += QUANTUM * i64::from(key.weight(weights));
                 self.ring.rotate_left(1);
                 continue;
@@ -272,6 +274,7 @@ impl<K: Sharer, S: Source> Round<K, S> {
             let (cost, job) = source.take(weights)?;
             *saved -= i64::from(cost.max(1));
             if source.is_empty() {
+                // Savings and debts end here: an idle sharer must not save up for a burst.
                 self.shares.remove(&key);
                 self.ring.pop_front();
             }

@@ -1,20 +1,24 @@
 //! Storage: load, decide, save.
 //!
-//! A store runs a transaction around a pure decision and knows rows, not rules. Every backend
-//! passes the same conformance suite; the [`memory`] store is the reference.
+//! A store runs a transaction around a pure decision and knows rows, not rules. What differs between tasks and
+//! messages is said in a [`Plane`]; what a backend must bring is said in [`Rows`]; everything between is shared.
+//! Every backend passes the same conformance suite; the [`memory`] store is the reference.
 
 pub mod admission;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
 pub mod fair;
+mod job;
 mod lines;
 pub mod mailbox;
 pub mod memory;
 mod metrics;
+mod plane;
 mod signals;
 mod sync;
-mod transact;
+mod tasks;
+mod transaction;
 
 use asyncgate_core::{
     Head, Link, Placement, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship, Seq, Task,
@@ -24,16 +28,20 @@ use futures_util::future::BoxFuture;
 
 pub use asyncgate_core::{Changes, Decision};
 pub use error::Error;
+pub use job::{Committed, Decide, Decided, Job, transact, transact_admitted};
 pub use lines::{Anything, Wait, Want};
+pub use mailbox::Messages;
 pub use metrics::{Stopwatch, StoreMetrics};
+pub use plane::{Declared, Plane, Work, Written, flow};
 pub use signals::{Deliveries, EndedWait, MessageWait, ReadyWait, Signals};
-pub use transact::{Decide, IdempotencyKey, Job, ReadSet, Snapshot, transact, transact_admitted};
+pub use tasks::{IdempotencyKey, ReadSet, Snapshot, Tasks};
+pub use transaction::{Rows, Transaction};
 
-/// How much memory the tasks of one answer may take. A page or a claim that would take more ends
-/// early, after at least one task.
+/// The most memory that the tasks of one answer may take. A page or a claim that would take more ends early, after
+/// at least one task.
 pub const MAX_ANSWER_BYTES: usize = 8 << 20;
 
-/// Takes tasks while they fit into one answer.
+/// Returns true while tasks fit into one answer. `taken` counts their bytes; it starts at 0.
 pub fn fits(taken: &mut usize, task: &Task) -> bool {
     let first = *taken == 0;
     *taken = taken.saturating_add(task.weight().max(1));
@@ -46,39 +54,38 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
 /// Durable rows with transactions around pure decisions.
 ///
 /// Contract:
-/// - [`transact`](Store::transact) is atomic and serializable within a tenant: it loads the read
-///   set, calls the decision, and writes its changes in one commit. It answers `Ok` only when the
-///   commit is durable (for the memory store: applied). On `Err` nothing was written, and the
-///   caller may try again. The decision may be called more than once, but its last call is the one
-///   that was written.
-/// - Receipts get the places that the decision gave them; a decision sees the ledger's head, so
-///   places have no gaps. Each gets its [`Link`] in the same commit.
-/// - Reads see some committed state, at least as new as every commit that was answered before the
-///   read began.
-/// - After a commit, [`Signals`] tells those who wait for what it changed.
+/// - [`transact`](Store::transact) is atomic and serializable within a tenant: it loads the read set, calls the
+///   decision, and writes its changes in one commit. It answers `Ok` only when the commit is durable (for the memory
+///   store: applied). On `Err` nothing was written, and the caller may try again. The decision may be called more
+///   than once, but its last call is the one that was written.
+/// - No decision is made before the latest time that was written: it is given the later of that time and its job's.
+/// - Receipts get the places that the decision gave them; a decision sees the ledger's head, so places have no gaps.
+///   Each gets its [`Link`] in the same commit.
+/// - Reads see some committed state, at least as new as every commit that was answered before the read began.
+/// - After a commit, [`Signals`] wakes those who wait for what it changed.
 pub trait Store: Send + Sync {
-    /// Runs one decision in one transaction.
-    fn transact(&self, job: Job) -> Answer<'_, ()>;
+    /// Runs one decision of any plane in one transaction.
+    fn transact(&self, work: Work) -> Answer<'_, ()>;
 
-    /// The messages that are stored beside the tasks.
+    /// Returns the messages that are stored beside the tasks.
     fn mailbox(&self) -> &dyn mailbox::Mailbox;
 
-    /// What is decided about nonces, limits and revocations beside them.
+    /// Returns the nonces, limits and revocations that are stored beside them.
     fn admission(&self) -> &dyn admission::Admission;
 
-    /// One task.
+    /// Returns one task.
     fn task(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Task>>;
 
-    /// Tasks that match, newest first. See [`TaskPage`] for what a short page means.
+    /// Returns tasks that match, newest first. See [`TaskPage`] for the meaning of a short page.
     fn tasks(&self, tenant: TenantId, filter: TaskFilter) -> Answer<'_, TaskPage>;
 
-    /// One receipt.
+    /// Returns one receipt.
     fn receipt(&self, tenant: TenantId, id: ReceiptId) -> Answer<'_, Option<DeliveredReceipt>>;
 
-    /// Where the tenant's ledger ends.
+    /// Returns the head of the tenant's ledger.
     fn head(&self, tenant: TenantId) -> Answer<'_, Head>;
 
-    /// Receipts that match, in ledger order.
+    /// Returns receipts that match, in ledger order.
     fn receipts(
         &self,
         tenant: TenantId,
@@ -86,7 +93,7 @@ pub trait Store: Send + Sync {
         page: SeqPage,
     ) -> Answer<'_, Vec<DeliveredReceipt>>;
 
-    /// A principal's open obligations, in ledger order.
+    /// Returns a principal's open obligations, in ledger order.
     fn obligations(
         &self,
         tenant: TenantId,
@@ -94,39 +101,39 @@ pub trait Store: Send + Sync {
         page: SeqPage,
     ) -> Answer<'_, Vec<DeliveredReceipt>>;
 
-    /// What is known of a principal.
+    /// Returns the relationship with a principal.
     fn relationship(
         &self,
         tenant: TenantId,
         principal: PrincipalKey,
     ) -> Answer<'_, Option<Relationship>>;
 
-    /// Tasks whose deadline is at or before `now`, earliest first.
+    /// Returns tasks whose deadline is at or before `now`, earliest first.
     fn due(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<(TenantId, TaskId)>>;
 
-    /// The earliest deadline of all.
+    /// Returns the earliest deadline of all.
     fn next_due(&self) -> Answer<'_, Option<Timestamp>>;
 
-    /// How many tasks there are of each status, over all tenants.
+    /// Returns the number of tasks of each status, over all tenants.
     fn depths(&self) -> Answer<'_, Depths>;
 
-    /// The latest time that any commit was made with. A clock must not start before it.
+    /// Returns the latest time that any commit was made with. A clock must not start before it.
     fn last_time(&self) -> Timestamp;
 
-    /// Whether writes are being accepted.
+    /// Tells whether writes are being accepted.
     fn health(&self) -> Health;
 
-    /// Where to wait for what commits change.
+    /// Returns the place to wait for what commits change.
     fn signals(&self) -> &Signals;
 
-    /// What the store measures of itself.
+    /// Returns what the store measures of itself.
     fn metrics(&self) -> &StoreMetrics;
 }
 
-/// Which tasks to list.
+/// A choice of tasks.
 #[derive(Debug, Clone, Default)]
 pub struct TaskFilter {
-    /// Only this principal's.
+    /// Only those of this principal.
     pub owner: Option<PrincipalKey>,
     /// Only those in this state.
     pub status: Option<Status>,
@@ -139,7 +146,7 @@ pub struct TaskFilter {
 }
 
 impl TaskFilter {
-    /// Whether a task is to be listed.
+    /// Returns true if a task is to be listed.
     pub fn matches(&self, task: &Task) -> bool {
         self.owner
             .as_ref()
@@ -155,18 +162,17 @@ impl TaskFilter {
     }
 }
 
-/// Some tasks, and where to go on. Looking through tasks that do not match is bounded, and so is the
-/// size of an answer ([`MAX_ANSWER_BYTES`]), so a page may be short, or even empty, and still have a
-/// `next`.
+/// A page of tasks. The search through tasks that do not match is bounded, and so is the size of an answer
+/// ([`MAX_ANSWER_BYTES`]), so a page may be short, or even empty, and still have a `next`.
 #[derive(Debug, Clone, Default)]
 pub struct TaskPage {
     /// The tasks, newest first.
     pub tasks: Vec<Task>,
-    /// What to give as `before` for more; absent when there are none.
+    /// The value of `before` for the next page; absent when there is none.
     pub next: Option<TaskId>,
 }
 
-/// Which receipts to list.
+/// A choice of receipts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ReceiptFilter {
     /// Those addressed to a principal.
@@ -182,7 +188,7 @@ pub enum ReceiptFilter {
 }
 
 impl ReceiptFilter {
-    /// Whether a receipt is to be listed.
+    /// Returns true if a receipt is to be listed.
     pub fn matches(&self, receipt: &Receipt) -> bool {
         match self {
             Self::To(principal) => *principal == receipt.to.key(),
@@ -194,32 +200,32 @@ impl ReceiptFilter {
     }
 }
 
-/// A page of the ledger: what stands after a place.
+/// A page of the ledger: the receipts after a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeqPage {
-    /// Only what stands after this place.
+    /// Only those after this place.
     pub after: Seq,
     /// The most to return.
     pub limit: usize,
 }
 
-/// A receipt as it is stored: with its link in the chain, and when it was first handed over.
+/// A receipt as it is stored: with its link in the chain and the time of its delivery.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeliveredReceipt {
     /// The receipt.
     pub receipt: Receipt,
     /// The hash of the ledger up to and including the receipt.
     pub link: Link,
-    /// When it was first handed over by bootstrap.
+    /// The time at which bootstrap first handed it over.
     pub delivered_at: Option<Timestamp>,
 }
 
-/// How many tasks there are of each status.
+/// The number of tasks of each status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Depths([i64; Status::ALL.len()]);
 
 impl Depths {
-    /// The number of tasks with `status`.
+    /// Returns the number of tasks with `status`.
     pub fn of(&self, status: Status) -> i64 {
         self.0[status as usize]
     }
@@ -245,16 +251,16 @@ impl Depths {
     }
 }
 
-/// Whether a store accepts writes.
+/// The state of a store: it accepts writes or does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// It does.
+    /// It accepts writes.
     Ready,
-    /// It does not, for this reason, which may be shown to an operator.
+    /// It does not. The reason may be shown to an operator.
     Failing(String),
 }
 
-/// The deadline in a placement, if there is one.
+/// Returns the deadline in a placement, if there is one.
 pub(crate) const fn deadline(placement: Placement) -> Option<Timestamp> {
     match placement {
         Placement::Due { at } => Some(at),

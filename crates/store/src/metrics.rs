@@ -1,4 +1,4 @@
-//! What a store measures of itself, the same for every backend.
+//! A store's measurements of itself, the same for every backend.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ pub struct StoreMetrics {
     pub commits: Counter,
     /// Commits that failed.
     pub commit_failures: Counter,
-    /// Transactions in each commit.
+    /// The number of transactions in each commit.
     pub jobs_per_commit: Histogram,
-    /// How long commits took, fsync included.
+    /// The time that commits took, fsync included.
     pub commit_seconds: Histogram,
     /// Transactions that are waiting to be written.
     pub waiting: Gauge,
@@ -40,7 +40,7 @@ impl Default for StoreMetrics {
 }
 
 impl StoreMetrics {
-    /// Makes the metrics part of what `registry` reports.
+    /// Adds the metrics to those that `registry` reports.
     pub fn register(&self, registry: &mut Registry) {
         let store = registry.sub_registry_with_prefix("store");
         store.register("commits", "Durable commits", self.commits.clone());
@@ -72,8 +72,8 @@ impl StoreMetrics {
     }
 }
 
-/// Measures how long something takes. The only use of the machine's clock outside the server:
-/// what it reads goes to metrics, never into a decision.
+/// A measurement of how long something takes. It is the only use of the machine's clock outside the server: the time
+/// goes to metrics, never into a decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Stopwatch(std::time::Instant);
 
@@ -87,7 +87,7 @@ impl Stopwatch {
         Self(std::time::Instant::now())
     }
 
-    /// The time since the start.
+    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }

@@ -97,7 +97,7 @@ pub fn decide<E>(
     asks: &Asks,
     load: impl FnMut(Name) -> Result<Option<Row>, E>,
 ) -> Result<Decision, E> {
-    let mut sheet = Sheet {
+    let mut pending = PendingRows {
         load,
         now,
         rows: HashMap::new(),
@@ -109,28 +109,28 @@ pub fn decide<E>(
     };
     for increment in &asks.counters {
         let name = increment.name(tenant, now);
-        let (row, counted) = increment.decide(now, sheet.get(name)?);
-        sheet.put(name, row);
+        let (row, counted) = increment.decide(now, pending.get(name)?);
+        pending.put(name, row);
         verdicts.counters.push(counted);
     }
     // Nonces alone, each on its own, are the one case where a refusal does not undo the others. In all
     // other cases it undoes everything but the counters, so the mark is set here.
     let each =
         asks.together == Together::Each && asks.counters.is_empty() && asks.limits.is_empty();
-    let counted = sheet.mark();
+    let counted = pending.mark();
     for check in &asks.limits {
         let name = check.name(tenant, now);
-        let (limited, row) = limit(check, now, sheet.get(name)?);
+        let (limited, row) = limit(check, now, pending.get(name)?);
         if let Some(row) = row {
-            sheet.put(name, row);
+            pending.put(name, row);
         }
         verdicts.limits.push(limited);
     }
     for check in &asks.nonces {
         let name = check.name(tenant);
-        let result = match check.decide(now, sheet.get(name)?) {
+        let result = match check.decide(now, pending.get(name)?) {
             Ok(row) => {
-                sheet.put(name, row);
+                pending.put(name, row);
                 NonceResult::Accepted
             }
             Err(replay) => replay,
@@ -138,12 +138,12 @@ pub fn decide<E>(
         verdicts.nonces.push(result);
     }
     if !each && !verdicts.passed() {
-        sheet.undo(counted);
-        settle(&mut sheet, tenant, &asks.limits, &mut verdicts)?;
+        pending.undo(counted);
+        settle(&mut pending, tenant, &asks.limits, &mut verdicts)?;
     }
     let rows = match asks.peek {
         true => Vec::new(),
-        false => sheet.rows(),
+        false => pending.rows(),
     };
     Ok(Decision { verdicts, rows })
 }
@@ -151,17 +151,17 @@ pub fn decide<E>(
 /// Charges a refusal, after everything but the counters was undone: limits that refused charge the
 /// price of a refusal, unless a nonce was a replay, and the others show their state before the call.
 fn settle<E, L: FnMut(Name) -> Result<Option<Row>, E>>(
-    sheet: &mut Sheet<L>,
+    pending: &mut PendingRows<L>,
     tenant: TenantId,
     limits: &[LimitCheck],
     verdicts: &mut Verdicts,
 ) -> Result<(), E> {
-    let now = sheet.now;
+    let now = pending.now;
     let replayed = |result: &NonceResult| *result != NonceResult::Accepted;
     let replayed = verdicts.nonces.iter().any(replayed);
     for (check, verdict) in limits.iter().zip(&mut verdicts.limits) {
         let name = check.name(tenant, now);
-        let stored = sheet.get(name)?;
+        let stored = pending.get(name)?;
         if verdict.allowed && !verdict.shadowed {
             // This limit would have passed: it reports its state, read with a cost of zero.
             let look = LimitCheck {
@@ -182,15 +182,15 @@ fn settle<E, L: FnMut(Name) -> Result<Option<Row>, E>>(
         // same row, and costs nothing.
         let alone = again.allowed && !again.shadowed;
         if let Some(row) = row.filter(|_| !alone && !replayed) {
-            sheet.put(name, row);
+            pending.put(name, row);
             *verdict = again;
         }
     }
     Ok(())
 }
 
-/// The rows that a decision looks at, as it leaves them.
-struct Sheet<L> {
+/// The rows that a decision has loaded, with its own writes over them. The writes can be undone up to a mark.
+struct PendingRows<L> {
     load: L,
     now: Timestamp,
     rows: HashMap<Name, Option<Row>>,
@@ -198,7 +198,7 @@ struct Sheet<L> {
     written: Vec<(Name, Option<Row>)>,
 }
 
-impl<L> Sheet<L> {
+impl<L> PendingRows<L> {
     fn get<E>(&mut self, name: Name) -> Result<Option<Row>, E>
     where
         L: FnMut(Name) -> Result<Option<Row>, E>,

@@ -25,7 +25,7 @@ pub use policy::Policy;
 pub use receive::{Damage, Received, Wish, receive};
 pub use redrive::{purge, redrive};
 pub use rejection::{Full, Rejection};
-pub use send::{Outgoing, Sent, Shelf, send};
+pub use send::{Outgoing, SendContext, Sent, send};
 pub use settle::{Nack, Settlement, ack, ack_all, extend, nack};
 pub use sweep::{Swept, sweep};
 
@@ -331,11 +331,5 @@ pub struct MessageWrite {
     pub before: Option<Standing>,
 }
 
-/// What a decision writes, and what it answers.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Decision<T> {
-    /// What to write.
-    pub changes: Changes,
-    /// The answer.
-    pub output: T,
-}
+/// A decision about messages.
+pub type Decision<T> = crate::Decision<T, Changes>;

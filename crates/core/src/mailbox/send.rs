@@ -38,7 +38,7 @@ pub struct Outgoing {
 
 /// The stored rows that a send is decided with.
 #[derive(Debug, Clone, Default)]
-pub struct Shelf {
+pub struct SendContext {
     /// The place of the tenant's last message.
     pub head: u64,
     /// The shards that the sends go to: their chains, and the number of messages that wait in them.
@@ -67,12 +67,12 @@ pub struct Sent {
 /// Sends messages independently: one that is refused does not stop the others.
 pub fn send(
     mut env: Env,
-    mut shelf: Shelf,
+    mut context: SendContext,
     outgoing: Vec<Outgoing>,
 ) -> Decision<Vec<Result<Sent, Rejection>>> {
     let mut changes = Changes::default();
     let mut output = Vec::with_capacity(outgoing.len());
-    let mut keyed = std::mem::take(&mut shelf.keyed).into_iter();
+    let mut keyed = std::mem::take(&mut context.keyed).into_iter();
     // What this very call has sent, by place in the changes: a batch may repeat itself.
     let mut fresh: HashMap<(String, String), usize> = HashMap::new();
     // A single send, the common case, cannot repeat itself and saves the copies of its names.
@@ -85,7 +85,7 @@ pub fn send(
         let known = known.or(stored.as_ref());
         let sent = match known.and_then(|known| repeated(&env, known, &message)) {
             Some(repeated) => repeated,
-            None => place(&mut env, &mut shelf, &mut changes, message),
+            None => place(&mut env, &mut context, &mut changes, message),
         };
         if let (
             Ok(Sent {
@@ -120,7 +120,7 @@ fn repeated(env: &Env, known: &Message, sent: &Outgoing) -> Option<Result<Sent, 
 
 fn place(
     env: &mut Env,
-    shelf: &mut Shelf,
+    context: &mut SendContext,
     changes: &mut Changes,
     sent: Outgoing,
 ) -> Result<Sent, Rejection> {
@@ -131,20 +131,20 @@ fn place(
         return Err(Rejection::TooLarge { limit });
     }
     let shard = shard_of(&sent.topic, sent.partition_key.as_deref(), policy.shards);
-    let (chain, depth) = shelf.shards.entry(shard).or_default();
+    let (chain, depth) = context.shards.entry(shard).or_default();
     if *depth >= u64::from(policy.shard_capacity) {
         return Err(Rejection::Saturated(Full::Shard { shard }));
     }
-    if shelf.remembered >= u64::from(policy.dedup_capacity) {
-        let oldest = shelf.oldest_remembered.unwrap_or(now);
+    if context.remembered >= u64::from(policy.dedup_capacity) {
+        let oldest = context.oldest_remembered.unwrap_or(now);
         let until = oldest.plus_millis(policy.t_replay_ms);
         // The rows whose window is over are about to be swept: they must not block a send.
         if until > now {
             return Err(Rejection::Saturated(Full::Dedup { until }));
         }
     }
-    shelf.head += 1;
-    shelf.remembered += 1;
+    context.head += 1;
+    context.remembered += 1;
     *depth += 1;
     let payload_hash = payload_hash(&sent.payload);
     let hash_chain = hash_chain(&sent.topic, now, &sent.idem_key, &payload_hash, &sent.attrs);
@@ -157,7 +157,7 @@ fn place(
         State::Ready
     };
     let message = Message {
-        id: env.ids.message(shelf.head),
+        id: env.ids.message(context.head),
         partition_key: sent.partition_key.map(Into::into),
         shard,
         sent_at: now,

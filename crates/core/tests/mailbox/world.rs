@@ -10,7 +10,7 @@ use asyncgate_core::{
     Env, Ids, LeaseId, MessageId, Stamp, Timestamp,
     mailbox::{
         self, ChainHead, Changes, Decision, Kind, Message, Nack, Outgoing, Policy, Received,
-        Rejection, Sent, Settlement, Shelf, State, Swept, Wish, shard_of,
+        Rejection, SendContext, Sent, Settlement, State, Swept, Wish, shard_of,
     },
 };
 use bytes::Bytes;
@@ -126,7 +126,7 @@ impl World {
             rows.find(|row| *row.topic == *sent.topic && *row.idem_key == *sent.idem_key)
                 .cloned()
         };
-        let shelf = Shelf {
+        let context = SendContext {
             head: self.head,
             shards: outgoing
                 .iter()
@@ -142,7 +142,7 @@ impl World {
             oldest_remembered: self.remembered().next().map(|(at, _)| *at),
         };
         let env = self.env();
-        let decision = mailbox::send(env, shelf, outgoing);
+        let decision = mailbox::send(env, context, outgoing);
         self.apply(decision)
     }
 

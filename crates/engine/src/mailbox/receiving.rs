@@ -89,7 +89,7 @@ impl Engine {
             };
             let wish = order.wish;
             let received = self
-                .transact_mailbox(tenant, 0, reads, move |env, snapshot| {
+                .transact(tenant, 0, reads, move |env, snapshot| {
                     receive(env, &wish, snapshot.inflight, snapshot.ready)
                 })
                 .await?;

@@ -149,12 +149,12 @@ impl World {
             messages: vec![id],
             ..Default::default()
         };
-        let job = asyncgate_store::mailbox::Job {
+        let job = asyncgate_store::Job::<asyncgate_store::Messages> {
             tenant: TENANT,
             reads,
             now: self.clock.now(),
             weight: 0,
-            decide: Box::new(|snapshot| {
+            decide: Box::new(|_, snapshot| {
                 let mut changes = mailbox::Changes::default();
                 for mut message in snapshot.messages {
                     let before = Some(message.standing());
@@ -165,7 +165,6 @@ impl World {
                 Some(changes)
             }),
         };
-        let mailbox = self.store.mailbox();
-        mailbox.transact_mailbox(job).await.unwrap();
+        self.store.transact(job.into()).await.unwrap();
     }
 }

@@ -10,12 +10,12 @@ use asyncgate_core::{
     mailbox::{Cause, ChainHead, Changes, Kind, Message, State},
 };
 use asyncgate_store::{
-    Answer,
+    Answer, Decide, Job, Messages,
     fair::Weights,
-    mailbox::{DeadFilter, DeadPage, Decide, Job, Load, Mailbox, Snapshot, Take, Topic},
+    mailbox::{DeadFilter, DeadPage, Load, Mailbox, Snapshot, Take, Topic},
 };
 
-use super::{Mutant, Mutated, lock};
+use super::{Mutant, Mutated, lock, take};
 use crate::{
     cast::{TENANTS, tenant_id, tenant_number},
     store::at_once,
@@ -24,7 +24,7 @@ use crate::{
 /// Changes the snapshot that a decision about messages sees.
 fn shown(mutant: Mutant, snapshot: &mut Snapshot, delivered: &[Message], purges: bool) {
     match mutant {
-        Mutant::ForgetsNames => snapshot.shelf.keyed.fill(None),
+        Mutant::ForgetsNames => snapshot.send_context.keyed.fill(None),
         Mutant::DeliversTwice => {
             let topic = snapshot.ready.first().map(|message| message.topic.clone());
             let held = delivered.iter();
@@ -37,7 +37,7 @@ fn shown(mutant: Mutant, snapshot: &mut Snapshot, delivered: &[Message], purges:
         }
         Mutant::IgnoresOrder => snapshot.ready.reverse(),
         Mutant::Overfills => {
-            for (_, depth) in snapshot.shelf.shards.values_mut() {
+            for (_, depth) in snapshot.send_context.shards.values_mut() {
                 *depth = 0;
             }
         }
@@ -121,7 +121,8 @@ fn written(mutant: Mutant, changes: &mut Changes, delivered: &mut Vec<Message>, 
 
 /// Decides about a message as if each of its earlier deliveries were the last.
 fn with_old_leases(
-    decide: &mut Decide,
+    decide: &mut Decide<Messages>,
+    now: Timestamp,
     message: &Message,
     delivered: &[Message],
 ) -> Option<Changes> {
@@ -130,10 +131,9 @@ fn with_old_leases(
         shown.delivery = old.delivery;
         let snapshot = Snapshot {
             messages: vec![shown],
-            last_time: Timestamp::default(),
             ..Snapshot::default()
         };
-        if let Some(mut changes) = decide(snapshot).filter(|changes| !changes.is_empty()) {
+        if let Some(mut changes) = decide(now, snapshot).filter(|changes| !changes.is_empty()) {
             for write in &mut changes.messages {
                 write.message.delivery = message.delivery;
             }
@@ -143,32 +143,36 @@ fn with_old_leases(
     None
 }
 
-impl Mailbox for Mutated {
-    fn transact_mailbox(&self, mut job: Job) -> Answer<'_, ()> {
+impl Mutated {
+    pub(super) fn transact_messages(&self, mut job: Job<Messages>) -> Answer<'_, ()> {
         let number = self.jobs.fetch_add(1, Ordering::Relaxed) + 1;
         let (mutant, kept) = (self.mutant, Arc::clone(&self.kept));
         let purges = job.reads.waiting.is_some();
-        let tenant = job.tenant;
+        let (tenant, asked_at) = (job.tenant, job.now);
         let settles = mutant == Mutant::AcceptsOldDeliveries && job.reads.messages.len() == 1;
-        let mut decide = std::mem::replace(&mut job.decide, Box::new(|_| None));
+        let mut decide = take(&mut job);
         let mut before = None;
-        job.decide = Box::new(move |mut snapshot| {
+        job.decide = Box::new(move |now, mut snapshot| {
             let mut kept = lock(&kept);
             let delivered = kept.delivered.entry(tenant).or_default();
             // A repeated decision must come out the same, so that the rule of the defect is the one noticed.
             delivered.clone_from(before.get_or_insert_with(|| delivered.clone()));
             shown(mutant, &mut snapshot, delivered, purges);
             let message = snapshot.messages.first().filter(|_| settles).cloned();
-            let mut changes = match (decide(snapshot), message) {
-                (None, Some(message)) => with_old_leases(&mut decide, &message, delivered)?,
+            let mut changes = match (decide(now, snapshot), message) {
+                (None, Some(message)) => {
+                    with_old_leases(&mut decide, asked_at, &message, delivered)?
+                }
                 (changes, _) => changes?,
             };
             written(mutant, &mut changes, delivered, number);
             Some(changes)
         });
-        self.store.mailbox().transact_mailbox(job)
+        self.store.transact(job.into())
     }
+}
 
+impl Mailbox for Mutated {
     fn set_replay_window(&self, millis: i64) {
         self.store.mailbox().set_replay_window(millis);
     }

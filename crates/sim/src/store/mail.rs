@@ -7,53 +7,14 @@ use asyncgate_core::{
     mailbox::{ChainHead, Message},
 };
 use asyncgate_store::{
-    Answer, Error,
+    Answer,
     fair::Weights,
-    mailbox::{DeadFilter, DeadPage, Job, Load, Mailbox, Snapshot, Take, Topic},
+    mailbox::{DeadFilter, DeadPage, Load, Mailbox, Take, Topic},
 };
 
-use super::{Commit, MailWrote, Origin, Rows, SimStore, Work, Wrote, at_once, lock, tap};
-
-impl Rows for Snapshot {
-    fn last_time(&self) -> Timestamp {
-        self.last_time
-    }
-
-    fn copy(&self) -> Self {
-        Self {
-            last_time: self.last_time,
-            shelf: self.shelf.clone(),
-            messages: self.messages.clone(),
-            ready: self.ready.clone(),
-            dead: self.dead.clone(),
-            dead_next: self.dead_next,
-            depths: self.depths.clone(),
-            waiting: self.waiting.clone(),
-            inflight: self.inflight,
-        }
-    }
-}
+use super::SimStore;
 
 impl SimStore {
-    pub(super) fn run_mail(&self, origin: Origin, mut job: Job) -> Result<(), Error> {
-        let (tenant, asked_at, reads) = (job.tenant, job.now, job.reads.clone());
-        let decide = std::mem::replace(&mut job.decide, Box::new(|_| None));
-        job.decide = tap(decide, &self.tapped_mail, self.repeats());
-        let answer = at_once(self.below.mailbox().transact_mailbox(job));
-        let tapped = std::mem::take(&mut *lock(&self.tapped_mail));
-        self.ran(answer, || Commit {
-            origin,
-            tenant,
-            now: asked_at.max(tapped.last_time),
-            wrote: Wrote::Mail(MailWrote {
-                reads,
-                asked_at,
-                changes: tapped.changes,
-            }),
-            repeatable: !tapped.unlike,
-        })
-    }
-
     fn look<'a, T: Send + 'a>(
         &'a self,
         ask: impl FnOnce(&'a dyn Mailbox) -> Answer<'a, T>,
@@ -63,10 +24,6 @@ impl SimStore {
 }
 
 impl Mailbox for SimStore {
-    fn transact_mailbox(&self, job: Job) -> Answer<'_, ()> {
-        self.submit(Work::Mail(job))
-    }
-
     fn set_replay_window(&self, millis: i64) {
         self.below.mailbox().set_replay_window(millis);
     }

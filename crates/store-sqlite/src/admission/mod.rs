@@ -16,18 +16,18 @@ use asyncgate_core::{
     },
 };
 use asyncgate_store::{
-    Answer, Error, Health, Store,
+    Answer, Error, Health, Job, Store, Tasks,
     admission::{Admission, Backend, DecideDomain, Host, Reply},
 };
 use rusqlite::Result;
 
-use crate::{SqliteStore, db::Db, writer::Work};
+use crate::{SqliteStore, db::Db, writer::Queued};
 
 /// Whose turn it is when something is done for no tenant.
 pub(crate) const NOBODY: TenantId = TenantId::from_bytes([0; 16]);
 
 /// One change to be made in a transaction.
-pub(crate) struct Job {
+pub(crate) struct Change {
     /// Absent if the rows are no tenant's.
     pub(crate) tenant: Option<TenantId>,
     pub(crate) now: Timestamp,
@@ -57,15 +57,15 @@ impl Wrote {
     }
 }
 
-impl std::fmt::Debug for Job {
+impl std::fmt::Debug for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Job")
+        f.debug_struct("Change")
             .field("tenant", &self.tenant)
             .finish_non_exhaustive()
     }
 }
 
-impl Job {
+impl Change {
     /// Makes the change, and forgets some cells whose time is over.
     pub(crate) fn run(&mut self, db: &mut Db, tenant: i64, now: Timestamp) -> Result<Wrote> {
         let mut wrote = (self.run)(db, tenant, now)?;
@@ -78,7 +78,7 @@ impl Job {
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) asks: Asks,
-    pub(crate) job: asyncgate_store::Job,
+    pub(crate) job: Job<Tasks>,
     pub(crate) verdicts: Arc<Mutex<Option<Verdicts>>>,
 }
 
@@ -148,7 +148,7 @@ impl SqliteStore {
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
             Ok(wrote)
         });
-        let submitted = self.submit(Work::Admission(Job {
+        let submitted = self.submit(Queued::Admission(Change {
             tenant: tenant.into(),
             now,
             weight,
@@ -246,9 +246,9 @@ impl Host for SqliteStore {
 }
 
 impl Admission for SqliteStore {
-    fn transact_admitted(&self, asks: Asks, job: asyncgate_store::Job) -> Answer<'_, Verdicts> {
+    fn transact_admitted(&self, asks: Asks, job: Job<Tasks>) -> Answer<'_, Verdicts> {
         let verdicts = Arc::new(Mutex::new(None));
-        let submitted = self.submit(Work::Admitted(Admitted {
+        let submitted = self.submit(Queued::Admitted(Admitted {
             asks,
             job,
             verdicts: Arc::clone(&verdicts),

@@ -6,7 +6,7 @@ use asyncgate_core::{TenantId, mailbox::Message};
 use asyncgate_store::mailbox::Counts;
 use rusqlite::{Result, params};
 
-use super::{books::read_counts, query};
+use super::{counters::read_counts, query};
 use crate::{Finding, codec::Key, db::Db};
 
 /// How many messages are read at a time.

@@ -1,13 +1,13 @@
 //! Messages in the file.
 
-mod books;
 mod check;
+mod counters;
 #[cfg(test)]
 mod plans;
 mod query;
 mod row;
 mod sends;
-mod transaction;
+mod state;
 
 use std::{
     collections::BTreeMap,
@@ -21,21 +21,14 @@ use asyncgate_core::{
 use asyncgate_store::{
     Answer,
     fair::Weights,
-    mailbox::{DeadFilter, DeadPage, Job, Load, Mailbox, Take, Topic},
+    mailbox::{DeadFilter, DeadPage, Load, Mailbox, Take, Topic},
 };
 
-pub(crate) use self::{check::tenant as check, query::chains, transaction::Post};
+pub(crate) use self::{check::tenant as check, query::chains, state::MailboxState};
 use self::{row::Read, sends::Sends};
-use crate::{
-    SqliteStore,
-    writer::{NOT_COUNTED, Work},
-};
+use crate::{SqliteStore, writer::NOT_COUNTED};
 
 impl Mailbox for SqliteStore {
-    fn transact_mailbox(&self, job: Job) -> Answer<'_, ()> {
-        self.submit(Work::Mailbox(job))
-    }
-
     fn set_replay_window(&self, millis: i64) {
         let shared = &self.writer.shared;
         shared.replay_window_ms.store(millis, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use asyncgate_core::{
 use asyncgate_store::mailbox::{DeadFilter, Reads, SendKey, Take};
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
-use super::{Post, query, row::Read, sends::Sends};
+use super::{MailboxState, query, row::Read, sends::Sends};
 use crate::{
     db::{Db, Use},
     schema,
@@ -112,7 +112,7 @@ fn take() -> Take {
 }
 
 /// Fills the file, so that there is something to find.
-fn fill(db: &mut Db, post: &mut Post) {
+fn fill(db: &mut Db, mailbox: &mut MailboxState) {
     let changes = Changes {
         messages: (1..9).map(|seq| written(seq, false)).collect(),
         forgotten: Vec::new(),
@@ -125,9 +125,9 @@ fn fill(db: &mut Db, post: &mut Post) {
         )]
         .into(),
     };
-    post.load(db, 1, &Reads::default(), NOW).unwrap();
-    post.write(db, 1, &changes).unwrap();
-    post.save(db).unwrap();
+    mailbox.load(db, 1, &Reads::default(), NOW).unwrap();
+    mailbox.write(db, 1, &changes).unwrap();
+    mailbox.save(db).unwrap();
 }
 
 const CONTENT: &str = "SEARCH c USING INTEGER PRIMARY KEY (rowid=?)";
@@ -135,7 +135,7 @@ const CONTENT: &str = "SEARCH c USING INTEGER PRIMARY KEY (rowid=?)";
 #[test]
 fn every_read_of_messages_goes_through_its_index() {
     let (_dir, mut db) = open();
-    fill(&mut db, &mut Post::new(1_000));
+    fill(&mut db, &mut MailboxState::new(1_000));
     let dead = |topic: Option<&str>, reason: Option<&str>| DeadFilter {
         topic: topic.map(str::to_owned),
         reason: reason.map(str::to_owned),
@@ -237,8 +237,8 @@ fn every_read_of_messages_goes_through_its_index() {
 #[test]
 fn no_transaction_looks_through_messages() {
     let (_dir, mut db) = open();
-    let mut post = Post::new(1_000);
-    fill(&mut db, &mut post);
+    let mut mailbox = MailboxState::new(1_000);
+    fill(&mut db, &mut mailbox);
     let found = plans(&mut db, |db| {
         let reads = Reads {
             sends: vec![SendKey::new("inbox", "1", None, 1)],
@@ -247,14 +247,14 @@ fn no_transaction_looks_through_messages() {
             dead: Some(DeadFilter::default()),
             waiting: Some(("inbox".to_owned(), 9)),
         };
-        post.load(db, 1, &reads, NOW).unwrap();
+        mailbox.load(db, 1, &reads, NOW).unwrap();
         let changes = Changes {
             messages: vec![written(9, false), written(1, true)],
             forgotten: vec![written(2, true)],
             ..Changes::default()
         };
-        post.write(db, 1, &changes).unwrap();
-        post.save(db).unwrap();
+        mailbox.write(db, 1, &changes).unwrap();
+        mailbox.save(db).unwrap();
     });
     assert!(found.len() > 9, "{found:?}");
     for step in found {

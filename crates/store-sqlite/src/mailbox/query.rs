@@ -10,7 +10,7 @@ use asyncgate_store::mailbox::{DeadFilter, DeadPage, Load, Take, Topic};
 use rusqlite::{OptionalExtension, Params, Result, Row, params};
 
 use super::{
-    books::read_counts,
+    counters::read_counts,
     row::{self, Read, bytes, id_at, select, some_number},
 };
 use crate::{

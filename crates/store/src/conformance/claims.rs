@@ -131,7 +131,7 @@ async fn what_is_not_ready_is_not_offered(mut driver: Driver) {
     assert_eq!(driver.claim(offering(&[]), 9).await.len(), 1);
 }
 
-/// Age is the time of creation: who waited longest goes first, also after a lost worker.
+/// Age is the time of creation: the task that waited longest goes first, also after its worker was lost.
 async fn a_task_that_comes_back_has_its_old_place_in_line(mut driver: Driver) {
     let mut created = Vec::new();
     for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! What is stored comes back as it was: every state, every field, every byte.
+//! Content: everything comes back as it was stored, every state, every field, every byte.
 
 use asyncgate_core::{
     Json, Principal, PrincipalKind, Reach, Task,
@@ -38,7 +38,7 @@ fn text(json: &Option<Json>) -> Option<&str> {
     json.as_ref().map(Json::text)
 }
 
-/// Equal in every field, with every JSON equal as text, not only as a value.
+/// Asserts that two tasks are equal in every field, and every JSON as text, not only as a value.
 fn assert_same(left: &Task, right: &Task) {
     assert_eq!(left, right);
     assert_eq!(left.spec.payload.text(), right.spec.payload.text());
@@ -52,7 +52,7 @@ fn assert_same(left: &Task, right: &Task) {
     }
 }
 
-/// The task as reads and as decisions see it, after checking that they see the same.
+/// Returns the task, after checking that reads and decisions see the same.
 async fn stored(driver: &Driver, id: asyncgate_core::TaskId) -> Task {
     let read = driver.task(id).await.unwrap();
     let reads = ReadSet {
@@ -95,7 +95,7 @@ async fn a_task_in_every_state_comes_back_as_it_was_decided(mut driver: Driver) 
         let decided = driver.decided().tasks;
         let decided = decided.iter().find(|write| write.task.id == id).unwrap();
         assert_same(&stored(&driver, id).await, &decided.task);
-        // Out of the way of the next one, if it has not ended.
+        // It must not stand in the way of the next one.
         let _ = driver.cancel(id).await;
     }
 }
@@ -163,7 +163,7 @@ async fn payloads_of_every_size_come_back_byte_for_byte(mut driver: Driver) {
 
 async fn odd_json_comes_back_byte_for_byte(mut driver: Driver) {
     for odd in ODD {
-        // Small, and so large that a store may keep it elsewhere.
+        // One is small, the other so large that a store may keep it elsewhere.
         let large = format!("[{odd}, \"{}\"]", "\u{e4}".repeat(50_000));
         for text in [odd, &large] {
             let payload = json(text);

@@ -1,4 +1,4 @@
-//! Drives a store through the real rules, with a clock and ids that only the test moves.
+//! A driver takes a store through the real rules, with a clock and ids that only the test moves.
 
 use std::{
     fmt,
@@ -15,22 +15,22 @@ use asyncgate_core::{
 };
 
 use crate::{
-    DeliveredReceipt, Error, IdempotencyKey, Job, ReadSet, ReceiptFilter, SeqPage, Snapshot, Store,
-    memory::MemoryStore, transact,
+    Decided, Declared, DeliveredReceipt, Error, IdempotencyKey, Job, Plane, ReadSet, ReceiptFilter,
+    SeqPage, Snapshot, Store, Tasks, memory::MemoryStore, transact,
 };
 
-/// More than any test writes.
+/// A page with more receipts than any test writes.
 pub(super) const EVERYTHING: SeqPage = SeqPage {
     after: 0,
     limit: 100_000,
 };
 
-/// One tenant of a store. Two drivers that were made alike and do the same make the same ids.
+/// A driver of one tenant of a store. Two drivers that were made alike and do the same make the same ids.
 pub struct Driver {
     store: Arc<dyn Store>,
-    /// The tenant that everything is done in.
+    /// The tenant in which everything is done.
     pub tenant: TenantId,
-    /// The time that decisions are made at.
+    /// The time at which decisions are asked for.
     pub now: Timestamp,
     /// The settings that rules read.
     pub policy: Policy,
@@ -47,27 +47,27 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// An agent with this name.
+/// Makes an agent with this name.
 pub fn agent(id: &str) -> Principal {
     Principal::new(PrincipalKind::Agent, id)
 }
 
-/// A worker with this name.
+/// Makes a worker with this name.
 pub fn worker(id: &str) -> Principal {
     Principal::new(PrincipalKind::Worker, id)
 }
 
-/// A JSON value from its text.
+/// Makes a JSON value of its text.
 pub fn json(text: &str) -> Json {
     Json::from_text(text.to_owned()).unwrap()
 }
 
-/// The least that a tasker must say.
+/// Makes a task with the least that a tasker must say.
 pub fn echo() -> NewTask {
     NewTask::new(agent("alice"), "echo", json(r#"{"say":"hello"}"#))
 }
 
-/// A success with nothing to show for it.
+/// Makes a success without any proof.
 pub fn bare() -> Completion {
     Completion {
         result: Some(json(r#"{"answer":42}"#)),
@@ -76,7 +76,7 @@ pub fn bare() -> Completion {
     }
 }
 
-/// A success that says where its result is.
+/// Makes a success that says where its result is.
 pub fn proven() -> Completion {
     Completion {
         artifacts: Some(json(r#"[{"type":"s3","url":"s3://bucket/result"}]"#)),
@@ -84,7 +84,7 @@ pub fn proven() -> Completion {
     }
 }
 
-/// A failure.
+/// Makes a failure.
 pub fn failure(retryable: bool) -> Failure {
     Failure {
         error: json(r#"{"message":"no luck"}"#),
@@ -93,12 +93,12 @@ pub fn failure(retryable: bool) -> Failure {
 }
 
 impl Driver {
-    /// A driver of the first tenant, without jitter, so that what expires is ready at once.
+    /// Makes a driver of the first tenant, without jitter, so that an expired task is ready at once.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self::of_tenant(store, 1)
     }
 
-    /// A driver of another tenant. Its ids are those that any other driver would make.
+    /// Makes a driver of another tenant. Its ids are those that any other driver would make.
     pub fn of_tenant(store: Arc<dyn Store>, number: u8) -> Self {
         Self {
             store,
@@ -113,7 +113,7 @@ impl Driver {
         }
     }
 
-    /// The store itself.
+    /// Returns the store itself.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
@@ -123,7 +123,7 @@ impl Driver {
         self.store = Arc::new(MemoryStore::new());
     }
 
-    /// Goes on with another handle of the same rows.
+    /// Takes another handle of the same rows.
     pub fn attach(&mut self, store: Arc<dyn Store>) {
         self.store = store;
     }
@@ -133,7 +133,7 @@ impl Driver {
         self.now = self.now.plus_millis(millis);
     }
 
-    /// The surroundings of the next decision.
+    /// Returns the surroundings of the next decision.
     pub fn env(&mut self) -> Env {
         self.decisions += 1;
         Env {
@@ -157,51 +157,80 @@ impl Driver {
     pub async fn try_decide<T: Send + 'static>(
         &mut self,
         reads: ReadSet,
-        mut decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
+        decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
     ) -> Result<Result<T, Rejection>, Error> {
-        let (env, tenant, now) = (self.env(), self.tenant, self.now);
         let decided = Arc::clone(&self.decided);
-        transact(&*self.store, tenant, now, 0, reads, move |snapshot| {
-            let decision = decide(env.clone(), snapshot)?;
-            *decided.lock().unwrap() = decision.changes.clone();
-            Ok(decision)
-        })
-        .await
+        self.transact(reads, decided, decide).await
     }
 
-    /// What the last decision that was not refused wanted written.
+    /// Runs one decision of any plane, and keeps what it wants written in `decided`.
+    pub(super) async fn transact<R, P, T>(
+        &mut self,
+        reads: R,
+        decided: Arc<Mutex<P::Changes>>,
+        mut decide: impl FnMut(Env, P::Snapshot) -> Decided<P, T> + Send + 'static,
+    ) -> Result<Result<T, P::Rejection>, Error>
+    where
+        R: Declared<Plane = P>,
+        P: Plane<Reads = R, Changes: Clone>,
+        T: Send + 'static,
+    {
+        let (env, tenant) = (self.env(), self.tenant);
+        let run = transact(&*self.store, tenant, env, 0, reads, move |env, snapshot| {
+            let decision = decide(env, snapshot)?;
+            *decided.lock().unwrap() = decision.changes.clone();
+            Ok(decision)
+        });
+        Ok(run.await?.map(|committed| committed.output))
+    }
+
+    /// Returns the changes of the last decision that was not refused.
     pub fn decided(&self) -> Changes {
         self.decided.lock().unwrap().clone()
     }
 
-    /// What a decision would be given, without deciding anything.
+    /// Returns what a decision would be given, without deciding anything.
     pub async fn load(&self, reads: ReadSet) -> Snapshot {
+        self.show(reads).await.1
+    }
+
+    /// Returns the time at which a decision would be made now.
+    pub async fn decided_at(&self) -> Timestamp {
+        self.show(ReadSet::default()).await.0
+    }
+
+    /// Returns what a decision of any plane would be given, without deciding anything.
+    pub(super) async fn show<R, P>(&self, reads: R) -> (Timestamp, P::Snapshot)
+    where
+        R: Declared<Plane = P>,
+        P: Plane<Reads = R>,
+    {
         let (seen, shown) = std::sync::mpsc::channel();
-        let job = Job {
+        let job = Job::<P> {
             tenant: self.tenant,
             reads,
             now: self.now,
             weight: 0,
-            decide: Box::new(move |snapshot| {
-                // Only the last look counts, and nobody has gone.
-                let _ = seen.send(snapshot);
+            decide: Box::new(move |now, snapshot| {
+                // Only the last call counts, and the receiver is still there.
+                let _ = seen.send((now, snapshot));
                 None
             }),
         };
-        self.store.transact(job).await.unwrap();
+        self.store.transact(job.into()).await.unwrap();
         shown.try_iter().last().unwrap()
     }
 
     /// Writes changes that no rule decided.
     pub async fn write(&self, changes: Changes) {
-        let job = Job {
+        let job = Job::<Tasks> {
             tenant: self.tenant,
             reads: ReadSet::default(),
             now: self.now,
             weight: 0,
-            decide: Box::new(move |_| Some(changes.clone())),
+            decide: Box::new(move |_, _| Some(changes.clone())),
         };
-        self.store.transact(job).await.unwrap();
+        self.store.transact(job.into()).await.unwrap();
     }
 
     /// Creates a task, or finds the one behind its key.
@@ -416,7 +445,7 @@ impl Driver {
         .await
     }
 
-    /// Records that the server signed the head of the ledger. The signature is of no key.
+    /// Records that the server signed the head of the ledger. The signature is not a real one.
     pub async fn sign(&mut self) -> ReceiptId {
         self.decide(ReadSet::default(), |env, snapshot| {
             let signed = SignedHead {
@@ -431,29 +460,29 @@ impl Driver {
         .unwrap()
     }
 
-    /// Where the ledger ends.
+    /// Returns the head of the ledger.
     pub async fn head(&self) -> Head {
         self.store.head(self.tenant).await.unwrap()
     }
 
-    /// The task, if there is one.
+    /// Returns the task, if there is one.
     pub async fn task(&self, id: TaskId) -> Option<Task> {
         self.store.task(self.tenant, id).await.unwrap()
     }
 
-    /// The whole ledger.
+    /// Returns the whole ledger.
     pub async fn ledger(&self) -> Vec<Receipt> {
         let all = self.receipts(ReceiptFilter::All, EVERYTHING).await;
         all.into_iter().map(|found| found.receipt).collect()
     }
 
-    /// A page of receipts.
+    /// Returns a page of receipts.
     pub async fn receipts(&self, filter: ReceiptFilter, page: SeqPage) -> Vec<DeliveredReceipt> {
         let found = self.store.receipts(self.tenant, filter, page).await;
         found.unwrap()
     }
 
-    /// The places of all open obligations of a principal.
+    /// Returns the places of all open obligations of a principal.
     pub async fn open(&self, owner: &Principal) -> Vec<u64> {
         let open = self.store.obligations(self.tenant, owner.key(), EVERYTHING);
         open.await

@@ -1,4 +1,4 @@
-//! Ids that name a real place but are not real: same place, other random bits.
+//! Forged ids: they name a real place, but their other bits are not those of the real id.
 
 use asyncgate_core::{LeaseId, ReceiptId, TaskId};
 
@@ -14,7 +14,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// The id with one bit changed: first of its time, then of its random part.
+/// Returns the id with one bit changed: first of its time, then of its random part.
 fn altered(bytes: &[u8; 16]) -> [[u8; 16]; 2] {
     let (mut time, mut random) = (*bytes, *bytes);
     time[0] ^= 1;

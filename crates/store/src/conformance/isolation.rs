@@ -1,4 +1,4 @@
-//! Tenants: whatever one of them has, another sees none of it, not even with the same ids.
+//! Tenants: none sees anything of another, not even with the same ids.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ struct Rows {
     receipt: ReceiptId,
 }
 
-/// Something of everything in the driver's tenant.
+/// Writes something of everything into the driver's tenant.
 async fn fill(driver: &mut Driver) -> Rows {
     let keyed = NewTask {
         idempotency_key: Some("k".to_owned()),
@@ -46,7 +46,7 @@ async fn fill(driver: &mut Driver) -> Rows {
 async fn no_read_shows_another_tenants_rows(mut driver: Driver) {
     let rows = fill(&mut driver).await;
     let store = driver.store();
-    // One tenant that the store has never heard of, and one that has other rows.
+    // The store has never heard of the one, and the other has rows of its own.
     let stranger = Driver::of_tenant(Arc::clone(store), 2);
     let mut neighbour = Driver::of_tenant(Arc::clone(store), 3);
     neighbour.see(agent("zoe")).await;
@@ -146,7 +146,7 @@ async fn each_tenant_has_a_ledger_of_its_own(mut driver: Driver) {
     assert_eq!(places, [1, 2, 3, 4, 5, 6]);
 }
 
-/// Tenants with the same names and types in them, one before and one after.
+/// Makes drivers of tenants with the same names and types in them, one before and one after.
 async fn every_list_ends_where_its_tenant_ends(driver: Driver) {
     let store = Arc::clone(driver.store());
     let mut drivers = [1, 2, 3].map(|n| Driver::of_tenant(Arc::clone(&store), n));
@@ -157,7 +157,7 @@ async fn every_list_ends_where_its_tenant_ends(driver: Driver) {
     }
     for (n, driver) in drivers.iter().enumerate() {
         let ledger = driver.ledger().await;
-        // A task under a key that is claimed, a repeat of it, and a task without a key.
+        // This makes a task under a key, claims it, repeats it, and makes a task without a key.
         assert_eq!(ledger.len(), 3 + 2 * n);
         for filter in [
             ReceiptFilter::To(agent("alice").key()),

@@ -25,7 +25,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// A ledger with every type of receipt, for several owners, tasks and leases.
+/// Writes a ledger with every type of receipt, for several owners, tasks and leases.
 async fn story(driver: &mut Driver) -> Vec<(TaskId, Hold)> {
     let mut holds = Vec::new();
     for (n, owner) in ["alice", "bert", "alice", "zoe"].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Listing tasks: newest first, by owner, status and type, in pages that end.
+//! Lists of tasks: newest first, by owner, status and type, in pages that end.
 
 use asyncgate_core::{
     Principal, PrincipalKind, Reach, TaskId,
@@ -18,7 +18,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Every page of a listing, one after the other.
+/// Returns every page of a list, one after the other.
 async fn listed(driver: &Driver, filter: &TaskFilter) -> Vec<TaskId> {
     let (mut filter, mut read) = (filter.clone(), Vec::new());
     loop {
@@ -33,7 +33,7 @@ async fn listed(driver: &Driver, filter: &TaskFilter) -> Vec<TaskId> {
     }
 }
 
-/// Tasks of several owners and types in every status, oldest first.
+/// Makes tasks of several owners and types in every status. Returns them oldest first.
 async fn fill(driver: &mut Driver) -> Vec<TaskId> {
     let owners = [
         agent("alice"),

@@ -1,4 +1,4 @@
-//! The conformance suite: what every backend must do, as small cases on a fresh store each.
+//! The conformance suite: everything that a backend must do, as small cases on a fresh store each.
 //!
 //! It is compiled only for tests (feature `conformance`). A backend's test calls [`exercise`]; the
 //! [`Driver`] that the cases use also serves tests that compare or reopen stores.
@@ -39,10 +39,10 @@ pub use driver::{Driver, agent, bare, echo, failure, json, proven, worker};
 pub use mailbox::{ALL, MailDriver, ONE, dead, mail, of_topic};
 pub use program::{PATIENCE, Program, eventually, free_port};
 
-/// Longer than any case can take, so that one that waits for ever fails.
+/// More time than any case can take, so that one that waits for ever fails.
 const LONGEST_CASE: Duration = Duration::from_secs(60);
 
-/// One thing that a store must do.
+/// A case: one thing that a store must do.
 struct Case {
     name: &'static str,
     run: fn(Driver) -> BoxFuture<'static, ()>,

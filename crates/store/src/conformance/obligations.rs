@@ -110,7 +110,7 @@ async fn a_reader_with_a_cursor_skips_nothing_while_others_discharge(mut driver:
     }
     let first = page(&driver, 0, 4).await;
     assert_eq!(first, [1, 2, 3, 4]);
-    // One that was read, one that was not, and a new one.
+    // The first was read, the second was not, and the third is new.
     driver.cancel(tasks[1]).await.unwrap();
     driver.cancel(tasks[6]).await.unwrap();
     let new = driver.create(echo()).await;

@@ -7,17 +7,17 @@ use std::{
     time::Duration,
 };
 
-/// How long anything may take that must happen sooner or later.
+/// The time that anything may take that must happen sooner or later.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The system gives ports from here on, twice as many, to no connection of its own accord.
+/// The first of the ports that the system gives to no connection of its own accord. There are twice as many of them.
 const FIRST: u16 = 10_000;
 
-/// A port that was free a moment ago, and the one ten thousand further too, for programs that want two. Nobody
+/// Returns a port that was free a moment ago, and so was the one ten thousand further, for programs that want two. Nobody
 /// else in this process gets it, and no connection takes it by chance.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Other processes begin elsewhere.
+    // Another process begins with another port.
     let begin = std::process::id().wrapping_mul(7_919);
     loop {
         let next = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -34,22 +34,22 @@ pub fn free_port() -> u16 {
 pub struct Program(Child);
 
 impl Program {
-    /// Starts it.
+    /// Starts a program.
     pub fn start(command: &mut Command) -> Self {
         Self::try_start(command).unwrap()
     }
 
-    /// Starts it, unless it is not there.
+    /// Starts a program. Returns `None` if it is not installed.
     pub fn try_start(command: &mut Command) -> Option<Self> {
         command.spawn().ok().map(Self)
     }
 
-    /// Stops it in its tracks, without closing anything.
+    /// Pauses the program, without closing anything.
     pub fn pause(&self) {
         self.signal("-STOP");
     }
 
-    /// Lets it go on.
+    /// Lets the program go on.
     pub fn resume(&self) {
         self.signal("-CONT");
     }
@@ -63,13 +63,13 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The program may have ended already.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let hold = async {
         while !holds().await {

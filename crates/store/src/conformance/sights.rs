@@ -1,4 +1,4 @@
-//! What was handed over, and whom the server has met.
+//! Sights: which receipts were handed over, and which principals the server has met.
 
 use asyncgate_core::{Principal, PrincipalKind, Timestamp};
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use asyncgate_core::{Changes, Reach, Rejection, Timestamp, task::Status};
 
 use super::{Case, Driver, agent, bare, cases, driver::EVERYTHING, echo, failure, proven};
-use crate::{Health, Job, ReadSet, ReceiptFilter};
+use crate::{Health, Job, ReadSet, ReceiptFilter, Tasks};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        a_decision_learns_the_latest_time_that_was_written,
+        no_decision_is_made_before_the_latest_time_that_was_written,
         a_new_store_is_empty,
         what_a_decision_wrote_is_visible_once_it_is_answered,
         a_decision_sees_what_it_declared_and_nothing_else,
@@ -135,7 +135,7 @@ async fn places_have_no_gaps(mut driver: Driver) {
     assert_eq!(head, places.len() as u64);
 }
 
-/// A panic is a bug, and its caller may see it as one; everyone else's work goes on.
+/// A panic is a defect, and its caller may see it as one; everyone else's work goes on.
 async fn a_decision_that_panics_harms_nobody_else(mut driver: Driver) {
     driver.create(echo()).await;
     let mut careless = Driver::new(Arc::clone(driver.store()));
@@ -197,14 +197,14 @@ async fn the_latest_time_is_kept_whatever_the_order_of_commits(mut driver: Drive
     driver.wait_ms(-3_000);
     driver.create(echo()).await;
     assert_eq!(driver.store().last_time(), latest);
-    let job = Job {
+    let job = Job::<Tasks> {
         tenant: driver.tenant,
         reads: ReadSet::default(),
         now: latest.plus_millis(1),
         weight: 0,
-        decide: Box::new(|_| None),
+        decide: Box::new(|_, _| None),
     };
-    driver.store().transact(job).await.unwrap();
+    driver.store().transact(job.into()).await.unwrap();
     assert_eq!(driver.store().last_time(), latest, "nothing was written");
 }
 
@@ -246,18 +246,24 @@ async fn depths_follow_every_change_in_every_tenant(mut driver: Driver) {
     );
 }
 
-/// Jobs may reach a store in another order than their clocks were read. A decision is told the
-/// latest time that was written, so that it can stay at or behind it.
-async fn a_decision_learns_the_latest_time_that_was_written(mut driver: Driver) {
+/// Jobs may reach a store in another order than their clocks were read. A decision is made at the latest time that
+/// was written, or later, so that time never runs back.
+async fn no_decision_is_made_before_the_latest_time_that_was_written(mut driver: Driver) {
     driver.create(echo()).await;
     let written = driver.store().last_time();
-    assert_eq!(driver.load(ReadSet::default()).await.last_time, written);
+    assert_eq!(driver.decided_at().await, written);
     driver.wait_ms(5_000);
+    assert_eq!(driver.decided_at().await, written.plus_millis(5_000));
+    // What was not written does not move the clock.
+    driver.wait_ms(-4_000);
+    assert_eq!(driver.decided_at().await, written.plus_millis(1_000));
+    driver.wait_ms(4_000);
     driver.create(echo()).await;
-    let later = driver.load(ReadSet::default()).await.last_time;
-    assert_eq!(later, written.plus_millis(5_000));
+    let later = written.plus_millis(5_000);
     // A job with an older clock does not take it back.
     driver.wait_ms(-3_000);
-    driver.create(echo()).await;
-    assert_eq!(driver.load(ReadSet::default()).await.last_time, later);
+    let id = driver.create(echo()).await;
+    assert_eq!(driver.task(id).await.unwrap().created_at, later);
+    assert_eq!(driver.decided_at().await, later);
+    assert_eq!(driver.store().last_time(), later);
 }

@@ -20,21 +20,21 @@ use asyncgate_core::{
 use self::expiry::Expiry;
 use super::{MemoryStore, ready};
 use crate::{
-    Answer, Error, Job,
+    Answer, Error, Job, Tasks,
     admission::{Admission, Backend, DecideDomain, Host, Reply},
 };
 
-/// How many maps the rows are spread over. One map that grows holds everyone up while it moves; a
-/// small one not for long.
+/// The number of maps that the rows are spread over. A map that grows holds everyone up while it moves its rows; a small
+/// one not for long.
 const PARTS: usize = 64;
-/// How many rows one call looks at that may be forgotten. It adds one, so this keeps up.
+/// The most rows that one call looks at to forget them. It adds fewer, so forgetting keeps up.
 const FORGET_AT_ONCE: usize = 4;
-/// How many rows are kept when nobody says otherwise. Each takes about a hundred bytes.
+/// The most rows that are kept unless somebody says otherwise. Each takes about a hundred bytes.
 const MAX_ROWS: usize = 10_000_000;
-/// From which capacity on a map that has become empty gives memory back.
+/// The capacity from which on a map gives memory back when most of it is empty.
 const SHRINK_FROM: usize = 4_096;
 
-/// What admission keeps.
+/// The rows of admission. They have locks of their own, so that a check of a limit waits for no transaction.
 #[derive(Debug)]
 pub(super) struct Gate {
     rows: Mutex<Rows>,
@@ -83,7 +83,7 @@ struct Rows {
 
 impl Rows {
     fn part(&mut self, name: Name) -> &mut HashMap<Name, Row> {
-        // The map itself goes by the other end of the name.
+        // A map hashes the first bytes of a name, so the last byte is free to choose the map.
         let part = usize::from(name.to_bytes()[15]) % PARTS;
         &mut self.parts[part]
     }
@@ -99,7 +99,7 @@ impl Rows {
         }
     }
 
-    /// Time goes on, and some rows whose time is over go. Answers the time.
+    /// Moves time on and forgets some rows whose time is over. Returns the time.
     fn tick(&mut self, now: Timestamp) -> Timestamp {
         self.last_time = self.last_time.max(now);
         let now = self.last_time;
@@ -123,7 +123,7 @@ impl Rows {
         now
     }
 
-    /// Whether so many more rows fit.
+    /// Fails if so many more rows do not fit.
     fn has_room(&self, more: usize) -> Result<(), Error> {
         match self.count.saturating_add(more) <= self.max_rows {
             true => Ok(()),
@@ -139,7 +139,7 @@ impl Rows {
         Ok(self.write(decision))
     }
 
-    /// Decides, and sees to it that there is room for what was decided.
+    /// Decides, and fails if there is no room for what was decided.
     fn decide(&mut self, tenant: TenantId, now: Timestamp, asks: &Asks) -> Result<Decision, Error> {
         let now = self.tick(now);
         let load = |name| Ok::<_, Infallible>(self.get(name));
@@ -159,7 +159,7 @@ impl Rows {
         decision.verdicts
     }
 
-    /// As [`Rows::admit`], without a single allocation unless the row is new.
+    /// Decides about one limit, without a single allocation unless the row is new.
     fn check_limit(
         &mut self,
         tenant: TenantId,
@@ -184,7 +184,7 @@ impl Rows {
     }
 }
 
-/// Before or at every subject.
+/// The first of all subjects.
 const FIRST_SUBJECT: Subject = Subject {
     kind: SubjectKind::WarrantId,
     hash: [0; 32],
@@ -198,7 +198,7 @@ struct Registry {
 }
 
 impl MemoryStore {
-    /// An empty store that keeps at most so many rows of admission.
+    /// Makes an empty store that keeps at most so many rows of admission.
     pub fn with_admission_rows(max_rows: usize) -> Self {
         Self {
             gate: Gate::new(max_rows),
@@ -206,11 +206,11 @@ impl MemoryStore {
         }
     }
 
-    /// The rows stay locked until the tasks are written, so that both happen at once.
-    fn run_admitted(&self, asks: &Asks, job: Job) -> Result<Verdicts, Error> {
+    /// Runs a job if what is asked passes. The rows stay locked until the tasks are written, so that both happen at once.
+    fn run_admitted(&self, asks: &Asks, job: Job<Tasks>) -> Result<Verdicts, Error> {
         let mut rows = self.gate.rows();
         let decision = rows.decide(job.tenant, job.now, asks)?;
-        if decision.verdicts.passed() && !self.run(job) {
+        if decision.verdicts.passed() && !self.run(job.into()) {
             return Ok(decision.verdicts);
         }
         Ok(rows.write(decision))
@@ -281,7 +281,7 @@ impl Host for MemoryStore {
 }
 
 impl Admission for MemoryStore {
-    fn transact_admitted(&self, asks: Asks, job: Job) -> Answer<'_, Verdicts> {
+    fn transact_admitted(&self, asks: Asks, job: Job<Tasks>) -> Answer<'_, Verdicts> {
         let verdicts = self.run_admitted(&asks, job);
         Box::pin(std::future::ready(verdicts))
     }

@@ -3,28 +3,33 @@
 //! It is the reference that other backends are compared with, and the RAM-only profile.
 
 mod admission;
-mod mailbox;
+mod messages;
 mod tenant;
 
 use std::{
+    any::Any,
     collections::{BTreeMap, BTreeSet, HashMap},
+    convert::Infallible,
+    panic::resume_unwind,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use asyncgate_core::{
-    Head, MessageId, PrincipalKey, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp,
-    mailbox::{ChainHead, Message},
+    Changes, Head, MessageId, PrincipalKey, ReceiptId, Relationship, Task, TaskId, TenantId,
+    Timestamp,
+    mailbox::{self, ChainHead, Message},
 };
 
-use self::{admission::Gate, mailbox::Messages, tenant::Tenant};
+use self::{admission::Gate, messages::MessageRows, tenant::Tenant};
 use crate::admission::Admission;
 use crate::mailbox::{self as mail, DeadFilter, DeadPage, Load, Mailbox, Take, Topic};
 use crate::{
-    Answer, DeliveredReceipt, Depths, Error, Health, Job, ReceiptFilter, SeqPage, Signals,
-    Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, deadline, fair::Weights,
+    Answer, DeliveredReceipt, Depths, Error, Health, Messages, ReadSet, ReceiptFilter, Rows,
+    SeqPage, Signals, Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, Tasks, Transaction,
+    Work, deadline, fair::Weights,
 };
 
-/// Salted like the standard one, and several times quicker for keys as short as these.
+/// A map whose hash is salted like the standard one, and several times quicker for keys as short as these.
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// A store that forgets everything when the process ends.
@@ -36,16 +41,17 @@ pub struct MemoryStore {
     metrics: StoreMetrics,
 }
 
+/// All rows. Whoever holds the lock around them is the one transaction that is open.
 #[derive(Debug, Default)]
 struct State {
     tenants: Map<TenantId, Tenant>,
     due: BTreeSet<(Timestamp, TenantId, TaskId)>,
-    messages: Messages,
+    messages: MessageRows,
     last_time: Timestamp,
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Makes an empty store.
     pub fn new() -> Self {
         Self::default()
     }
@@ -54,58 +60,19 @@ impl MemoryStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a job. Answers whether it wrote anything.
-    fn run(&self, mut job: Job) -> bool {
-        let mut guard = self.state();
-        let state = &mut *guard;
-        let tenant = state.tenants.entry(job.tenant).or_default();
-        let snapshot = Snapshot {
-            last_time: state.last_time,
-            ..tenant.load(&job.reads)
-        };
-        let Some(changes) = (job.decide)(snapshot) else {
+    /// Runs a job. Returns true if it wrote anything.
+    fn run(&self, mut work: Work) -> bool {
+        let mut state = self.state();
+        let Ok(written) = work.run(&mut *state);
+        // Whoever is woken looks at once, and would wait for this lock.
+        drop(state);
+        let Some(written) = written else {
             return false;
         };
-        if changes.is_empty() {
-            return false;
-        }
-        for write in &changes.tasks {
-            let id = write.task.id;
-            if let Some(at) = write.before.and_then(|before| deadline(before.placement)) {
-                state.due.remove(&(at, job.tenant, id));
-            }
-            if let Some(at) = deadline(write.task.placement()) {
-                state.due.insert((at, job.tenant, id));
-            }
-        }
-        tenant.apply(job.tenant, &changes);
-        state.last_time = state.last_time.max(job.now);
-        drop(guard);
-        self.signals.publish(job.tenant, &changes);
+        written.publish(&self.signals, work.tenant());
         self.metrics.commits.inc();
         self.metrics.jobs_per_commit.observe(1.0);
         true
-    }
-
-    fn run_mailbox(&self, mut job: mail::Job) {
-        let mut guard = self.state();
-        let state = &mut *guard;
-        let snapshot = mail::Snapshot {
-            last_time: state.last_time,
-            ..state.messages.load(job.tenant, &job.reads, job.now)
-        };
-        let Some(changes) = (job.decide)(snapshot) else {
-            return;
-        };
-        if changes.is_empty() {
-            return;
-        }
-        state.messages.apply(job.tenant, &changes);
-        state.last_time = state.last_time.max(job.now);
-        drop(guard);
-        self.signals.publish_messages(job.tenant, &changes);
-        self.metrics.commits.inc();
-        self.metrics.jobs_per_commit.observe(1.0);
     }
 
     fn read<T: Default + Send + 'static>(
@@ -123,9 +90,64 @@ impl MemoryStore {
     }
 }
 
+impl Transaction for State {
+    type Error = Infallible;
+
+    fn last_time(&mut self) -> &mut Timestamp {
+        &mut self.last_time
+    }
+
+    fn panicked(panic: Box<dyn Any + Send>) -> Infallible {
+        // The caller runs its decision itself, on its own thread: so it shall see its own panic.
+        resume_unwind(panic)
+    }
+}
+
+impl Rows<Tasks> for State {
+    fn load(
+        &mut self,
+        tenant: TenantId,
+        reads: &ReadSet,
+        _: Timestamp,
+    ) -> Result<Snapshot, Infallible> {
+        Ok(self.tenants.entry(tenant).or_default().load(reads))
+    }
+
+    fn apply(&mut self, tenant: TenantId, changes: &Changes) -> Result<(), Infallible> {
+        for write in &changes.tasks {
+            let id = write.task.id;
+            if let Some(at) = write.before.and_then(|before| deadline(before.placement)) {
+                self.due.remove(&(at, tenant, id));
+            }
+            if let Some(at) = deadline(write.task.placement()) {
+                self.due.insert((at, tenant, id));
+            }
+        }
+        let rows = self.tenants.entry(tenant).or_default();
+        rows.apply(tenant, changes);
+        Ok(())
+    }
+}
+
+impl Rows<Messages> for State {
+    fn load(
+        &mut self,
+        tenant: TenantId,
+        reads: &mail::Reads,
+        now: Timestamp,
+    ) -> Result<mail::Snapshot, Infallible> {
+        Ok(self.messages.load(tenant, reads, now))
+    }
+
+    fn apply(&mut self, tenant: TenantId, changes: &mailbox::Changes) -> Result<(), Infallible> {
+        self.messages.apply(tenant, changes);
+        Ok(())
+    }
+}
+
 impl Store for MemoryStore {
-    fn transact(&self, job: Job) -> Answer<'_, ()> {
-        self.run(job);
+    fn transact(&self, work: Work) -> Answer<'_, ()> {
+        self.run(work);
         ready(())
     }
 
@@ -221,17 +243,12 @@ impl Store for MemoryStore {
 }
 
 impl Mailbox for MemoryStore {
-    fn transact_mailbox(&self, job: mail::Job) -> Answer<'_, ()> {
-        self.run_mailbox(job);
-        ready(())
-    }
-
     fn set_replay_window(&self, millis: i64) {
         self.state().messages.set_replay_window(millis);
     }
 
     fn set_weights(&self, _: Weights) {
-        // Nobody waits here: each job runs when it comes.
+        // There is no queue here: each job runs when it comes.
     }
 
     fn message(&self, tenant: TenantId, id: MessageId) -> Answer<'_, Option<Message>> {

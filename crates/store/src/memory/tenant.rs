@@ -1,4 +1,4 @@
-//! One tenant's rows in memory.
+//! The rows of one tenant in memory.
 
 use std::{
     cmp::Reverse,
@@ -18,6 +18,7 @@ use crate::{
 
 type Queue = BTreeSet<(Reverse<i32>, Seq)>;
 
+/// A tenant's tasks, receipts and obligations.
 #[derive(Debug, Default)]
 pub(super) struct Tenant {
     tasks: BTreeMap<Seq, Task>,
@@ -48,7 +49,6 @@ impl Tenant {
                 .map(|(reach, limit)| self.claimable(reach, *limit))
                 .unwrap_or_default(),
             receipt: reads.receipt.and_then(|id| Some(self.receipt(id)?.receipt)),
-            last_time: Timestamp::default(),
             relationship: reads
                 .relationship
                 .as_ref()

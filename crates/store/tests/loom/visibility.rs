@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use asyncgate_core::{
     Env, Ids, LeaseId, Policy, Stamp, Timestamp,
-    mailbox::{self, Changes, Decision, Kind, Message, Outgoing, Rejection, Shelf, Wish},
+    mailbox::{self, Changes, Decision, Kind, Message, Outgoing, Rejection, SendContext, Wish},
 };
 use loom::{
     sync::{Arc, Mutex},
@@ -55,7 +55,7 @@ impl Store {
             priority: 0,
             corr_id: None,
         };
-        let changes = mailbox::send(env(SENT, 1), Shelf::default(), vec![sent]).changes;
+        let changes = mailbox::send(env(SENT, 1), SendContext::default(), vec![sent]).changes;
         let store = Self(Mutex::new(Row {
             message: only(changes).unwrap(),
             commits: Vec::new(),

@@ -20,7 +20,7 @@ impl Execute for AckMessage {
         let id = message_id(&input.msg_id)?;
         let lease = lease(input.lease.as_deref())?;
         let settled = engine
-            .transact_mailbox(
+            .transact(
                 caller.tenant,
                 0,
                 one_message(id),

@@ -26,7 +26,7 @@ impl Execute for AckMessages {
             ..Reads::default()
         };
         let settled = engine
-            .transact_mailbox(caller.tenant, 0, reads, move |env, snapshot| {
+            .transact(caller.tenant, 0, reads, move |env, snapshot| {
                 Ok(mailbox::ack_all(&env, snapshot.messages, &acks))
             })
             .await?;

@@ -20,7 +20,7 @@ impl Execute for ExtendMessage {
         let policy = &engine.settings().policy.mailbox;
         let wished = visibility_ms(policy, input.visibility_ms)?;
         let until = engine
-            .transact_mailbox(
+            .transact(
                 caller.tenant,
                 0,
                 one_message(id),

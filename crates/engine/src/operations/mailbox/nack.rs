@@ -32,7 +32,7 @@ impl Execute for NackMessage {
         };
         let backs_off = nack.delay_ms.is_none();
         let settled = engine
-            .transact_mailbox(
+            .transact(
                 caller.tenant,
                 0,
                 one_message(id),

@@ -54,7 +54,7 @@ impl Engine {
         let mut purged = 0;
         loop {
             let step = self
-                .transact_mailbox(tenant, 0, reads.clone(), move |env, snapshot| {
+                .transact(tenant, 0, reads.clone(), move |env, snapshot| {
                     let mut found = snapshot.waiting;
                     found.extend(snapshot.dead);
                     found.retain(|message| message.since <= started);

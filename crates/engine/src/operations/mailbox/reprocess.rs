@@ -85,7 +85,7 @@ impl Engine {
             dead: Some(filter),
             ..Reads::default()
         };
-        self.transact_mailbox(tenant, 0, reads, |env, snapshot| {
+        self.transact(tenant, 0, reads, |env, snapshot| {
             let next = snapshot.dead_next;
             let decided = redrive(&env, snapshot.depths, snapshot.dead)?;
             let output = Step {

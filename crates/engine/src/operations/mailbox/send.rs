@@ -136,8 +136,8 @@ impl Engine {
         let topics: Vec<String> = outgoing.iter().map(|sent| sent.topic.clone()).collect();
         let weight = outgoing.iter().map(weight).sum();
         let sent = self
-            .transact_mailbox(tenant, weight, reads, move |env, snapshot| {
-                Ok(send(env, snapshot.shelf, outgoing.clone()))
+            .transact(tenant, weight, reads, move |env, snapshot| {
+                Ok(send(env, snapshot.send_context, outgoing.clone()))
             })
             .await?;
         for (topic, sent) in topics.iter().zip(&sent) {

@@ -1,14 +1,14 @@
-//! Tasks that admission is asked about, in one commit.
+//! Tasks and what admission is asked about them, in one commit.
 
 use asyncgate_core::{
-    Rejection,
+    Env, Rejection,
     admission::{Asks, NonceResult, Verdicts},
     task::{self, Created},
 };
 
 use super::{Case, Driver, bucket, limit, nonce};
 use crate::{
-    TaskFilter,
+    Decided, Snapshot, TaskFilter, Tasks,
     conformance::{cases, echo},
     transact_admitted,
 };
@@ -23,7 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// A nonce, and a bucket of `capacity` that refuses at a price.
+/// Returns a question about a nonce, and about a bucket of `capacity` in which a refusal costs too.
 fn asks(name: &str, capacity: u64) -> Asks {
     Asks {
         nonces: vec![nonce(name, 600)],
@@ -33,13 +33,17 @@ fn asks(name: &str, capacity: u64) -> Asks {
 }
 
 async fn create(driver: &mut Driver, asks: Asks) -> (Verdicts, Option<Result<Created, Rejection>>) {
-    let (env, tenant, now) = (driver.env(), driver.tenant, driver.now);
+    let (env, tenant) = (driver.env(), driver.tenant);
     let store = driver.store().as_ref();
-    let decide = move |snapshot: crate::Snapshot| {
-        task::create(env.clone(), snapshot.head, echo(), snapshot.keyed)
-    };
-    let created = transact_admitted(store, tenant, now, 0, asks, decide).await;
-    created.unwrap()
+    let (verdicts, created) = transact_admitted(store, tenant, env, 0, asks, decide)
+        .await
+        .unwrap();
+    let created = created.map(|created| created.map(|created| created.output));
+    (verdicts, created)
+}
+
+fn decide(env: Env, snapshot: Snapshot) -> Decided<Tasks, Created> {
+    task::create(env, snapshot.head, echo(), snapshot.keyed)
 }
 
 async fn tasks(driver: &Driver) -> usize {
@@ -51,7 +55,7 @@ async fn tasks(driver: &Driver) -> usize {
     page.tasks.len()
 }
 
-/// What the bucket of [`asks`] has left.
+/// Returns how many tokens the bucket of [`asks`] has left.
 async fn tokens(driver: &Driver, capacity: u64) -> i64 {
     let looking = Asks {
         limits: vec![limit(&bucket(capacity, 1, true), "key", 0)],
@@ -100,7 +104,7 @@ async fn what_is_refused_for_rate_has_not_used_its_nonce(mut driver: Driver) {
     let (verdicts, created) = create(&mut driver, asks("b", 1)).await;
     assert!(!verdicts.limits[0].allowed && created.is_none());
     assert_eq!(tasks(&driver).await, 1);
-    // The refusal itself has its price, so two tokens must come before the next.
+    // The refusal has cost a token too, so two must come before the next is allowed.
     driver.wait_ms(120_000);
     let (verdicts, created) = create(&mut driver, asks("b", 1)).await;
     assert!(verdicts.passed(), "{verdicts:?}");
@@ -121,13 +125,10 @@ async fn a_task_that_is_rejected_uses_nothing(mut driver: Driver) {
 
 async fn one_of_many_with_the_same_nonce_is_written(mut driver: Driver) {
     let store = std::sync::Arc::clone(driver.store());
-    let (tenant, now) = (driver.tenant, driver.now);
+    let tenant = driver.tenant;
     let calls = (0..32).map(|_| {
         let (env, store) = (driver.env(), store.as_ref());
-        let decide = move |snapshot: crate::Snapshot| {
-            task::create(env.clone(), snapshot.head, echo(), snapshot.keyed)
-        };
-        transact_admitted(store, tenant, now, 0, asks("a", 100), decide)
+        transact_admitted(store, tenant, env, 0, asks("a", 100), decide)
     });
     let calls: Vec<_> = calls.collect();
     let all = futures_util::future::join_all(calls).await;

@@ -70,7 +70,7 @@ async fn nonces_that_belong_together_are_used_together(driver: HostDriver) {
     assert!(driver.ask(asks(["c", "d"])).await.passed());
 }
 
-/// How many of so many callers at once are told yes.
+/// Returns how many of so many callers at once are allowed.
 async fn at_once<F>(count: usize, mut call: impl FnMut() -> F) -> usize
 where
     F: Future<Output = bool> + Send + 'static,
@@ -134,7 +134,7 @@ async fn many_who_count_at_once_are_all_counted(driver: HostDriver) {
     assert_eq!(driver.count(increment(40)).await.count, 65);
 }
 
-/// Whether it is allowed, what remains, and when to try again.
+/// Returns whether it is allowed, what remains, and when to try again.
 type Seen = (bool, u64, Option<u64>);
 
 fn seen(limited: &Limited) -> Seen {
@@ -217,7 +217,7 @@ async fn several_limits_are_charged_together_or_not_at_all(driver: HostDriver) {
     let allowed: Vec<bool> = refused.iter().map(|limited| limited.allowed).collect();
     assert_eq!(allowed, [true, false]);
     assert_eq!(driver.limit(&limit(&wide, "k", 0)).await.remaining, 9);
-    // The same one twice is charged twice.
+    // A limit that is named twice is charged twice.
     let twice = vec![limit(&wide, "k", 4), limit(&wide, "k", 4)];
     assert_eq!(driver.limits(twice).await[1].remaining, 1);
 }

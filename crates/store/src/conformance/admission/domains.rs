@@ -1,4 +1,4 @@
-//! How domains stand.
+//! The state of domains.
 
 use std::sync::mpsc::channel;
 
@@ -23,7 +23,7 @@ fn state(counter: u64, timer: i64, disabled: bool) -> DomainState {
     }
 }
 
-/// Decides that a domain stands so. Answers what the decision was given.
+/// Decides the state of a domain. Returns what the decision was given.
 async fn set(driver: &Driver, hash: [u8; 32], next: Option<DomainState>) -> Option<DomainState> {
     let (seen, shown) = channel();
     let decide = move |before| {

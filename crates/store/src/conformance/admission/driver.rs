@@ -1,4 +1,4 @@
-//! Drives a host with a clock that only the test moves.
+//! A driver asks a host, with a clock that only the test moves.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use asyncgate_core::{
 
 use crate::admission::Host;
 
-/// One tenant of a host, and a clock.
+/// A driver of one tenant of a host, with a clock.
 #[derive(Clone)]
 pub struct HostDriver {
     /// The host.
     pub host: Arc<dyn Host>,
-    /// Whose rows are asked about.
+    /// The tenant whose rows are asked about.
     pub tenant: TenantId,
     /// The time of the next question.
     pub now: Timestamp,
@@ -32,12 +32,12 @@ impl std::fmt::Debug for HostDriver {
 }
 
 impl HostDriver {
-    /// A driver of the first tenant.
+    /// Makes a driver of the first tenant.
     pub fn new(host: Arc<dyn Host>) -> Self {
         Self::of_tenants(host, 0)
     }
 
-    /// A driver of the tenant with a number, at a time after that of drivers with lower ones.
+    /// Makes a driver of the tenant with a number, at a time after that of drivers with lower ones.
     pub fn of_tenants(host: Arc<dyn Host>, number: u8) -> Self {
         let start = Timestamp::from_millis(1_731_690_000_000);
         Self {
@@ -47,7 +47,7 @@ impl HostDriver {
         }
     }
 
-    /// A tenant that no other case uses.
+    /// Makes a driver of a tenant that no other case uses.
     #[must_use]
     pub fn neighbour(&self) -> Self {
         let number = self.tenant.as_bytes()[0] + 1;
@@ -62,7 +62,7 @@ impl HostDriver {
         self.now = self.now.plus_millis(millis);
     }
 
-    /// Asks.
+    /// Asks the host.
     pub async fn ask(&self, asks: Asks) -> Verdicts {
         let verdicts = self.host.admit(self.tenant, self.now, asks).await.unwrap();
         assert_eq!(verdicts.now, self.now, "the test's clock is used");
@@ -78,12 +78,12 @@ impl HostDriver {
         self.ask(asks).await.nonces
     }
 
-    /// Uses one nonce. Answers whether it was new.
+    /// Uses one nonce. Returns true if it was new.
     pub async fn use_nonce(&self, nonce: NonceCheck) -> bool {
         self.use_nonces(vec![nonce]).await == [NonceResult::Accepted]
     }
 
-    /// Counts.
+    /// Increments counters.
     pub async fn count(&self, increment: Increment) -> Counted {
         let counters = vec![increment];
         let asks = Asks {
@@ -93,7 +93,7 @@ impl HostDriver {
         self.ask(asks).await.counters[0]
     }
 
-    /// Asks limits, all or nothing.
+    /// Asks about limits, all or nothing.
     pub async fn limits(&self, limits: Vec<LimitCheck>) -> Vec<Limited> {
         let asks = Asks {
             limits,
@@ -102,18 +102,18 @@ impl HostDriver {
         self.ask(asks).await.limits
     }
 
-    /// Asks one limit by the short way.
+    /// Asks about one limit by the short way.
     pub async fn limit(&self, check: &LimitCheck) -> Limited {
         let limited = self.host.check_limit(self.tenant, self.now, check);
         limited.await.unwrap()
     }
 
-    /// Asks what is revoked.
+    /// Asks which subjects are revoked.
     pub async fn revoked(&self, subjects: Vec<Subject>) -> Vec<Option<Revocation>> {
         self.host.revoked(self.tenant, subjects).await.unwrap()
     }
 
-    /// Revokes.
+    /// Revokes a subject.
     pub async fn revoke(&self, subject: Subject, reason: Option<&str>) -> (Revocation, bool) {
         let revocation = Revocation {
             subject,
@@ -124,7 +124,7 @@ impl HostDriver {
     }
 }
 
-/// A nonce that counts as used for so long.
+/// Makes a nonce that is remembered for so long.
 pub fn nonce(text: &str, ttl_secs: u64) -> NonceCheck {
     NonceCheck {
         namespace: [1; 32],
@@ -133,7 +133,7 @@ pub fn nonce(text: &str, ttl_secs: u64) -> NonceCheck {
     }
 }
 
-/// One call in a window of a minute.
+/// Makes a count of one call in a window of a minute.
 pub fn increment(limit: u64) -> Increment {
     Increment {
         namespace: [2; 32],
@@ -143,24 +143,24 @@ pub fn increment(limit: u64) -> Increment {
     }
 }
 
-/// A bucket.
+/// Makes a bucket.
 pub fn bucket(capacity: u64, per_minute: u64, overdraw: bool) -> Rule {
     let bucket = Bucket::per_minute(capacity, per_minute * MILLIONTHS).unwrap();
     Rule::Bucket(bucket.with_overdraw(overdraw))
 }
 
-/// A window of a minute.
+/// Makes a window of a minute.
 pub fn window(limit: u64) -> Rule {
     Rule::Window(Window::new(limit, 60).unwrap())
 }
 
-/// An attempt at once and one after so many seconds.
+/// Makes a delay: one attempt at once and one after so many seconds.
 pub fn delay(secs: u64) -> Rule {
     let stages = vec![Stage::after(0), Stage::after(secs)];
     Rule::Delay(Arc::new(Delay::new(stages).unwrap()))
 }
 
-/// A limit of some key. Its policy is named by the rule's kind.
+/// Makes a limit of some key. Its policy is named by the rule's kind.
 pub fn limit(rule: &Rule, key: &str, cost: i64) -> LimitCheck {
     LimitCheck {
         policy: rule.kind().into(),
@@ -171,7 +171,7 @@ pub fn limit(rule: &Rule, key: &str, cost: i64) -> LimitCheck {
     }
 }
 
-/// A warrant.
+/// Makes the subject of a warrant.
 pub fn subject(number: u8) -> Subject {
     Subject::warrant(&[number; 16])
 }

@@ -1,4 +1,4 @@
-//! Random histories that prefer the edges of numbers, of a host and of the rule beside it.
+//! Random histories that prefer the edges of numbers. A host and the rule are given the same ones.
 
 use std::{collections::HashMap, convert::Infallible, sync::Arc};
 
@@ -13,19 +13,19 @@ use asyncgate_core::{
 use crate::admission::Host;
 
 const STEPS: usize = 60;
-/// The largest number that a double holds together with all below it.
+/// The largest number up to which a double holds every whole number.
 const EXACT: u64 = (1 << 53) - 1;
 
-/// How much is asked at once.
+/// The size of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breadth {
-    /// One counter, limit or nonce.
+    /// It asks about one counter, limit or nonce.
     One,
-    /// Several, of every kind.
+    /// It asks about several, of every kind.
     Many,
 }
 
-/// Asks a host and the rule the same, by the callers' clock, on a tenant that has the number of the seed.
+/// Asks a host and the rule the same questions, by the callers' clock, on a tenant that has the number of the seed.
 ///
 /// # Panics
 ///
@@ -64,7 +64,7 @@ pub async fn follow_history(host: Arc<dyn Host>, seed: u64, breadth: Breadth) {
     }
 }
 
-/// The same question with the first of its parts alone.
+/// Returns the same question with the first of its parts alone.
 fn one_of(mut asks: Asks) -> Asks {
     let mut left = 1;
     let mut keep = |len: usize| {
@@ -101,13 +101,13 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// A number of as many bits as one likes: small ones are as likely as large ones.
+    /// Returns a number with any number of bits: small ones are as likely as large ones.
     fn bits(&mut self, most: u32) -> u64 {
         let bits = self.below(u64::from(most)) as u32 + 1;
         self.next() >> (64 - bits)
     }
 
-    /// A number at or near an edge.
+    /// Returns a number at or near an edge.
     fn edge(&mut self) -> u64 {
         let edge = self.one_of(&[0, 1, 1_000_000_000, EXACT, u64::MAX / 2, u64::MAX]);
         let near = self.below(3);
@@ -127,7 +127,7 @@ impl Random {
         self.one_of(&[0, 1, 1_000, 2_000, 60_000, any])
     }
 
-    /// One limit of a bucket that holds as many parts as there can be, mostly the same one.
+    /// Returns one limit of a bucket that holds as many parts as there can be, mostly the same one.
     fn fine_asks(&mut self, seed: u64) -> Asks {
         let mut steady = Self(if self.chance(90) { seed } else { self.next() });
         let odd = |bits: u32| steady.next() >> (64 - bits) | 1;
@@ -201,7 +201,7 @@ impl Random {
             _ => Rule::Delay(Arc::new(self.delay())),
         };
         let edge = self.edge().cast_signed();
-        // Around what fits, and around what one can owe and hold.
+        // These numbers are around what fits, and around what one can owe and hold.
         let most = rule.limit().cast_signed();
         let near = self.below(5).cast_signed() - 2;
         let costs = [
@@ -226,7 +226,7 @@ impl Random {
         }
     }
 
-    /// A bucket from a few, so that they meet again, or from all that there can be.
+    /// Returns one of a few buckets, so that they meet again, or one of all that there can be.
     fn bucket(&mut self) -> Bucket {
         let bucket = loop {
             let unit_bits = 1 + self.below(53) as u32;

@@ -1,5 +1,4 @@
-//! The cases of admission. Those of a [`Host`] are for every backend, also one that is no store; the
-//! rest is for stores.
+//! The cases of admission. Those of a [`Host`] are for every backend, also one that is no store; the rest is for stores.
 
 mod admitted;
 mod decisions;
@@ -19,7 +18,7 @@ use crate::admission::{Host, OfStore};
 pub use driver::{HostDriver, bucket, delay, increment, limit, nonce, subject, window};
 pub use histories::{Breadth, follow_history};
 
-/// One thing that a host must do.
+/// A case: one thing that a host must do.
 struct HostCase {
     name: &'static str,
     run: fn(HostDriver) -> BoxFuture<'static, ()>,
@@ -71,7 +70,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// One store for all cases: each has tenants of its own.
+/// Runs all cases on one store: each has tenants of its own.
 async fn every_case_of_a_host(driver: Driver) {
     let host: Arc<dyn Host> = Arc::new(OfStore::new(Arc::clone(driver.store())));
     for (number, case) in (0..).zip(all()) {

@@ -1,4 +1,4 @@
-//! What a store keeps: rows come and go, and clients have tiers.
+//! The rows of a store: they come and go, and clients have tiers.
 
 use asyncgate_core::{
     Timestamp,
@@ -37,7 +37,7 @@ async fn rows_whose_time_is_over_go_little_by_little(mut driver: Driver) {
     assert_eq!(use_nonces(&driver, 0..500, 10).await, 500);
     assert_eq!(rows(&driver).await, 500);
     driver.wait_ms(60_000);
-    // Nobody has to say so: what comes pushes out what is over.
+    // Nobody has to ask for it: new rows push out those whose time is over.
     for n in 1_000..1_400 {
         use_nonces(&driver, n..n + 1, 3_600).await;
     }

@@ -96,7 +96,7 @@ async fn odd_texts_come_back(mut driver: MailDriver) {
     }
 }
 
-/// All that its sender said, and its hashes.
+/// Returns everything that the sender said, and the hashes.
 fn sent(message: &Message) -> impl PartialEq + std::fmt::Debug {
     let message = message.clone();
     (

@@ -150,7 +150,7 @@ async fn what_nobody_came_for_is_found_by_its_age(mut driver: MailDriver) {
     assert_eq!(old(&driver, 60_000).await, [ready, late]);
     assert!(old(&driver, 60_001).await.is_empty());
     assert_eq!(old(&driver, 59_000).await, [ready, late, young]);
-    // What is brought back is as young as its return, however long ago it was sent.
+    // A message that is brought back counts its age from its return, however long ago it was sent.
     driver.redrive(super::dead(None)).await.unwrap();
     assert_eq!(old(&driver, 60_000).await, [ready, late]);
     let swept = driver.sweep_these(vec![ready, late, young, killed]).await;

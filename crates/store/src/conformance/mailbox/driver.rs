@@ -1,4 +1,4 @@
-//! Drives the mailbox of a store through the real rules.
+//! A driver takes the mailbox of a store through the real rules.
 
 use std::{
     collections::BTreeMap,
@@ -17,23 +17,23 @@ use asyncgate_core::{
 use crate::{
     Error,
     conformance::Driver,
-    mailbox::{DeadFilter, DeadPage, Job, Mailbox, Reads, SendKey, Snapshot, Take, transact},
+    mailbox::{DeadFilter, DeadPage, Mailbox, Reads, SendKey, Snapshot, Take},
 };
 
-/// Everything that is ready, for five seconds.
+/// A wish for everything that is ready, for five seconds.
 pub const ALL: Wish = Wish {
     visibility_ms: 5_000,
     max_messages: 1_000,
     max_bytes: usize::MAX,
 };
 
-/// One message, for five seconds.
+/// A wish for one message, for five seconds.
 pub const ONE: Wish = Wish {
     max_messages: 1,
     ..ALL
 };
 
-/// A message to `inbox` under this key, with its key as content.
+/// Makes a message to `inbox` under this key, with its key as content.
 pub fn mail(key: &str) -> Outgoing {
     Outgoing {
         topic: "inbox".to_owned(),
@@ -48,7 +48,7 @@ pub fn mail(key: &str) -> Outgoing {
     }
 }
 
-/// Everything that is ready in a topic.
+/// Makes a wish for everything that is ready in a topic.
 pub fn of_topic(topic: &str) -> Take {
     Take {
         topic: topic.to_owned(),
@@ -57,7 +57,7 @@ pub fn of_topic(topic: &str) -> Take {
     }
 }
 
-/// All dead letters of a topic, or of all topics.
+/// Makes a choice of all dead letters of a topic, or of all topics.
 pub fn dead(topic: Option<&str>) -> DeadFilter {
     DeadFilter {
         topic: topic.map(str::to_owned),
@@ -66,7 +66,7 @@ pub fn dead(topic: Option<&str>) -> DeadFilter {
     }
 }
 
-/// One tenant's mailbox. It is a [`Driver`] too, whose clock and settings it shares.
+/// A driver of one tenant's mailbox. It is a [`Driver`] too, whose clock and settings it shares.
 #[derive(Debug)]
 pub struct MailDriver {
     driver: Driver,
@@ -88,7 +88,7 @@ impl DerefMut for MailDriver {
 }
 
 impl MailDriver {
-    /// The mailbox of the driver's tenant.
+    /// Makes a driver of the mailbox of the driver's tenant.
     pub fn new(driver: Driver) -> Self {
         Self {
             driver,
@@ -96,18 +96,18 @@ impl MailDriver {
         }
     }
 
-    /// The mailbox of another tenant of the same store.
+    /// Makes a driver of another tenant of the same store.
     #[must_use]
     pub fn other(&self, number: u8) -> Self {
         Self::new(Driver::of_tenant(Arc::clone(self.store()), number))
     }
 
-    /// The store's mailbox.
+    /// Returns the store's mailbox.
     pub fn mailbox(&self) -> &dyn Mailbox {
         self.store().mailbox()
     }
 
-    /// What the last decision that was not refused wanted written.
+    /// Returns the changes of the last decision that was not refused.
     pub fn written(&self) -> Changes {
         self.decided.lock().unwrap().clone()
     }
@@ -116,16 +116,10 @@ impl MailDriver {
     pub async fn try_decide_mail<T: Send + 'static>(
         &mut self,
         reads: Reads,
-        mut decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
+        decide: impl FnMut(Env, Snapshot) -> Result<Decision<T>, Rejection> + Send + 'static,
     ) -> Result<Result<T, Rejection>, Error> {
-        let (env, tenant, now) = (self.env(), self.tenant, self.now);
         let decided = Arc::clone(&self.decided);
-        transact(self.mailbox(), tenant, now, 0, reads, move |snapshot| {
-            let decision = decide(env.clone(), snapshot)?;
-            *decided.lock().unwrap() = decision.changes.clone();
-            Ok(decision)
-        })
-        .await
+        self.driver.transact(reads, decided, decide).await
     }
 
     /// Runs one decision; a failure of the store fails the test.
@@ -137,25 +131,12 @@ impl MailDriver {
         self.try_decide_mail(reads, decide).await.unwrap()
     }
 
-    /// What a decision would be given, without deciding anything.
+    /// Returns what a decision would be given, without deciding anything.
     pub async fn look(&self, reads: Reads) -> Snapshot {
-        let (seen, shown) = std::sync::mpsc::channel();
-        let job = Job {
-            tenant: self.tenant,
-            reads,
-            now: self.now,
-            weight: 0,
-            decide: Box::new(move |snapshot| {
-                // Only the last look counts, and nobody has gone.
-                let _ = seen.send(snapshot);
-                None
-            }),
-        };
-        self.mailbox().transact_mailbox(job).await.unwrap();
-        shown.try_iter().last().unwrap()
+        self.show(reads).await.1
     }
 
-    /// What sends are looked up by.
+    /// Returns the keys by which sends are looked up.
     pub fn keys(&self, outgoing: &[Outgoing]) -> Vec<SendKey> {
         let shards = self.policy.mailbox.shards;
         let key = |sent: &Outgoing| {
@@ -172,7 +153,7 @@ impl MailDriver {
             ..Reads::default()
         };
         self.decide_mail(reads, move |env, snapshot| {
-            Ok(mailbox::send(env, snapshot.shelf, outgoing.clone()))
+            Ok(mailbox::send(env, snapshot.send_context, outgoing.clone()))
         })
         .await
         .unwrap()
@@ -334,35 +315,35 @@ impl MailDriver {
         purged.await.unwrap()
     }
 
-    /// The message, if there is one.
+    /// Returns the message, if there is one.
     pub async fn message(&self, id: MessageId) -> Option<Message> {
         self.mailbox().message(self.tenant, id).await.unwrap()
     }
 
-    /// Everything that is stored.
+    /// Returns every message that is stored.
     pub async fn messages(&self) -> Vec<Message> {
         let all = self.mailbox().messages(self.tenant, None, 100_000);
         all.await.unwrap()
     }
 
-    /// The ready messages of a topic, which stay where they are.
+    /// Returns the ready messages of a topic. They stay where they are.
     pub async fn peek(&self, take: Take) -> Vec<Message> {
         self.mailbox().peek(self.tenant, take).await.unwrap()
     }
 
-    /// Dead letters, as far as one look finds them.
+    /// Returns dead letters, as far as one look finds them.
     pub async fn dead_letters(&self, filter: DeadFilter) -> Vec<Message> {
         self.dead_page(filter).await.letters
     }
 
-    /// Dead letters, and where to go on.
+    /// Returns a page of dead letters.
     pub async fn dead_page(&self, filter: DeadFilter) -> DeadPage {
         let found = self.mailbox().dead_letters(self.tenant, filter).await;
         found.unwrap()
     }
 }
 
-/// The keys that messages were sent under.
+/// Returns the keys under which messages were sent.
 pub(super) fn keys_of(messages: &[Message]) -> Vec<&str> {
     let keys = messages.iter().map(|message| &*message.idem_key);
     keys.collect()

@@ -24,7 +24,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Sends and kills messages: topic, key and reason.
+/// Sends messages and makes them dead letters: topic, key and reason of each.
 async fn kill(driver: &mut MailDriver, letters: &[(&str, &str, &str)]) -> Vec<MessageId> {
     driver.policy.mailbox.max_attempts = 1;
     let mut ids = Vec::new();

@@ -1,6 +1,6 @@
 //! Sends: repetitions are recognised for as long as they must be, and forgotten after.
 
-use asyncgate_core::mailbox::{Outgoing, Rejection, Shelf};
+use asyncgate_core::mailbox::{Outgoing, Rejection, SendContext};
 
 use super::{ALL, MailDriver, dead, mail, mail_cases};
 use crate::{
@@ -26,7 +26,7 @@ pub(super) fn cases() -> Vec<Case> {
 async fn a_send_is_recognised_until_its_window_is_over(mut driver: MailDriver) {
     let id = driver.send(mail("a")).await;
     driver.wait_ms(T_REPLAY - 1);
-    // Work of others in between forgets nothing that must be known.
+    // Transactions of others in between forget nothing that must be known.
     driver.send(mail("b")).await;
     let again = driver.try_send(mail("a")).await.unwrap();
     assert!(again.duplicate && again.id == id);
@@ -103,7 +103,7 @@ async fn a_name_that_is_used_again_stands_for_the_newer_message(mut driver: Mail
         driver.wait_ms(T_REPLAY);
         let next = driver.send(mail("a")).await;
         assert_ne!(next, last);
-        // The older one is still ready, and being done with it changes nothing about the name.
+        // The older message is still ready; ending it changes nothing about the name.
         let (old, lease) = driver.take().await;
         assert_eq!(old, last);
         driver.ack(old, Some(lease)).await.unwrap();
@@ -113,13 +113,13 @@ async fn a_name_that_is_used_again_stands_for_the_newer_message(mut driver: Mail
     }
 }
 
-/// What a send under the keys `a` and `b` would meet.
-async fn shelf(driver: &MailDriver) -> Shelf {
+/// Returns what a send under the keys `a` and `b` is decided with.
+async fn context(driver: &MailDriver) -> SendContext {
     let reads = Reads {
         sends: driver.keys(&[mail("a"), mail("b")]),
         ..Reads::default()
     };
-    driver.look(reads).await.shelf
+    driver.look(reads).await.send_context
 }
 
 async fn remembered_sends_are_counted_and_forgotten(mut driver: MailDriver) {
@@ -129,18 +129,18 @@ async fn remembered_sends_are_counted_and_forgotten(mut driver: MailDriver) {
         driver.wait_ms(1_000);
     }
     let first = driver.now.plus_millis(-4_000);
-    let now = shelf(&driver).await;
+    let now = context(&driver).await;
     assert_eq!((now.remembered, now.oldest_remembered), (4, Some(first)));
     assert!(driver.try_send(mail("4")).await.is_err());
     driver.wait_ms(T_REPLAY - 4_000 - 1);
-    assert_eq!(shelf(&driver).await.remembered, 4);
+    assert_eq!(context(&driver).await.remembered, 4);
     driver.wait_ms(1);
-    let now = shelf(&driver).await;
+    let now = context(&driver).await;
     let second = first.plus_millis(1_000);
     assert_eq!((now.remembered, now.oldest_remembered), (3, Some(second)));
     driver.send(mail("4")).await;
     driver.wait_ms(T_REPLAY);
-    let now = shelf(&driver).await;
+    let now = context(&driver).await;
     assert_eq!((now.remembered, now.oldest_remembered), (0, None));
 }
 
@@ -148,15 +148,15 @@ async fn a_longer_window_brings_back_what_it_covers(mut driver: MailDriver) {
     let first = driver.send(mail("a")).await;
     driver.wait_ms(T_REPLAY);
     driver.send(mail("b")).await;
-    let now = shelf(&driver).await;
+    let now = context(&driver).await;
     assert!(now.remembered == 1 && now.keyed[0].is_none() && now.keyed[1].is_some());
     driver.mailbox().set_replay_window(2 * T_REPLAY);
-    let now = shelf(&driver).await;
+    let now = context(&driver).await;
     assert_eq!(now.remembered, 2);
     assert_eq!(now.keyed[0].as_ref().map(|found| found.id), Some(first));
     driver.mailbox().set_replay_window(1_000);
     driver.wait_ms(1_000);
-    let now = shelf(&driver).await;
+    let now = context(&driver).await;
     assert_eq!((now.remembered, &now.keyed[..]), (0, &[None, None][..]));
 }
 
@@ -197,7 +197,7 @@ async fn chains_grow_by_shard_and_tenant(mut driver: MailDriver) {
     }
     let mine = driver.mailbox().chains(driver.tenant).await.unwrap();
     assert_ne!(mine, other.mailbox().chains(other.tenant).await.unwrap());
-    // What becomes of messages does not change a chain.
+    // A chain does not depend on what becomes of its messages.
     driver.receive_from("t1", ALL).await.unwrap();
     driver.purge_waiting("t2", 9).await;
     assert_eq!(driver.mailbox().chains(driver.tenant).await.unwrap(), mine);

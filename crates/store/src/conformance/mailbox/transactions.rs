@@ -9,9 +9,9 @@ use asyncgate_core::{
 
 use super::{ALL, MailDriver, dead, driver::keys_of, mail, mail_cases, of_topic};
 use crate::{
-    Health,
+    Health, Job, Messages,
     conformance::{Case, Driver},
-    mailbox::{Job, Load, Reads},
+    mailbox::{Load, Reads},
 };
 
 pub(super) fn cases() -> Vec<Case> {
@@ -50,7 +50,7 @@ async fn a_new_mailbox_is_empty(mail: MailDriver) {
     assert_eq!(mailbox.next_message_due().await.unwrap(), None);
     assert_eq!(mailbox.load().await.unwrap(), Load::default());
     let snapshot = mail.look(Reads::default()).await;
-    assert_eq!((snapshot.shelf.head, snapshot.inflight), (0, 0));
+    assert_eq!((snapshot.send_context.head, snapshot.inflight), (0, 0));
 }
 
 async fn what_was_decided_is_visible_once_it_is_answered(mut driver: MailDriver) {
@@ -81,9 +81,9 @@ async fn a_decision_sees_what_it_declared_and_nothing_else(mut driver: MailDrive
     let nothing = driver.look(Reads::default()).await;
     assert!(nothing.messages.is_empty() && nothing.ready.is_empty());
     assert!(nothing.dead.is_empty() && nothing.depths.is_empty());
-    assert!(nothing.waiting.is_empty() && nothing.shelf.keyed.is_empty());
-    assert!(nothing.shelf.shards.is_empty());
-    assert_eq!(nothing.shelf.head, 2);
+    assert!(nothing.waiting.is_empty() && nothing.send_context.keyed.is_empty());
+    assert!(nothing.send_context.shards.is_empty());
+    assert_eq!(nothing.send_context.head, 2);
     let unknown = driver.env().ids.message(2);
     let all = driver
         .look(Reads {
@@ -99,15 +99,15 @@ async fn a_decision_sees_what_it_declared_and_nothing_else(mut driver: MailDrive
     assert_eq!(keys_of(&all.dead), ["a"]);
     assert_eq!(keys_of(&all.waiting), ["b"]);
     let keyed = all
-        .shelf
+        .send_context
         .keyed
         .iter()
         .map(|found| found.as_ref().map(|m| m.id));
     assert_eq!(keyed.collect::<Vec<_>>(), [Some(second), None, Some(first)]);
     let shard = all.dead[0].shard;
     assert_eq!(all.depths, [(shard, 1)].into());
-    assert_eq!(all.shelf.shards.len(), 1);
-    let (chain, depth) = all.shelf.shards[&shard];
+    assert_eq!(all.send_context.shards.len(), 1);
+    let (chain, depth) = all.send_context.shards[&shard];
     assert_eq!((chain, depth), (all.messages[0].chain_head(), 1));
 }
 
@@ -125,7 +125,7 @@ async fn a_refused_decision_writes_nothing(mut driver: MailDriver) {
     let unknown = driver.env().ids.message(9);
     assert_eq!(driver.ack(unknown, None).await, Err(Rejection::NotFound));
     assert_eq!((driver.messages().await, store.last_time()), before);
-    assert_eq!(driver.look(Reads::default()).await.shelf.head, 1);
+    assert_eq!(driver.look(Reads::default()).await.send_context.head, 1);
 }
 
 /// A repeat that is answered from what is there must not cost an fsync, nor move the clock.
@@ -150,7 +150,7 @@ async fn a_decision_that_changes_nothing_is_no_commit(mut driver: MailDriver) {
     assert_eq!((store.metrics().commits.get(), store.last_time()), before);
 }
 
-/// A panic is a bug, and its caller may see it as one; everyone else's work goes on.
+/// A panic is a defect, and its caller may see it as one; everyone else's work goes on.
 async fn a_decision_that_panics_harms_nobody_else(mut driver: MailDriver) {
     driver.send(mail("a")).await;
     let mut careless = driver.other(1);
@@ -264,7 +264,7 @@ async fn tenants_see_nothing_of_each_other(mut mine: MailDriver) {
     let (mailbox, tenant) = (mine.mailbox(), mine.tenant);
     assert!(mailbox.topics(tenant, None, 9).await.unwrap().is_empty());
     assert!(mailbox.chains(tenant).await.unwrap().is_empty());
-    // The same key and topic, another message: names and places are the tenant's own.
+    // The same key and topic mean another message here: names and places are the tenant's own.
     let own = mine.send(mail("a")).await;
     assert_eq!(own.seq(), 1);
     let message = mine.message(own).await.unwrap();
@@ -277,7 +277,7 @@ async fn tenants_see_nothing_of_each_other(mut mine: MailDriver) {
     );
 }
 
-/// Capacity and ceiling are the server's, not a tenant's.
+/// The capacity of shards and the ceiling of deliveries are the server's, not a tenant's.
 async fn tenants_share_the_bounds(mut mine: MailDriver) {
     let mut theirs = mine.other(2);
     theirs.send(mail("a")).await;
@@ -290,8 +290,8 @@ async fn tenants_share_the_bounds(mut mine: MailDriver) {
         })
         .await;
     assert_eq!(snapshot.inflight, 1);
-    assert_eq!(snapshot.shelf.remembered, 2);
-    let (_, (chain, depth)) = snapshot.shelf.shards.into_iter().next().unwrap();
+    assert_eq!(snapshot.send_context.remembered, 2);
+    let (_, (chain, depth)) = snapshot.send_context.shards.into_iter().next().unwrap();
     assert_eq!((chain.seq, depth), (0, 1), "their message, my chain");
     mine.send(mail("a")).await;
     let load = mine.mailbox().load().await.unwrap();
@@ -306,15 +306,15 @@ async fn both_planes_share_one_clock(mut driver: MailDriver) {
     let mut tasks = Driver::new(Arc::clone(driver.store()));
     tasks.now = sent.plus_millis(5_000);
     tasks.create(crate::conformance::echo()).await;
-    let snapshot = driver.look(Reads::default()).await;
-    assert_eq!(snapshot.last_time, tasks.now);
-    let job = Job {
+    let (decided_at, _) = driver.show(Reads::default()).await;
+    assert_eq!(decided_at, tasks.now);
+    let job = Job::<Messages> {
         tenant: driver.tenant,
         reads: Reads::default(),
         now: sent.plus_millis(9_000),
         weight: 0,
-        decide: Box::new(|_| None),
+        decide: Box::new(|_, _| None),
     };
-    driver.mailbox().transact_mailbox(job).await.unwrap();
+    driver.store().transact(job.into()).await.unwrap();
     assert_eq!(driver.store().last_time(), tasks.now, "nothing was written");
 }

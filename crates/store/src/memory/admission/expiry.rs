@@ -1,25 +1,24 @@
-//! When rows may go.
+//! The order in which rows are forgotten.
 //!
-//! Each row stands in one slot of time, the one after its end as it was when the row came. If it
-//! has moved its end since, it moves to a later slot when its slot is looked at. So a call that only
-//! changes a row has nothing to do here. Slots are the wider the further away they are: there are
-//! never more than a few hundred.
+//! Each row stands in one slot of time: the slot after the end that the row had when it came. If its end has moved since,
+//! it gets a later slot when its slot is looked at. So a call that only changes a row has nothing to do here. Slots are
+//! wider the further away they are, so there are never more than a few hundred.
 
 use std::collections::BTreeMap;
 
 use asyncgate_core::{Timestamp, admission::Name};
 
-/// The narrowest slot.
+/// The width of the narrowest slot.
 const NARROWEST_MS: i64 = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Expiry {
-    /// By the end of the slot, in milliseconds.
+    /// Rows by the end of their slot, in milliseconds.
     slots: BTreeMap<i64, Vec<Name>>,
 }
 
 impl Expiry {
-    /// Looks at a row once its time is over. One that matters for ever is never looked at.
+    /// Adds a row that ends at `until`. One that matters for ever is never looked at.
     pub(super) fn add(&mut self, name: Name, until: Timestamp, now: Timestamp) {
         let until = until.as_millis();
         if until == i64::MAX {
@@ -32,7 +31,7 @@ impl Expiry {
         self.slots.entry(end).or_default().push(name);
     }
 
-    /// A row whose slot is over. It is given once.
+    /// Takes a row whose slot is over. Each is given once.
     pub(super) fn next(&mut self, now: Timestamp) -> Option<Name> {
         loop {
             let mut first = self.slots.first_entry()?;

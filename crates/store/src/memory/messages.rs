@@ -1,4 +1,4 @@
-//! Messages in memory.
+//! The messages of all tenants in memory.
 
 use std::{
     cmp::Reverse,
@@ -9,20 +9,20 @@ use std::{
 
 use asyncgate_core::{
     MessageId, TenantId, Timestamp,
-    mailbox::{ChainHead, Changes, Kind, Message, Policy, Shelf, Standing},
+    mailbox::{ChainHead, Changes, Kind, Message, Policy, SendContext, Standing},
 };
 
 use super::Map;
 use crate::mailbox::{Counts, DeadFilter, DeadPage, Load, Reads, SendKey, Snapshot, Take, Topic};
 
-/// The messages of all tenants.
+/// The messages of all tenants, and what is counted over all of them.
 #[derive(Debug)]
-pub(super) struct Messages {
+pub(super) struct MessageRows {
     tenants: BTreeMap<TenantId, Tenant>,
     due: BTreeSet<(Timestamp, TenantId, MessageId)>,
     shards: BTreeMap<u16, Counts>,
     inflight: u64,
-    /// Sends in the order in which they were made, as far as they are remembered.
+    /// The remembered sends, in the order in which they were made.
     remembered: VecDeque<(Timestamp, TenantId, MessageId)>,
     replay_window_ms: i64,
 }
@@ -38,20 +38,20 @@ struct Tenant {
     chains: BTreeMap<u16, ChainHead>,
 }
 
-/// What a sender calls a message: its topic and its key.
+/// The sender's name for a message: its topic and its key.
 type Name = (Arc<str>, Arc<str>);
 
-/// The messages of a topic that wait, those who go first first.
+/// The waiting messages of a topic. Those that go first stand first.
 #[derive(Debug, Default)]
 struct Line {
     ready: Places,
     delayed: Places,
 }
 
-/// Priority, then age.
+/// Places in line: by priority, then by age.
 type Places = BTreeSet<(Reverse<i32>, u64)>;
 
-impl Default for Messages {
+impl Default for MessageRows {
     fn default() -> Self {
         Self {
             tenants: BTreeMap::new(),
@@ -64,8 +64,8 @@ impl Default for Messages {
     }
 }
 
-impl Messages {
-    /// Sets for how long sends are remembered. A longer window brings back what it covers.
+impl MessageRows {
+    /// Sets for how long sends are remembered. A longer window brings back the sends that it covers.
     pub(super) fn set_replay_window(&mut self, millis: i64) {
         if millis > self.replay_window_ms {
             self.remember_all();
@@ -73,12 +73,12 @@ impl Messages {
         self.replay_window_ms = millis;
     }
 
-    /// Remembers every send whose message is there. Those that are too old go with the next look.
+    /// Remembers every send whose message is there. The next transaction forgets those that are too old.
     fn remember_all(&mut self) {
         let mut sends = Vec::new();
         for (id, tenant) in &mut self.tenants {
             for message in tenant.messages.values() {
-                // In the order in which they were sent: the last one keeps the name.
+                // They come in the order in which they were sent: the last one keeps the name.
                 tenant.keys.insert(name(message), message.id);
                 sends.push((message.sent_at, *id, message.id));
             }
@@ -100,8 +100,7 @@ impl Messages {
         } = dead.unwrap_or_default();
         let waiting = |shard: &u16| self.shards.get(shard).map_or(0, Counts::waiting);
         Snapshot {
-            last_time: Timestamp::default(),
-            shelf: Shelf {
+            send_context: SendContext {
                 head: tenant.head,
                 shards: reads
                     .sends
@@ -287,7 +286,7 @@ impl Tenant {
         (found.id == id).then(|| found.clone())
     }
 
-    /// What was sent stays as it was; what a decision had no need to load is not lost.
+    /// Stores a message. Its payload stays as it was sent: a decision that had no need of it got none.
     fn put(&mut self, message: &Message) {
         let mut message = message.clone();
         let gone = message.standing().kind == Kind::Gone;

@@ -28,7 +28,7 @@ struct Shard {
 
 /// Topics as they are needed, and every shard.
 #[derive(Debug, Default)]
-pub(super) struct Books {
+pub(super) struct Counters {
     topics: HashMap<(i64, String), Topic>,
     shards: BTreeMap<(i64, u16), Shard>,
     /// Over all tenants.
@@ -38,9 +38,9 @@ pub(super) struct Books {
     changed_shards: BTreeSet<(i64, u16)>,
 }
 
-impl Books {
+impl Counters {
     pub(super) fn load(db: &Db) -> Result<Self> {
-        let mut books = Self::default();
+        let mut counters = Self::default();
         let mut query = db.conn.prepare(
             "SELECT ready, delayed, leased, dead, gone, tenant, shard, seq, link FROM shard",
         )?;
@@ -54,13 +54,13 @@ impl Books {
                     link: Link::from_bytes(row.get(8)?),
                 },
             };
-            let total = books.totals.entry(number).or_default();
+            let total = counters.totals.entry(number).or_default();
             for kind in Kind::ALL {
                 total.set(kind, total.of(kind) + shard.counts.of(kind));
             }
-            books.shards.insert((row.get(5)?, number), shard);
+            counters.shards.insert((row.get(5)?, number), shard);
         }
-        Ok(books)
+        Ok(counters)
     }
 
     /// The number of a topic, if it has messages.
