@@ -1,4 +1,4 @@
-//! A bounded queue that is fair: who asks for much waits behind itself, not in front of others.
+//! A bounded queue that is fair: a tenant that asks for much waits behind itself, and delays no other.
 //!
 //! Deficit round robin on two levels, tenants and then their lanes (a topic is a lane). Each in turn
 //! may spend what it has saved up; a job may overdraw, and the debt is paid off in later rounds.
@@ -16,17 +16,17 @@ use asyncgate_core::TenantId;
 
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What a share of weight 1 may spend in a round.
+/// The cost that a share of weight 1 may spend in a round.
 const QUANTUM: i64 = 32;
 
-/// Whose job it is, and what it costs.
+/// The owner and the cost of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
     /// The tenant.
     pub tenant: TenantId,
     /// The lane within the tenant.
     pub lane: Lane,
-    /// How much work the job is, in rows or so.
+    /// The amount of work, roughly in rows.
     pub cost: u32,
 }
 
@@ -43,13 +43,13 @@ pub enum Lane {
     Admission,
 }
 
-/// How much of the work tenants and topics get when there is more than can be done. What is not
-/// named has weight 1.
+/// The shares of tenants and topics when there is more work than can be done. Whatever is not named
+/// has weight 1.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Weights {
-    /// By tenant.
+    /// The weights of tenants.
     pub tenants: HashMap<TenantId, u32>,
-    /// By prefix of the topic's name; the longest that fits counts.
+    /// The weights of topics by prefix of the name; the longest prefix that fits counts.
     pub topics: Vec<(String, u32)>,
 }
 
@@ -71,10 +71,10 @@ impl Weights {
     }
 }
 
-/// Why a job was not taken.
+/// The reason why a job was not taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// Too many are waiting.
+    /// Too many jobs are waiting.
     Full,
     /// The queue was closed.
     Closed,
@@ -91,15 +91,16 @@ pub struct FairQueue<T> {
 #[derive(Debug)]
 struct State<T> {
     tenants: Round<TenantId, Round<Lane, VecDeque<(u32, T)>>>,
-    /// How many jobs wait, in all and by tenant.
+    /// The number of jobs that wait.
     len: usize,
+    /// The number of jobs that wait, by tenant.
     held: HashMap<TenantId, usize>,
     weights: Weights,
     closed: bool,
 }
 
 impl<T> FairQueue<T> {
-    /// A queue that holds at most `capacity` jobs.
+    /// Returns an empty queue that holds at most `capacity` jobs.
     pub fn new(capacity: usize) -> Self {
         Self {
             state: Mutex::new(State {
@@ -119,7 +120,7 @@ impl<T> FairQueue<T> {
         self.lock().weights = weights;
     }
 
-    /// Takes a job in. A quarter of the queue is kept for others than the tenant that fills it.
+    /// Takes a job in. A tenant may fill three quarters of the queue; the rest is kept for others.
     pub fn push(&self, flow: Flow, job: T) -> Result<(), Refused> {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -137,14 +138,15 @@ impl<T> FairQueue<T> {
         lanes.of(flow.lane).push_back((flow.cost, job));
         let first = state.len == 1;
         drop(guard);
+        // There is one thread that pops, and it sleeps only on an empty queue.
         if first {
             self.filled.notify_one();
         }
         Ok(())
     }
 
-    /// Gives out at most `limit` jobs, waiting up to `patience` for the first. Absent when the queue
-    /// is closed and empty.
+    /// Gives out at most `limit` jobs, waiting up to `patience` for the first. Returns nothing when the
+    /// queue is closed and empty.
     pub fn pop(&self, limit: usize, patience: Duration) -> Option<Vec<T>> {
         let mut guard = self.lock();
         while guard.len == 0 && !guard.closed {
@@ -176,7 +178,7 @@ impl<T> FairQueue<T> {
         Some(jobs)
     }
 
-    /// Takes no more in. What waits can still be popped.
+    /// Closes the queue: it takes no more in, and jobs that wait can still be popped.
     pub fn close(&self) {
         self.lock().closed = true;
         self.filled.notify_all();
@@ -195,7 +197,7 @@ impl<T> State<T> {
     }
 }
 
-/// Something that jobs can be taken from, each with its cost.
+/// A source of jobs, each with its cost.
 trait Source: Default {
     type Job;
 
@@ -215,7 +217,7 @@ impl<T> Source for VecDeque<(u32, T)> {
     }
 }
 
-/// Somebody who has a share.
+/// A tenant or a lane, which has a share of the work.
 trait Sharer: Clone + Eq + Hash {
     fn weight(&self, weights: &Weights) -> u32;
 }
@@ -232,9 +234,10 @@ impl Sharer for Lane {
     }
 }
 
-/// Those who take turns: only who has jobs stands in the ring.
+/// Sharers that take turns. Only those that have jobs stand in the ring.
 #[derive(Debug)]
 struct Round<K, S> {
+    /// The savings, which may be a debt, and the jobs of each sharer.
     shares: HashMap<K, (i64, S)>,
     ring: VecDeque<K>,
 }
@@ -249,7 +252,7 @@ impl<K, S> Default for Round<K, S> {
 }
 
 impl<K: Sharer, S: Source> Round<K, S> {
-    /// The source of one of them, who joins the ring if it had no jobs.
+    /// Returns the jobs of a sharer, which joins the ring if it had none.
     fn of(&mut self, key: K) -> &mut S {
         let ring = &mut self.ring;
         let (_, source) = self.shares.entry(key).or_insert_with_key(|key| {
@@ -259,7 +262,7 @@ impl<K: Sharer, S: Source> Round<K, S> {
         source
     }
 
-    /// The next job, its cost and whose it is.
+    /// Takes the next job, and tells its sharer and its cost.
     fn next(&mut self, weights: &Weights) -> Option<(K, (u32, S::Job))> {
         loop {
             let key = self.ring.front()?.clone();
@@ -271,6 +274,7 @@ impl<K: Sharer, S: Source> Round<K, S> {
             }
             let (cost, job) = source.take(weights)?;
             *saved -= i64::from(cost.max(1));
+            // Whoever leaves the ring loses its savings and its debt: idle time is not saved up.
             if source.is_empty() {
                 self.shares.remove(&key);
                 self.ring.pop_front();

@@ -8,13 +8,13 @@ pub mod admission;
 pub mod conformance;
 mod error;
 pub mod fair;
-mod lines;
 pub mod mailbox;
 pub mod memory;
 mod metrics;
 mod signals;
 mod sync;
 mod transact;
+mod waiters;
 
 use asyncgate_core::{
     Head, Link, Placement, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship, Seq, Task,
@@ -24,10 +24,10 @@ use futures_util::future::BoxFuture;
 
 pub use asyncgate_core::{Changes, Decision};
 pub use error::Error;
-pub use lines::{Anything, Wait, Want};
 pub use metrics::{Stopwatch, StoreMetrics};
-pub use signals::{Deliveries, EndedWait, MessageWait, ReadyWait, Signals};
+pub use signals::{Deliveries, EndWaiter, MessageWaiter, Signals, TaskWaiter};
 pub use transact::{Decide, IdempotencyKey, Job, ReadSet, Snapshot, transact, transact_admitted};
+pub use waiters::{AnyOffer, Interest, Waiter, take_or_wait};
 
 /// How much memory the tasks of one answer may take. A page or a claim that would take more ends
 /// early, after at least one task.
