@@ -221,14 +221,21 @@ impl Engine {
         u64::try_from(millis / 1_000).unwrap_or(0)
     }
 
-    /// Waits for `event`, at most `seconds`, and not beyond the start of draining. Answers whether
-    /// the event came.
-    pub(crate) async fn wait_for(&self, event: impl Future<Output = ()>, limit: Duration) -> bool {
-        tokio::select! {
-            biased;
-            () = event => true,
-            () = self.drained() => false,
-            () = tokio::time::sleep(limit) => false,
+    /// Waits for `event`, at most for `limit`, and not beyond the start of draining. Returns true if the
+    /// event came. The limit counts from this call, not from the first poll.
+    pub(crate) fn wait_for(
+        &self,
+        event: impl Future<Output = ()>,
+        limit: Duration,
+    ) -> impl Future<Output = bool> {
+        let limit = tokio::time::sleep(limit);
+        async move {
+            tokio::select! {
+                biased;
+                () = event => true,
+                () = self.drained() => false,
+                () = limit => false,
+            }
         }
     }
 

@@ -38,7 +38,7 @@ pub use ingress::{Ingress, Ingresses, LimitBy, Received, Secret};
 pub use input::decode;
 pub use mailbox::{MessageStream, Streamed};
 pub use operations::Execute;
-pub use origin::{CorrId, Remote, spawn};
+pub use origin::{CorrId, Remote};
 pub use rate::rate_headers;
 pub use registry::{Answer, Answered, Call, Entry, Source, authorise, execute, registry};
 pub use settings::{Bodies, Durability, Settings};

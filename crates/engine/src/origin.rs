@@ -6,8 +6,6 @@
 
 use std::{fmt, net::SocketAddr};
 
-use tokio::task::JoinHandle;
-
 tokio::task_local! {
     static REMOTE: Remote;
     static CORR_ID: CorrId;
@@ -67,15 +65,30 @@ impl CorrId {
     }
 }
 
-/// Starts a task that goes on with the request that is being answered.
-pub fn spawn(work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
-    let (remote, corr_id) = (Remote::current(), CorrId::current());
-    tokio::spawn(async move {
-        match (remote, corr_id) {
+/// The request that a task answers, kept so that work goes on for it after the task has turned to
+/// something else.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    remote: Option<Remote>,
+    corr_id: Option<CorrId>,
+}
+
+impl Origin {
+    /// Returns the origin of the request that is being answered.
+    pub(crate) fn current() -> Self {
+        Self {
+            remote: Remote::current(),
+            corr_id: CorrId::current(),
+        }
+    }
+
+    /// Runs `work` for the request.
+    pub(crate) async fn scope<F: Future>(self, work: F) -> F::Output {
+        match (self.remote, self.corr_id) {
             (Some(remote), Some(corr_id)) => remote.scope(corr_id.scope(work)).await,
             (Some(remote), None) => remote.scope(work).await,
             (None, Some(corr_id)) => corr_id.scope(work).await,
             (None, None) => work.await,
         }
-    })
+    }
 }

@@ -1,4 +1,4 @@
-//! Signed messages where another host than the store decides.
+//! Signed messages of an ingress, when another host than the store decides about nonces.
 
 #![expect(
     clippy::unwrap_used,
@@ -21,12 +21,12 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::json;
 use sha2::Sha256;
 
-/// Just before a second is over.
+/// A time just before a second is over.
 const START: i64 = 1_767_610_800_999;
 const WINDOW: i64 = 300;
 const TENANT: TenantId = TenantId::from_bytes([1; 16]);
 
-/// An engine over a store, whose host is another one.
+/// Returns an engine over `store` that asks `host` about nonces.
 fn engine(store: &Arc<MemoryStore>, host: &Arc<MemoryStore>, clock: &Arc<FakeClock>) -> Engine {
     let hooks = Ingress {
         secrets: vec![Secret::new(b"secret")],
@@ -66,7 +66,7 @@ async fn send(engine: &Engine, nonce: &str, timestamp: i64) -> Result<String, Co
     Ok(received.task_id)
 }
 
-/// Another server that asks the same host has another store, and no task for what came in elsewhere.
+/// Two servers ask one host but have a store each, so the second finds no task of the message.
 #[tokio::test]
 async fn a_nonce_that_was_used_anywhere_lets_nobody_in() {
     let (host, clock) = (Arc::default(), start());
@@ -82,14 +82,14 @@ async fn a_nonce_that_was_used_anywhere_lets_nobody_in() {
     assert!(send(&other, "m", at).await.is_ok());
 }
 
-/// A message of the future is in time for as long as one can be, and to the last moment used once.
+/// A message with a time in the future is in time for longest. Its nonce is refused until the end of it.
 #[tokio::test]
 async fn a_nonce_is_known_for_as_long_as_its_message_is_in_time() {
     let (host, clock) = (Arc::new(MemoryStore::new()), start());
     let at = START / 1_000 + WINDOW;
     let taken = engine(&Arc::new(MemoryStore::new()), &host, &clock);
     assert!(send(&taken, "n", at).await.is_ok());
-    // A moment before it is too old.
+    // This is a moment before the message is too old.
     clock.set((at + WINDOW) * 1_000 + 999);
     let asks = Asks {
         nonces: vec![NonceCheck {

@@ -1,5 +1,5 @@
-//! Waiting workers and wake-ups, in an order that the test decides: on one thread, nobody runs
-//! before the test lets it.
+//! Waiting workers and wake-ups, in an order that the test decides: all run on one thread, and a worker
+//! runs only when the test yields.
 
 #![expect(
     clippy::unwrap_used,
@@ -42,7 +42,7 @@ async fn call(engine: &Engine, operation: &str, input: Value) -> Value {
     serde_json::from_slice(&answer.expect("done").json).unwrap()
 }
 
-/// A worker that waits for tasks of these types, and the types it got.
+/// Starts a worker that waits for tasks of these types. It returns the types that it got.
 fn waiting(engine: &Arc<Engine>, types: &[&str]) -> tokio::task::JoinHandle<Vec<String>> {
     let engine = Arc::clone(engine);
     let input = json!({ "worker_id": "w", "accept_types": types, "wait_seconds": 30 });
@@ -63,7 +63,7 @@ async fn a_worker_that_takes_something_better_passes_its_wake_up_on() {
     yield_now().await;
     let only_x = waiting(&engine, &["x"]);
     yield_now().await;
-    // The first in line is woken for x, but before it looks there is something better.
+    // The first worker is woken for x, but before it looks there is something better.
     call(&engine, "create_task", json!({ "type": "x" })).await;
     call(
         &engine,

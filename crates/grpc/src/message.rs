@@ -1,4 +1,4 @@
-//! Messages as gRPC frames them: a byte for compression, four for the length, and the message.
+//! Messages in gRPC's frames: a byte for compression, four for the length, and the message.
 //!
 //! A call of the mailbox is one small message each way, so it is read out of the frame that it came in
 //! and written as one frame and a trailer, without the buffers that a stream of messages needs.
@@ -22,20 +22,20 @@ use http_body::{Body as _, Frame, SizeHint};
 use prost::Message;
 use tokio::time::timeout;
 
-/// How long a message may take to arrive.
-const PATIENCE: Duration = Duration::from_secs(30);
-const PREFIX: usize = 5;
-/// As much as is taken at once of a request that goes on.
-const ENOUGH: usize = 1 << 20;
-const TORN: &str = "a message must have its length before it and end with it, and a call that is not a \
+/// The longest time in which a message may arrive.
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(30);
+const PREFIX_BYTES: usize = 5;
+/// The bytes of a stream after which reading pauses to handle what has come.
+const MAX_FILL_BYTES: usize = 1 << 20;
+const NOT_ONE_MESSAGE: &str = "a message must have its length before it and end with it, and a call that is not a \
                     stream must have one";
 pub(crate) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// Reads the one message of a request, which may be so large.
+/// Reads the one message of a request, which may have `limit` bytes.
 pub(crate) async fn read<M: Message + Default>(body: Body, limit: usize) -> Result<M, Fault> {
     let late = |_| Fault::bad_request("the message did not arrive in time");
-    let whole = timeout(PATIENCE, Messages::new(body, limit).only());
+    let whole = timeout(ARRIVAL_TIMEOUT, Messages::new(body, limit).only());
     whole.await.map_err(late)?
 }
 
@@ -43,9 +43,9 @@ pub(crate) async fn read<M: Message + Default>(body: Body, limit: usize) -> Resu
 #[derive(Debug)]
 pub(crate) struct Messages {
     body: Body,
-    /// How many bytes a message may have.
+    /// The most bytes that a message may have.
     limit: usize,
-    /// What has come and is not read.
+    /// The bytes that have come and are not read yet.
     bytes: BytesMut,
     ended: bool,
 }
@@ -60,8 +60,8 @@ impl Messages {
         }
     }
 
-    /// The next messages: as many as are there, but no more than `most`. None when the request has
-    /// ended.
+    /// Returns the next messages: as many as are there, but no more than `most`. Returns none when the
+    /// request has ended.
     pub(crate) async fn next<M: Message + Default>(
         &mut self,
         most: usize,
@@ -76,30 +76,30 @@ impl Messages {
             match (found.is_empty(), self.ended) {
                 (false, _) => return Ok(found),
                 (true, true) if self.bytes.is_empty() => return Ok(found),
-                (true, true) => return Err(Fault::bad_request(TORN)),
+                (true, true) => return Err(Fault::bad_request(NOT_ONE_MESSAGE)),
                 (true, false) => self.fill().await?,
             }
         }
     }
 
-    /// The only message.
+    /// Reads the only message of a request.
     async fn only<M: Message + Default>(mut self) -> Result<M, Fault> {
         while !self.ended && !self.is_more_than_one() {
             self.fill().await?;
         }
         match self.cut()? {
             Some(message) if self.bytes.is_empty() => decode(message),
-            Some(_) | None => Err(Fault::bad_request(TORN)),
+            Some(_) | None => Err(Fault::bad_request(NOT_ONE_MESSAGE)),
         }
     }
 
-    /// Takes what has come, and waits only if that is nothing.
+    /// Takes the bytes that have come, and waits only if there are none.
     async fn fill(&mut self) -> Result<(), Fault> {
         poll_fn(|cx| {
             let had = self.bytes.len();
-            while self.bytes.len() - had < ENOUGH {
+            while self.bytes.len() - had < MAX_FILL_BYTES {
                 match Pin::new(&mut self.body).poll_frame(cx) {
-                    // What is no data is a trailer, which says nothing here.
+                    // A frame without data is a trailer, which means nothing here.
                     Poll::Ready(Some(Ok(frame))) => {
                         let data = frame.into_data().unwrap_or_default();
                         self.bytes.extend_from_slice(&data);
@@ -126,13 +126,13 @@ impl Messages {
         .await
     }
 
-    /// How long the next message says it is.
+    /// Returns the announced length of the next message.
     fn length(&self) -> Option<usize> {
-        let [_, length @ ..] = *self.bytes.first_chunk::<PREFIX>()?;
+        let [_, length @ ..] = *self.bytes.first_chunk::<PREFIX_BYTES>()?;
         usize::try_from(u32::from_be_bytes(length)).ok()
     }
 
-    /// A message that is too large is refused before it has come.
+    /// Refuses a message that is too large as soon as its length is known.
     fn check_length(&self) -> Result<(), Fault> {
         let limit = self.limit;
         if self.length().is_none_or(|length| length <= limit) {
@@ -144,24 +144,24 @@ impl Messages {
 
     fn is_more_than_one(&self) -> bool {
         let length = self.length();
-        length.is_some_and(|length| self.bytes.len() > PREFIX + length)
+        length.is_some_and(|length| self.bytes.len() > PREFIX_BYTES + length)
     }
 
-    /// The next message, if it is whole.
+    /// Takes the next message out of the bytes, if it is whole.
     fn cut(&mut self) -> Result<Option<Bytes>, Fault> {
         self.check_length()?;
         let Some(length) = self.length() else {
             return Ok(None);
         };
-        if self.bytes.len() < PREFIX + length {
+        if self.bytes.len() < PREFIX_BYTES + length {
             return Ok(None);
         }
-        let framed = self.bytes.split_to(PREFIX + length).freeze();
+        let framed = self.bytes.split_to(PREFIX_BYTES + length).freeze();
         if framed[0] != 0 {
             let message = "the message is compressed, but no encoding is named";
             return Err(Fault::bad_request(message));
         }
-        Ok(Some(framed.slice(PREFIX..)))
+        Ok(Some(framed.slice(PREFIX_BYTES..)))
     }
 }
 
@@ -171,21 +171,21 @@ fn decode<M: Message + Default>(message: Bytes) -> Result<M, Fault> {
     })
 }
 
-/// Messages with their lengths before them.
+/// Frames messages, one after the other.
 pub(crate) fn framed<'a, M: Message + 'a>(messages: impl IntoIterator<Item = &'a M>) -> Bytes {
     let mut bytes = BytesMut::new();
     for message in messages {
         let length = message.encoded_len();
-        bytes.reserve(PREFIX + length);
+        bytes.reserve(PREFIX_BYTES + length);
         bytes.put_u8(0);
-        // A message is bounded far below what four bytes can say.
+        // Messages are bounded far below the largest length that fits into four bytes.
         bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
         message.encode_raw(&mut bytes);
     }
     bytes.freeze()
 }
 
-/// The answer that is one message.
+/// Answers with one message.
 pub(crate) fn one(message: &impl Message) -> Response<Body> {
     answer(Body::new(One {
         message: Some(framed([message])),
@@ -193,7 +193,7 @@ pub(crate) fn one(message: &impl Message) -> Response<Body> {
     }))
 }
 
-/// The answer that goes on for as long as these do. The last is the trailer.
+/// Answers with frames for as long as they come. The last one is the trailer.
 pub(crate) fn many(frames: impl Stream<Item = Frame<Bytes>> + Send + 'static) -> Response<Body> {
     answer(Body::new(Many(Box::pin(frames))))
 }
@@ -206,7 +206,7 @@ fn answer(body: Body) -> Response<Body> {
     response
 }
 
-/// The trailer of an answer that is whole.
+/// Returns the trailer of a successful answer.
 pub(crate) fn success() -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(STATUS, HeaderValue::from_static("0"));
@@ -273,7 +273,7 @@ mod tests {
         }
     }
 
-    /// A body that arrives in such parts.
+    /// Returns a body that arrives in parts of `size` bytes.
     fn parts(bytes: &[u8], size: usize) -> Body {
         let parts: Vec<_> = bytes.chunks(size).map(Bytes::copy_from_slice).collect();
         let parts = parts.into_iter().map(Ok::<_, Infallible>);

@@ -1,4 +1,4 @@
-//! The methods. Each is an operation of the engine; what they mean is written there.
+//! The methods. Each runs an operation of the engine, which is where its meaning is written.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
 
 const IDEMPOTENCY_MODE: HeaderName = HeaderName::from_static("x-idempotency-mode");
 
-/// What a method answers with; a fault as its plane calls it.
+/// The outcome of a method.
 pub(crate) type Answer = Result<Response<Body>, Fault>;
 
 /// A method of the service.
@@ -49,7 +49,7 @@ pub(crate) enum Method {
 pub(crate) const RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 impl Method {
-    /// The method at this path.
+    /// Returns the method at this path.
     pub(crate) fn at(path: &str) -> Option<Self> {
         if path == RATE_LIMIT {
             return Some(Self::ShouldRateLimit);
@@ -75,7 +75,7 @@ impl Method {
         })
     }
 
-    /// The operation behind it.
+    /// Returns the operation that the method runs.
     pub(crate) const fn spec(self) -> &'static Spec {
         match self {
             Self::Send => &api::SendMessage::SPEC,
@@ -106,7 +106,7 @@ pub(crate) struct Call<'a> {
     pub(crate) engine: &'a Arc<Engine>,
     pub(crate) caller: Caller,
     pub(crate) corr_id: &'a str,
-    /// How many bytes its message may have.
+    /// The most bytes that a message of the request may have.
     pub(crate) limit: usize,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Body,
@@ -183,10 +183,10 @@ impl Call<'_> {
         let spec = &api::ReceiveMessages::SPEC;
         let input = message.and_then(Decode::decode);
         let input = input.map_err(|fault| self.engine.refuse(spec, fault))?;
-        stream::receive(Arc::clone(self.engine), self.caller, input).await
+        stream::receive(self.engine, &self.caller, input).await
     }
 
-    /// An answer that goes on for as long as the request.
+    /// Answers with a stream, which goes on for as long as the request.
     fn stream<S>(self, answer: impl FnOnce(Session) -> S) -> Response<Body>
     where
         S: Stream<Item = Frame<Bytes>> + Send + 'static,
@@ -200,7 +200,7 @@ impl Call<'_> {
     }
 }
 
-/// One message in, one operation, one message out.
+/// Reads one message, runs one operation and answers with one message.
 async fn unary<O, M, A>(call: Call<'_>) -> Answer
 where
     O: Execute,
@@ -226,9 +226,9 @@ where
     Ok(message::one(&A::from(output)))
 }
 
-/// Metadata that stands for a field of the message.
+/// Returns metadata that stands for a field of the message.
 fn given(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let value = headers.get(name)?;
-    // What is no text is not left out: it is refused like any value that the field cannot have.
+    // A value that is no text is not ignored: it is refused like any value that the field cannot have.
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }

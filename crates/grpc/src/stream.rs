@@ -1,13 +1,13 @@
-//! Messages as they come, in either direction.
+//! Streams of messages, in either direction.
 //!
 //! Invariants: what refuses a stream of deliveries is an ordinary error; messages are taken only when
 //! the connection has room for them, so that a slow reader does not hold messages that it cannot see.
-//! What arrives together on a stream of sends or acks is one commit; more is read only when its results
-//! were taken.
+//! Sends or acks that arrive together on a stream are one commit; more of them are read only when the
+//! connection has taken the results.
 
 use std::sync::Arc;
 
-use asyncgate_api::{self as api, Code, Envelope, RecvInput};
+use asyncgate_api::{self as api, RecvInput};
 use asyncgate_engine::{Caller, Engine, Execute, Fault, Streamed, execute};
 use axum::body::Body;
 use bytes::Bytes;
@@ -15,7 +15,6 @@ use futures_util::{Stream, StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, Response};
 use http_body::Frame;
 use prost::Message;
-use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     convert::Decode,
@@ -24,10 +23,10 @@ use crate::{
     status::status,
 };
 
-/// The most messages of one commit.
-const MOST: usize = 1_000;
+/// The most messages that one commit takes from a stream.
+const MAX_BATCH: usize = 1_000;
 
-/// A call whose messages come one after the other.
+/// A call that is a stream of messages.
 pub(crate) struct Session {
     pub(crate) engine: Arc<Engine>,
     pub(crate) caller: Caller,
@@ -53,7 +52,7 @@ pub(crate) fn ack(session: Session) -> impl Stream<Item = Frame<Bytes>> + Send {
     )
 }
 
-/// Runs an operation on what has come, again and again; its results are the answer.
+/// Answers with the results of an operation that runs on all messages that have come, again and again.
 fn answers<O, M, I, R>(
     session: Session,
     input: fn(Vec<I>) -> O::Input,
@@ -88,7 +87,7 @@ impl Session {
     {
         let messages: Result<Vec<M>, Fault> = tokio::select! {
             biased;
-            messages = self.messages.next(MOST) => messages,
+            messages = self.messages.next(MAX_BATCH) => messages,
             () = self.engine.drained() => Ok(Vec::new()),
         };
         let messages = messages.and_then(|messages| {
@@ -107,7 +106,7 @@ impl Session {
 fn failure(fault: &Fault, corr_id: &str) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     if status(fault, corr_id).add_header(&mut trailers).is_err() {
-        // Only a status that is no text in a header could fail, and ours are.
+        // Only a status that is not fit for a header could fail, and ours are fit.
         return HeaderMap::from_iter([(message::STATUS, HeaderValue::from_static("13"))]);
     }
     trailers
@@ -115,59 +114,26 @@ fn failure(fault: &Fault, corr_id: &str) -> HeaderMap {
 
 /// Delivers messages as they come.
 pub(crate) async fn receive(
-    engine: Arc<Engine>,
-    caller: Caller,
+    engine: &Arc<Engine>,
+    caller: &Caller,
     input: RecvInput,
 ) -> Result<Response<Body>, Fault> {
-    let (opened, is_open) = oneshot::channel();
-    let (given, receiver) = mpsc::channel(1);
-    asyncgate_engine::spawn(feed(engine, caller, input, opened, given));
-    let lost = |_| Fault::new(Code::Internal, "the stream could not be opened");
-    is_open.await.map_err(lost)??;
-    let deliveries = stream::unfold(receiver, async |mut receiver| {
-        let envelopes: Vec<Envelope> = receiver.recv().await?;
-        let envelopes: Vec<pb::Envelope> = envelopes.into_iter().map(Into::into).collect();
-        Some((Frame::data(framed(&envelopes)), receiver))
+    let stream = engine.receive_stream(caller, input).await?;
+    // The connection asks for the next frame only when it has room for it. When the call is over it
+    // drops the body, and with it the stream.
+    let deliveries = stream::unfold(stream, async |mut stream| {
+        loop {
+            match stream.next().await? {
+                Streamed::Messages(messages) => {
+                    let envelopes: Vec<pb::Envelope> =
+                        messages.into_iter().map(Into::into).collect();
+                    return Some((Frame::data(framed(&envelopes)), stream));
+                }
+                // An HTTP/2 connection has signs of life of its own.
+                Streamed::Heartbeat => {}
+            }
+        }
     });
     let end = stream::once(async { Frame::trailers(success()) });
     Ok(message::many(deliveries.chain(end)))
-}
-
-/// Feeds the connection until either side ends it. It has a task of its own, because a stream
-/// borrows the engine.
-async fn feed(
-    engine: Arc<Engine>,
-    caller: Caller,
-    input: RecvInput,
-    opened: oneshot::Sender<Result<(), Fault>>,
-    given: mpsc::Sender<Vec<Envelope>>,
-) {
-    let mut stream = match engine.receive_stream(&caller, input).await {
-        Ok(stream) => stream,
-        Err(fault) => {
-            // Who asked may be gone.
-            let _ = opened.send(Err(fault));
-            return;
-        }
-    };
-    if opened.send(Ok(())).is_err() {
-        return;
-    }
-    while let Ok(room) = given.reserve().await {
-        loop {
-            let next = tokio::select! {
-                next = stream.next() => next,
-                () = given.closed() => return,
-            };
-            match next {
-                Some(Streamed::Messages(messages)) => {
-                    room.send(messages);
-                    break;
-                }
-                // The connection has signs of life of its own.
-                Some(Streamed::Heartbeat) => {}
-                None => return,
-            }
-        }
-    }
 }

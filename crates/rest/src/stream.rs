@@ -1,4 +1,4 @@
-//! Messages as they come, a line of JSON each.
+//! A stream of messages, a line of JSON each.
 //!
 //! Invariants: what refuses the stream is an ordinary error answer, sent before the first line;
 //! messages are taken only when the connection has room for them, so that a slow reader does not
@@ -6,25 +6,24 @@
 
 use std::{convert::Infallible, sync::Arc};
 
-use asyncgate_api::{Code, Operation, ReceiveMessages, RecvInput};
-use asyncgate_engine::{Caller, Engine, Fault, Streamed, decode};
+use asyncgate_api::{Operation, ReceiveMessages};
+use asyncgate_engine::{Fault, Streamed, decode};
 use axum::{
     body::Body,
     http::{HeaderValue, Request, Response, header},
 };
 use bytes::Bytes;
 use futures_util::stream;
-use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     error_response,
     routes::{App, stamp},
 };
 
-/// Where the stream is.
+/// The path of the stream.
 pub(crate) const PATH: &str = "/v1/recv/stream";
 
-/// What the OpenAPI document says of it.
+/// The description of the stream in the OpenAPI document.
 pub(crate) const DOC: &str = "Takes what POST /v1/recv takes and stays open. Each line is a message \
     as /v1/recv gives it; settle it with /v1/ack, /v1/nack or /v1/extend. max_messages is how many \
     messages you have at a time: when you settle one or its time is over, the next one comes. An \
@@ -54,48 +53,17 @@ async fn open(app: &App, request: Request<Body>) -> Result<Body, Fault> {
     let limit = app.options.max_body_bytes;
     let (caller, input) = app.receive(spec, request, limit).await?;
     let input = decode(input.source()).map_err(|fault| app.engine.refuse(spec, fault))?;
-    let (opened, is_open) = oneshot::channel();
-    let (lines, body) = mpsc::channel(1);
-    asyncgate_engine::spawn(feed(Arc::clone(&app.engine), caller, input, opened, lines));
-    let lost = |_| Fault::new(Code::Internal, "the stream could not be opened");
-    is_open.await.map_err(lost)??;
-    Ok(Body::from_stream(stream::unfold(body, |mut body| async {
-        let lines = body.recv().await?;
-        Some((Ok::<_, Infallible>(lines), body))
-    })))
+    let stream = app.engine.receive_stream(&caller, input).await?;
+    // The connection asks for the next lines only when it has room for them. When it is closed it
+    // drops the body, and with it the stream.
+    let lines = stream::unfold(stream, async |mut stream| {
+        let lines = stream.next().await.and_then(encode)?;
+        Some((Ok::<_, Infallible>(lines), stream))
+    });
+    Ok(Body::from_stream(lines))
 }
 
-/// Feeds the connection until either side ends it.
-async fn feed(
-    engine: Arc<Engine>,
-    caller: Caller,
-    input: RecvInput,
-    opened: oneshot::Sender<Result<(), Fault>>,
-    lines: mpsc::Sender<Bytes>,
-) {
-    let mut stream = match engine.receive_stream(&caller, input).await {
-        Ok(stream) => stream,
-        Err(fault) => {
-            // Who asked may be gone.
-            let _ = opened.send(Err(fault));
-            return;
-        }
-    };
-    if opened.send(Ok(())).is_err() {
-        return;
-    }
-    while let Ok(room) = lines.reserve().await {
-        let next = tokio::select! {
-            next = stream.next() => next,
-            () = lines.closed() => return,
-        };
-        let Some(text) = next.and_then(encode) else {
-            return;
-        };
-        room.send(text);
-    }
-}
-
+/// Returns the lines of what a stream gives. An empty line is a sign of life.
 fn encode(given: Streamed) -> Option<Bytes> {
     let messages = match given {
         Streamed::Messages(messages) => messages,

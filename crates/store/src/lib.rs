@@ -10,7 +10,6 @@ pub mod conformance;
 mod error;
 pub mod fair;
 mod job;
-mod lines;
 pub mod mailbox;
 pub mod memory;
 mod metrics;
@@ -19,6 +18,7 @@ mod signals;
 mod sync;
 mod tasks;
 mod transaction;
+mod waiters;
 
 use asyncgate_core::{
     Head, Link, Placement, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship, Seq, Task,
@@ -29,13 +29,13 @@ use futures_util::future::BoxFuture;
 pub use asyncgate_core::{Changes, Decision};
 pub use error::Error;
 pub use job::{Committed, Decide, Decided, Job, transact, transact_admitted};
-pub use lines::{Anything, Wait, Want};
 pub use mailbox::Messages;
 pub use metrics::{Stopwatch, StoreMetrics};
 pub use plane::{Declared, Plane, Work, Written, flow};
-pub use signals::{Deliveries, EndedWait, MessageWait, ReadyWait, Signals};
+pub use signals::{Deliveries, EndWaiter, MessageWaiter, Signals, TaskWaiter};
 pub use tasks::{IdempotencyKey, ReadSet, Snapshot, Tasks};
 pub use transaction::{Rows, Transaction};
+pub use waiters::{AnyOffer, Interest, Waiter, take_or_wait};
 
 /// The most memory that the tasks of one answer may take. A page or a claim that would take more ends early, after
 /// at least one task.

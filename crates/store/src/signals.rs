@@ -1,7 +1,8 @@
-//! Waiting without polling: commits tell those who wait for what they changed.
+//! Waiting without polling: a commit wakes the callers that wait for what it changed.
 //!
-//! Invariants: who registers before looking misses nothing; a task or message that becomes ready
-//! wakes one who can use it, and if that one goes away before it looked, the next one.
+//! Invariants: a caller that registers before it looks misses nothing; a task or message that becomes
+//! ready wakes one waiter that can use it (`waiters.rs` says how); the end of a task wakes all that
+//! wait for it.
 
 use std::{
     collections::HashMap,
@@ -17,41 +18,47 @@ use asyncgate_core::{
 };
 use tokio::sync::Notify;
 
-use crate::lines::{Anything, Lines, Wait, lock};
+use crate::waiters::{AnyOffer, Waiter, Waiters, lock};
 
-/// Those who wait, and what for. Backends call [`Signals::publish`] after each commit.
+/// The waiters of a store. Backends call [`Signals::publish`] and [`Signals::publish_messages`] after
+/// each commit.
 #[derive(Debug)]
 pub struct Signals {
-    ready: Lines<TenantId, Reach>,
-    messages: Lines<(TenantId, Arc<str>), Anything>,
-    watching: AtomicUsize,
-    ended: Mutex<HashMap<(TenantId, TaskId), Watchers>>,
-    settled: Mutex<HashMap<LeaseId, Arc<Notify>>>,
+    workers: Waiters<TenantId, Reach>,
+    receivers: Waiters<(TenantId, Arc<str>), AnyOffer>,
+    /// The number of [`EndWaiter`]s, to be read without the lock.
+    end_waiters: AtomicUsize,
+    ends: Mutex<HashMap<(TenantId, TaskId), TaskEnd>>,
+    open_deliveries: Arc<OpenDeliveries>,
     due: Notify,
     watched: AtomicI64,
     messages_due: Notify,
     messages_watched: AtomicI64,
 }
 
-/// A worker in line for tasks that it can serve.
-pub type ReadyWait<'a> = Wait<'a, TenantId, Reach>;
-/// A receiver in line for messages of a topic.
-pub type MessageWait<'a> = Wait<'a, (TenantId, Arc<str>), Anything>;
+/// A worker in the queue for tasks that it can serve.
+pub type TaskWaiter<'a> = Waiter<'a, TenantId, Reach>;
+/// A receiver in the queue for messages of a topic.
+pub type MessageWaiter<'a> = Waiter<'a, (TenantId, Arc<str>), AnyOffer>;
 
+/// The end of a task that somebody waits for.
 #[derive(Debug, Default)]
-struct Watchers {
+struct TaskEnd {
     notify: Arc<Notify>,
-    count: usize,
+    waiters: usize,
 }
+
+/// The watched deliveries that have not ended, each with whom to notify of its end.
+type OpenDeliveries = Mutex<HashMap<LeaseId, Arc<Notify>>>;
 
 impl Default for Signals {
     fn default() -> Self {
         Self {
-            ready: Lines::default(),
-            messages: Lines::default(),
-            watching: AtomicUsize::default(),
-            ended: Mutex::default(),
-            settled: Mutex::default(),
+            workers: Waiters::default(),
+            receivers: Waiters::default(),
+            end_waiters: AtomicUsize::default(),
+            ends: Mutex::default(),
+            open_deliveries: Arc::default(),
             due: Notify::default(),
             watched: AtomicI64::new(i64::MAX),
             messages_due: Notify::default(),
@@ -62,63 +69,64 @@ impl Default for Signals {
 
 impl Signals {
     /// Registers a worker that will look for tasks it can serve.
-    pub fn ready(&self, tenant: TenantId, reach: Reach) -> ReadyWait<'_> {
-        self.ready.join(tenant, reach)
+    pub fn task_waiter(&self, tenant: TenantId, reach: Reach) -> TaskWaiter<'_> {
+        self.workers.register(tenant, reach)
     }
 
     /// Registers a receiver that will look for messages of a topic.
-    pub fn message(&self, tenant: TenantId, topic: &str) -> MessageWait<'_> {
-        self.messages.join((tenant, topic.into()), Anything)
+    pub fn message_waiter(&self, tenant: TenantId, topic: &str) -> MessageWaiter<'_> {
+        self.receivers.register((tenant, topic.into()), AnyOffer)
     }
 
-    /// Registers interest in the end of a task.
-    pub fn ended(&self, tenant: TenantId, task: TaskId) -> EndedWait<'_> {
-        let mut ended = lock(&self.ended);
-        let watchers = ended.entry((tenant, task)).or_default();
-        watchers.count += 1;
-        let notify = Arc::clone(&watchers.notify);
-        drop(ended);
-        self.watching.fetch_add(1, Ordering::SeqCst);
-        EndedWait {
+    /// Registers a caller that will look whether a task has ended.
+    pub fn end_waiter(&self, tenant: TenantId, task: TaskId) -> EndWaiter<'_> {
+        let mut ends = lock(&self.ends);
+        let end = ends.entry((tenant, task)).or_default();
+        end.waiters += 1;
+        let notify = Arc::clone(&end.notify);
+        drop(ends);
+        self.end_waiters.fetch_add(1, Ordering::SeqCst);
+        EndWaiter {
             signals: self,
             key: (tenant, task),
             notify,
         }
     }
 
-    /// Registers interest in the end of deliveries, however they end.
-    pub fn deliveries(&self) -> Deliveries<'_> {
+    /// Returns a watch over deliveries of one receiver, which has none yet.
+    pub fn deliveries(&self) -> Deliveries {
         Deliveries {
-            signals: self,
+            all_open: Arc::clone(&self.open_deliveries),
             notify: Arc::default(),
             open: Vec::new(),
         }
     }
 
-    /// Says until when the one who watches deadlines will sleep; absent before it has looked. A
-    /// deadline that is written earlier than this wakes it.
+    /// Notes until when the sweep of tasks will sleep; absent before it has looked. A deadline that is
+    /// written earlier than this wakes it.
     pub fn watch_deadlines(&self, until: Option<Timestamp>) {
         let until = until.map_or(i64::MAX, Timestamp::as_millis);
         self.watched.store(until, Ordering::SeqCst);
     }
 
-    /// Waits until a deadline earlier than the watched one was written.
+    /// Waits until a deadline earlier than the noted one is written.
     pub async fn earlier_deadline(&self) {
         self.due.notified().await;
     }
 
-    /// As [`Signals::watch_deadlines`], for messages.
+    /// Does for messages what [`Signals::watch_deadlines`] does for tasks.
     pub fn watch_messages(&self, until: Option<Timestamp>) {
         let until = until.map_or(i64::MAX, Timestamp::as_millis);
         self.messages_watched.store(until, Ordering::SeqCst);
     }
 
-    /// As [`Signals::earlier_deadline`], for messages.
+    /// Does for messages what [`Signals::earlier_deadline`] does for tasks.
     pub async fn earlier_message(&self) {
         self.messages_due.notified().await;
     }
 
-    /// Wakes those who wait for what `changes` wrote. Called after the commit.
+    /// Wakes the callers that wait for what `changes` wrote. Backends call it after the commit, so that
+    /// whoever is woken finds it.
     pub fn publish(&self, tenant: TenantId, changes: &Changes) {
         for write in &changes.tasks {
             match write.task.placement() {
@@ -127,14 +135,15 @@ impl Signals {
                         self.due.notify_one();
                     }
                 }
-                Placement::Ready { .. } if self.ready.is_empty() => {}
-                Placement::Ready { .. } => self.ready.offer(&tenant, &write.task.class()),
-                Placement::Ended => self.wake_watchers(tenant, write.task.id),
+                // A class is made of copies of names: nothing is copied while nobody waits.
+                Placement::Ready { .. } if self.workers.is_empty() => {}
+                Placement::Ready { .. } => self.workers.wake_one(&tenant, &write.task.class()),
+                Placement::Ended => self.publish_end(tenant, write.task.id),
             }
         }
     }
 
-    /// Wakes those who wait for what `changes` wrote. Called after the commit.
+    /// Does for messages what [`Signals::publish`] does for tasks.
     pub fn publish_messages(&self, tenant: TenantId, changes: &mailbox::Changes) {
         let watched = self.messages_watched.load(Ordering::SeqCst);
         for write in &changes.messages {
@@ -142,105 +151,107 @@ impl Signals {
             if standing.due.is_some_and(|at| at.as_millis() < watched) {
                 self.messages_due.notify_one();
             }
-            if standing.kind == Kind::Ready && !self.messages.is_empty() {
+            if standing.kind == Kind::Ready && !self.receivers.is_empty() {
                 let key = (tenant, Arc::clone(&write.message.topic));
-                self.messages.offer(&key, &());
+                self.receivers.wake_one(&key, &());
             }
             let was_leased = write.before.is_some_and(|was| was.kind == Kind::Leased);
             if was_leased
                 && standing.kind != Kind::Leased
                 && let Some(delivery) = write.message.delivery
             {
-                self.settle(delivery.lease);
+                self.publish_settled(delivery.lease);
             }
         }
     }
 
-    fn settle(&self, lease: LeaseId) {
-        if let Some(notify) = lock(&self.settled).remove(&lease) {
+    fn publish_settled(&self, lease: LeaseId) {
+        if let Some(notify) = lock(&self.open_deliveries).remove(&lease) {
             notify.notify_one();
         }
     }
 
-    fn wake_watchers(&self, tenant: TenantId, task: TaskId) {
-        if self.watching.load(Ordering::SeqCst) == 0 {
+    fn publish_end(&self, tenant: TenantId, task: TaskId) {
+        if self.end_waiters.load(Ordering::SeqCst) == 0 {
             return;
         }
-        if let Some(watchers) = lock(&self.ended).get(&(tenant, task)) {
-            watchers.notify.notify_waiters();
+        if let Some(end) = lock(&self.ends).get(&(tenant, task)) {
+            end.notify.notify_waiters();
         }
     }
 }
 
-/// Deliveries that one receiver has not settled yet.
+/// The deliveries that one receiver has not settled yet.
 #[derive(Debug)]
-pub struct Deliveries<'a> {
-    signals: &'a Signals,
+pub struct Deliveries {
+    /// The open deliveries of all receivers. A watched one that is missing here has ended.
+    all_open: Arc<OpenDeliveries>,
     notify: Arc<Notify>,
     open: Vec<(LeaseId, Timestamp)>,
 }
 
-impl Deliveries<'_> {
+impl Deliveries {
     /// Watches a delivery that lasts until `until`.
     pub fn watch(&mut self, lease: LeaseId, until: Timestamp) {
-        lock(&self.signals.settled).insert(lease, Arc::clone(&self.notify));
+        lock(&self.all_open).insert(lease, Arc::clone(&self.notify));
         self.open.push((lease, until));
     }
 
-    /// How many of the watched deliveries are still open at `now`. One whose end was committed
-    /// before it was watched counts until its deadline.
+    /// Returns the number of watched deliveries that are still open at `now`. One whose end was
+    /// committed before it was watched counts until its deadline.
     pub fn open(&mut self, now: Timestamp) -> usize {
-        let mut settled = lock(&self.signals.settled);
+        let mut all_open = lock(&self.all_open);
         self.open.retain(|(lease, until)| {
             if *until <= now {
-                settled.remove(lease);
+                all_open.remove(lease);
             }
-            settled.contains_key(lease)
+            all_open.contains_key(lease)
         });
         self.open.len()
     }
 
-    /// Waits until a delivery ends.
+    /// Waits until a delivery ends. An end since the last call counts too.
     pub async fn settled(&self) {
         self.notify.notified().await;
     }
 }
 
-impl Drop for Deliveries<'_> {
+impl Drop for Deliveries {
     fn drop(&mut self) {
-        let mut settled = lock(&self.signals.settled);
+        let mut all_open = lock(&self.all_open);
         for (lease, _) in &self.open {
-            settled.remove(lease);
+            all_open.remove(lease);
         }
     }
 }
 
-/// Registered interest in the end of a task.
+/// A registered caller that waits for the end of a task.
 #[derive(Debug)]
-pub struct EndedWait<'a> {
+pub struct EndWaiter<'a> {
     signals: &'a Signals,
     key: (TenantId, TaskId),
     notify: Arc<Notify>,
 }
 
-impl EndedWait<'_> {
-    /// A future that is ready once the task has ended. Make it before looking at the task:
-    /// an end that is committed after this call is not missed.
+impl EndWaiter<'_> {
+    /// Returns a future that is ready once the task has ended. Make it before looking at the task: an
+    /// end that is committed after this call is not missed.
     pub fn ended(&self) -> impl Future<Output = ()> + '_ {
         let mut notified = Box::pin(self.notify.notified());
+        // A future that was never polled would miss the end.
         notified.as_mut().enable();
         notified
     }
 }
 
-impl Drop for EndedWait<'_> {
+impl Drop for EndWaiter<'_> {
     fn drop(&mut self) {
-        self.signals.watching.fetch_sub(1, Ordering::SeqCst);
-        let mut ended = lock(&self.signals.ended);
-        if let Some(watchers) = ended.get_mut(&self.key) {
-            watchers.count -= 1;
-            if watchers.count == 0 {
-                ended.remove(&self.key);
+        self.signals.end_waiters.fetch_sub(1, Ordering::SeqCst);
+        let mut ends = lock(&self.signals.ends);
+        if let Some(end) = ends.get_mut(&self.key) {
+            end.waiters -= 1;
+            if end.waiters == 0 {
+                ends.remove(&self.key);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The memory of the in-memory store stays bounded, and no limit that is in force is forgotten for it.
+//! Admission in the in-memory store: its memory is bounded, and it forgets no limit that is in force.
 
 use std::sync::Arc;
 
@@ -30,11 +30,11 @@ async fn a_full_store_takes_nothing_new_and_forgets_nothing_that_matters() {
     let check = limit(&rule, "k", 1);
     let taken = store.check_limit(driver.tenant, driver.now, &check).await;
     assert!(matches!(taken, Err(Error::Unavailable(_))));
-    // What is known is still answered, and what needs no row too.
+    // Questions about known rows are still answered, and so are those that need no row.
     assert!(!driver.use_nonce(nonce("0", 60)).await);
     assert_eq!(driver.limit(&limit(&rule, "k", 0)).await.remaining, 10);
     assert_eq!(store.rows().await.unwrap(), 100);
-    // Once their time is over, there is room again, a little with each call.
+    // Once the time of the rows is over, each call makes a little room.
     driver.wait_ms(120_000);
     for _ in 0..30 {
         driver.limit(&limit(&rule, "k", 0)).await;
@@ -42,7 +42,7 @@ async fn a_full_store_takes_nothing_new_and_forgets_nothing_that_matters() {
     assert!(more(&driver).await.unwrap().passed());
 }
 
-/// A crowd that comes once each: buckets that are full again do not stay.
+/// Many callers come once each: a bucket that is full again is not kept.
 #[tokio::test]
 async fn many_keys_that_come_once_do_not_pile_up() {
     let store = Arc::new(MemoryStore::new());
@@ -62,7 +62,7 @@ async fn many_keys_that_come_once_do_not_pile_up() {
     assert!(most < 10_000, "{most} rows at once");
 }
 
-/// One key that is busy all the time keeps its row through every look at it.
+/// A key that is used all the time keeps its row, however often old rows are cleared.
 #[tokio::test]
 async fn a_busy_key_is_never_forgotten() {
     let mut driver = HostDriver::new(Arc::new(MemoryStore::new()));
@@ -73,6 +73,6 @@ async fn a_busy_key_is_never_forgotten() {
         given += u32::from(driver.limit(&limit(&rule, "busy", 1)).await.allowed);
         driver.limit(&limit(&rule, &n.to_string(), 1)).await;
     }
-    // What it held, and one a second from the first call to the last, which are 99.99 seconds apart.
+    // The bucket held ten, and got one a second between the first call and the last, 99.99 seconds later.
     assert_eq!(given, 10 + 99);
 }

@@ -1,4 +1,4 @@
-//! The fair queue: whose turn it is, and how much room there is.
+//! The fair queue: the order of turns, and the room for each tenant.
 
 #![expect(
     clippy::unwrap_used,
@@ -10,7 +10,7 @@ use std::time::Duration;
 use asyncgate_core::TenantId;
 use asyncgate_store::fair::{FairQueue, Flow, Lane, Refused, Weights};
 
-/// What a share of weight 1 may spend in a round.
+/// The cost that a share of weight 1 may spend in a round.
 const QUANTUM: usize = 32;
 
 fn tenant(number: u8) -> TenantId {
@@ -49,7 +49,7 @@ fn a_hot_tenant_does_not_delay_another_beyond_its_share() {
     }
     let order = all(&queue);
     let last = order.iter().rposition(|(tenant, _)| *tenant == 2).unwrap();
-    // A hundred of its own, as many of the other, and one round.
+    // The last cold job comes after a hundred cold ones, as many hot ones, and one round.
     assert!(last <= 200 + 2 * QUANTUM, "{last}");
 }
 

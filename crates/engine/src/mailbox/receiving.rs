@@ -1,6 +1,6 @@
-//! Taking messages, at once or when they come.
+//! Taking messages, at once or as soon as they come.
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
 use asyncgate_api::RecvInput;
 use asyncgate_core::{
@@ -8,15 +8,15 @@ use asyncgate_core::{
     mailbox::{Message, Policy, Received, Wish, receive},
 };
 use asyncgate_store::{
-    MessageWait, Stopwatch,
+    Stopwatch,
     mailbox::{Reads, Take},
+    take_or_wait,
 };
-use tokio::time::Instant;
 
 use super::visibility_ms;
 use crate::{Engine, Fault, input, metrics::span};
 
-/// What a receiver asks for.
+/// The request of a receiver.
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
     pub(crate) topic: String,
@@ -44,36 +44,35 @@ impl Order {
     }
 }
 
-/// The most messages that a call gives.
+/// Returns how many messages a call gives at most.
 pub(crate) fn max_messages(policy: &Policy, wished: Option<u32>) -> Result<usize, Fault> {
     let most = u32::from(policy.max_messages);
     input::limit("max_messages", wished, most, most)
 }
 
-/// The most bytes of content that a call gives, unless the first message alone has more.
+/// Returns how many bytes of content a call gives at most, unless the first message alone has more.
 pub(crate) fn max_bytes(policy: &Policy, wished: Option<u64>) -> usize {
     let wished = wished.and_then(|bytes| usize::try_from(bytes).ok());
     wished.map_or(policy.max_bytes, |bytes| bytes.min(policy.max_bytes))
 }
 
-/// What a look for messages gave.
+/// The outcome of a look for messages.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) messages: Vec<Message>,
-    /// Messages that were met but are handed to nobody.
+    /// Messages whose bytes do not agree with their hashes. Nobody is given them.
     pub(crate) damaged: Vec<MessageId>,
 }
 
 impl Taken {
-    /// Whether there is nothing to tell the receiver.
+    /// Returns true if there is nothing to tell the receiver.
     pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.damaged.is_empty()
     }
 }
 
 impl Engine {
-    /// Takes the messages that are there. It looks again if all it met had grown too old or was
-    /// damaged, so that an empty answer means that nothing is ready.
+    /// Takes the messages that are ready. An empty answer means that nothing is ready.
     pub(crate) async fn take_messages(
         &self,
         tenant: TenantId,
@@ -97,6 +96,8 @@ impl Engine {
             let found = received.messages.len() + received.damaged.len() + received.died.len();
             let damaged = received.damaged.into_iter().map(|damage| damage.id);
             taken.damaged.extend(damaged);
+            // Messages that had grown too old or were damaged may have stood before good ones: only a
+            // look that finds none at all proves that nothing is ready.
             if !received.messages.is_empty() || found == 0 {
                 taken.messages = received.messages;
                 break;
@@ -109,30 +110,21 @@ impl Engine {
     }
 
     /// Takes messages, and waits for one if there is none.
-    ///
-    /// It registers before it looks, so that it misses none, and holds on to a wake-up until it has
-    /// looked, so that the wake-up passes to another receiver if this call is given up.
     pub(crate) async fn await_messages(
         &self,
         tenant: TenantId,
         order: &Order,
         limit: Duration,
     ) -> Result<Taken, Fault> {
-        let started = Instant::now();
-        let mut woken: Option<MessageWait<'_>> = None;
-        loop {
-            let mut wait = self.store.signals().message(tenant, &order.topic);
-            let taken = self.take_messages(tenant, order).await?;
-            // Only who found nothing knows that nothing is left; else the wake-up is passed on.
-            if let Some(woken) = woken.take().filter(|_| taken.messages.is_empty()) {
-                woken.looked();
-            }
-            let left = limit.saturating_sub(started.elapsed());
-            if !taken.is_empty() || left.is_zero() || !self.wait_for(wait.woken(), left).await {
-                return Ok(taken);
-            }
-            woken = Some(wait);
-        }
+        let signals = self.store.signals();
+        let register = || signals.message_waiter(tenant, &order.topic);
+        let look = || async {
+            let taken = self.take_messages(tenant, order).await;
+            taken.map(|taken| (!taken.is_empty()).then_some(taken))
+        };
+        let stop = self.wait_for(pending(), limit);
+        let taken = take_or_wait(register, look, stop).await;
+        taken.map(Option::unwrap_or_default)
     }
 
     fn note_received(&self, tenant: TenantId, received: &Received, watch: Stopwatch) {

@@ -1,22 +1,22 @@
 //! A stream of messages: receiving that goes on by itself, as far as the receiver keeps up.
 
-use std::time::Duration;
+use std::{future::pending, mem, pin::pin, sync::Arc, time::Duration};
 
 use asyncgate_api::{Access, Code, Envelope, Operation, ReceiveMessages, RecvInput};
 use asyncgate_core::{TenantId, mailbox::Message};
-use asyncgate_store::{Deliveries, MessageWait};
+use asyncgate_store::{Deliveries, take_or_wait};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::{Order, envelope};
-use crate::{Caller, Engine, Fault, metrics::span};
+use crate::{Caller, Engine, Fault, metrics::span, origin::Origin};
 
-/// How long a stream is silent at most.
+/// The longest silence of a stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// How long to wait when receivers hold too many messages together.
+/// The pause before the next look while receivers hold too many messages in all.
 const SATURATED: Duration = Duration::from_millis(250);
 
-/// What a stream gives next.
+/// A part of a stream.
 #[derive(Debug, PartialEq)]
 pub enum Streamed {
     /// Messages, at least one.
@@ -25,23 +25,26 @@ pub enum Streamed {
     Heartbeat,
 }
 
-/// Messages of a topic as they come. At most as many as `max_messages` are with the receiver at a
-/// time: when one is settled or times out, the next is given.
+/// Messages of a topic as they come. The receiver has at most `max_messages` of them at a time: when
+/// one is settled or times out, the next is given.
 ///
-/// Messages are taken when [`MessageStream::next`] is called and not before, so that nobody's time
-/// runs out in a buffer: call it only when there is room to pass them on.
-pub struct MessageStream<'e> {
-    engine: &'e Engine,
+/// Messages are taken when [`MessageStream::next`] is polled and not before, so that nobody's time
+/// runs out in a buffer: poll it only when there is room to pass them on.
+pub struct MessageStream {
+    engine: Arc<Engine>,
     tenant: TenantId,
     order: Order,
     window: usize,
-    deliveries: Deliveries<'e>,
-    /// What the first look gave.
-    first: Option<Vec<Envelope>>,
+    deliveries: Deliveries,
+    /// The messages that the first look took, until they are given.
+    first: Vec<Envelope>,
+    /// The time of the next sign of life.
     beat: Instant,
+    /// The request that opened the stream, which the log names for as long as the stream works.
+    origin: Origin,
 }
 
-impl std::fmt::Debug for MessageStream<'_> {
+impl std::fmt::Debug for MessageStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MessageStream")
             .field("window", &self.window)
@@ -54,35 +57,36 @@ impl Engine {
     /// this too. `wait_seconds` means nothing here: a stream waits.
     ///
     /// # Errors
-    /// As [`ReceiveMessages`] has them.
+    /// The errors of [`ReceiveMessages`].
     pub async fn receive_stream(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         input: RecvInput,
-    ) -> Result<MessageStream<'_>, Fault> {
+    ) -> Result<MessageStream, Fault> {
         let span = span::of(self, &ReceiveMessages::SPEC);
         let opened = self.open_stream(caller, input).instrument(span).await;
         opened.map_err(|fault| self.refuse(&ReceiveMessages::SPEC, fault))
     }
 
     async fn open_stream(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         input: RecvInput,
-    ) -> Result<MessageStream<'_>, Fault> {
+    ) -> Result<MessageStream, Fault> {
         let authorised = caller.authorise(Access::Any);
         span::note_authorised(authorised.is_ok());
         authorised?;
         self.charge(caller, &ReceiveMessages::SPEC).await?;
         let order = Order::new(&self.settings().policy.mailbox, input)?;
         let mut stream = MessageStream {
-            engine: self,
+            engine: Arc::clone(self),
             tenant: caller.tenant,
             window: order.wish.max_messages,
             order,
             deliveries: self.store.signals().deliveries(),
-            first: None,
+            first: Vec::new(),
             beat: Instant::now() + HEARTBEAT,
+            origin: Origin::current(),
         };
         let first = self.take_messages(stream.tenant, &stream.order).await?;
         stream.first = stream.given(&first.messages);
@@ -90,65 +94,72 @@ impl Engine {
     }
 }
 
-impl MessageStream<'_> {
-    /// The next messages, or a sign of life. Nothing when the stream has ended: the engine drains,
-    /// or cannot go on.
+impl MessageStream {
+    /// Returns the next messages, or a sign of life. Returns nothing when the stream has ended: the
+    /// engine drains, or cannot go on.
     pub async fn next(&mut self) -> Option<Streamed> {
-        if let Some(first) = self.first.take() {
+        // The task that polls a stream may have turned to other requests since it opened this one.
+        let origin = self.origin.clone();
+        let next = pin!(self.advance());
+        origin.scope(next).await
+    }
+
+    async fn advance(&mut self) -> Option<Streamed> {
+        let first = mem::take(&mut self.first);
+        if !first.is_empty() {
             return Some(self.beaten(Streamed::Messages(first)));
         }
-        let mut woken: Option<MessageWait<'_>> = None;
-        loop {
-            if self.engine.is_draining() {
-                return None;
-            }
-            let room = self.window - self.deliveries.open(self.engine.now()).min(self.window);
-            if room == 0 {
-                // A wake-up for a message that this stream has no room for is another's.
-                drop(woken.take());
-                let settled = self.deliveries.settled();
-                if !wait(self.engine, settled, self.beat).await {
-                    return self.heartbeat();
-                }
-                continue;
-            }
-            self.order.wish.max_messages = room;
-            let signals = self.engine.store.signals();
-            let mut next = signals.message(self.tenant, &self.order.topic);
-            let taking = self.engine.take_messages(self.tenant, &self.order);
-            let span = span::of(self.engine, &ReceiveMessages::SPEC);
-            let taken = match taking.instrument(span).await {
-                Ok(taken) => taken.messages,
-                Err(fault) if fault.code == Code::ESaturated => {
-                    let soon = (Instant::now() + SATURATED).min(self.beat);
-                    drop(next);
-                    wait(self.engine, std::future::pending(), soon).await;
-                    if Instant::now() >= self.beat {
-                        return self.heartbeat();
-                    }
-                    continue;
-                }
-                Err(fault) => {
-                    tracing::error!(cause = fault.cause, "a stream of messages was cut");
-                    return None;
-                }
-            };
-            if let Some(given) = self.given(&taken) {
-                return Some(self.beaten(Streamed::Messages(given)));
-            }
-            // Only who found nothing knows that nothing is left.
-            if let Some(woken) = woken.take() {
-                woken.looked();
-            }
-            if !wait(self.engine, next.woken(), self.beat).await {
+        // A stream without room does not stand in the queue: its wake-ups would be missing elsewhere.
+        while self.room() == 0 {
+            let settled = self.deliveries.settled();
+            if !self.engine.wait_for(settled, until(self.beat)).await {
                 return self.heartbeat();
             }
-            woken = Some(next);
+        }
+        if self.engine.is_draining() {
+            return None;
+        }
+        match self.await_messages().await {
+            Ok(Some(messages)) => {
+                let given = self.given(&messages);
+                Some(self.beaten(Streamed::Messages(given)))
+            }
+            Ok(None) => self.heartbeat(),
+            Err(fault) if fault.code == Code::ESaturated => self.heartbeat(),
+            Err(fault) => {
+                tracing::error!(cause = fault.cause, "a stream of messages was cut");
+                None
+            }
         }
     }
 
-    /// Counts messages against the window.
-    fn given(&mut self, messages: &[Message]) -> Option<Vec<Envelope>> {
+    /// Takes messages, and waits for one if there is none, until a sign of life is due.
+    async fn await_messages(&mut self) -> Result<Option<Vec<Message>>, Fault> {
+        let (engine, tenant, beat) = (Arc::clone(&self.engine), self.tenant, self.beat);
+        let (engine, topic) = (&*engine, self.order.topic.clone());
+        let signals = engine.store.signals();
+        let register = || signals.message_waiter(tenant, &topic);
+        let look = || {
+            let mut order = self.order.clone();
+            order.wish.max_messages = self.room();
+            async move {
+                let messages = take(engine, tenant, &order, beat).await;
+                messages.map(|messages| (!messages.is_empty()).then_some(messages))
+            }
+        };
+        let stop = engine.wait_for(pending(), until(beat));
+        take_or_wait(register, look, stop).await
+    }
+
+    /// Returns how many more messages the receiver may have. It grows while the stream waits: only
+    /// giving messages makes it less.
+    fn room(&mut self) -> usize {
+        let open = self.deliveries.open(self.engine.now());
+        self.window.saturating_sub(open)
+    }
+
+    /// Counts messages against the window and returns them as the receiver gets them.
+    fn given(&mut self, messages: &[Message]) -> Vec<Envelope> {
         let factor = self.engine.settings().policy.mailbox.inflight_factor;
         for message in messages {
             if let Some(delivery) = message.delivery {
@@ -158,7 +169,7 @@ impl MessageStream<'_> {
                 self.deliveries.watch(delivery.lease, until);
             }
         }
-        (!messages.is_empty()).then(|| messages.iter().map(envelope).collect())
+        messages.iter().map(envelope).collect()
     }
 
     fn heartbeat(&mut self) -> Option<Streamed> {
@@ -166,14 +177,38 @@ impl MessageStream<'_> {
         (!draining).then(|| self.beaten(Streamed::Heartbeat))
     }
 
+    /// Sets the time of the next sign of life, because something is given now.
     fn beaten(&mut self, given: Streamed) -> Streamed {
         self.beat = Instant::now() + HEARTBEAT;
         given
     }
 }
 
-/// Waits for an event, until a time.
-async fn wait(engine: &Engine, event: impl Future<Output = ()>, until: Instant) -> bool {
-    let limit = until.saturating_duration_since(Instant::now());
-    engine.wait_for(event, limit).await
+/// Takes the messages that are ready. While receivers hold too many in all, it tries again, until a sign
+/// of life is due.
+async fn take(
+    engine: &Engine,
+    tenant: TenantId,
+    order: &Order,
+    beat: Instant,
+) -> Result<Vec<Message>, Fault> {
+    loop {
+        let span = span::of(engine, &ReceiveMessages::SPEC);
+        let taken = engine.take_messages(tenant, order).instrument(span).await;
+        let interrupted = until(beat).is_zero() || engine.is_draining();
+        match taken {
+            // No signal tells when receivers hold fewer messages, so this look goes on. It keeps the
+            // stream's wake-up: passed on, it would make every other stream do the same.
+            Err(fault) if fault.code == Code::ESaturated && !interrupted => {
+                let pause = SATURATED.min(until(beat));
+                engine.wait_for(pending(), pause).await;
+            }
+            taken => return Ok(taken?.messages),
+        }
+    }
+}
+
+/// Returns how long it is until a time.
+fn until(time: Instant) -> Duration {
+    time.saturating_duration_since(Instant::now())
 }

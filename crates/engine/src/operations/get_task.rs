@@ -17,9 +17,11 @@ impl Execute for GetTask {
         caller.acting(Named::reader(input.principal_kind, input.principal_id))?;
         let mut task = read(engine, caller, id).await?;
         if !limit.is_zero() && !task.status().is_terminal() {
-            let wait = engine.store.signals().ended(caller.tenant, id);
-            let ended = wait.ended();
-            // It may have ended before the wait was set up.
+            // An end is final and wakes all who wait for it: there is nothing to look for again and
+            // no wake-up to pass on, which is what the loop around the queues of waiters is for.
+            let waiter = engine.store.signals().end_waiter(caller.tenant, id);
+            let ended = waiter.ended();
+            // The task may have ended before the waiter was registered.
             task = read(engine, caller, id).await?;
             if !task.status().is_terminal() {
                 let _waiting = engine.metrics.waiting();

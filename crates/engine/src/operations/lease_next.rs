@@ -1,14 +1,13 @@
 //! Takes tasks to work on, perhaps after waiting for one.
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
 use asyncgate_api::{LeaseNext, LeaseNextInput, LeaseNextOutput, LeasedTask};
 use asyncgate_core::{
     Reach, TenantId,
     task::{self, Claim},
 };
-use asyncgate_store::{ReadSet, ReadyWait};
-use tokio::time::Instant;
+use asyncgate_store::{ReadSet, take_or_wait};
 
 use super::Execute;
 use crate::{Caller, Engine, Fault, authorise::Named, input, view};
@@ -82,29 +81,20 @@ async fn take(engine: &Engine, tenant: TenantId, wish: &Wish) -> Result<Vec<Leas
     Ok(leased.iter().filter_map(view).collect())
 }
 
-/// Looks again each time a task that the worker can serve becomes ready. It registers before it
-/// looks, so that it misses none, and holds on to a wake-up until it has looked, so that the
-/// wake-up passes to another worker if this call is given up.
+/// Takes tasks, and waits for one that the worker can serve if there is none.
 async fn wait_and_take(
     engine: &Engine,
     tenant: TenantId,
     wish: &Wish,
     limit: Duration,
 ) -> Result<Vec<LeasedTask>, Fault> {
-    let started = Instant::now();
-    let mut woken: Option<ReadyWait<'_>> = None;
-    loop {
-        let mut wait = engine.store.signals().ready(tenant, wish.reach.clone());
-        let tasks = take(engine, tenant, wish).await?;
-        // A claim that took something may have left the task that the wake-up was for: then it is
-        // passed on. Only who found nothing knows that nothing is left.
-        if let Some(woken) = woken.take().filter(|_| tasks.is_empty()) {
-            woken.looked();
-        }
-        let left = limit.saturating_sub(started.elapsed());
-        if !tasks.is_empty() || left.is_zero() || !engine.wait_for(wait.woken(), left).await {
-            return Ok(tasks);
-        }
-        woken = Some(wait);
-    }
+    let signals = engine.store.signals();
+    let register = || signals.task_waiter(tenant, wish.reach.clone());
+    let look = || async {
+        let tasks = take(engine, tenant, wish).await;
+        tasks.map(|tasks| (!tasks.is_empty()).then_some(tasks))
+    };
+    let stop = engine.wait_for(pending(), limit);
+    let taken = take_or_wait(register, look, stop).await;
+    taken.map(Option::unwrap_or_default)
 }

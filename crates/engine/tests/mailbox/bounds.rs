@@ -1,4 +1,4 @@
-//! What is refused, and how it is called.
+//! Refusals and their codes.
 
 use asyncgate_api::Code;
 use asyncgate_engine::Role;

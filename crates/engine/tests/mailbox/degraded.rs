@@ -1,4 +1,4 @@
-//! A server that is not well: new work is turned away, what is there can be worked off.
+//! A server that is not well: it turns new work away, and the work that it has can be done.
 
 use asyncgate_api::Code;
 use serde_json::json;

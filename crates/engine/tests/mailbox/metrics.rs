@@ -1,4 +1,4 @@
-//! What operators see, and what they must not.
+//! The metrics that operators see, and the labels that they must not have.
 
 use asyncgate_api::Code;
 use prometheus_client::{encoding::text::encode, registry::Registry};

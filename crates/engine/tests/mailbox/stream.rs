@@ -1,4 +1,4 @@
-//! Streams: a window of unsettled messages, signs of life, an end.
+//! Streams: the window of unsettled messages, signs of life, the end.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ fn input(window: u32) -> RecvInput {
     }
 }
 
-async fn messages(stream: &mut MessageStream<'_>) -> Vec<Envelope> {
+async fn messages(stream: &mut MessageStream) -> Vec<Envelope> {
     match stream.next().await {
         Some(Streamed::Messages(messages)) => messages,
         other => panic!("{other:?}"),
     }
 }
 
-/// What the stream gives within a second, if anything.
-async fn soon(stream: &mut MessageStream<'_>) -> Option<Streamed> {
+/// Returns what the stream gives within a second, if it gives anything.
+async fn soon(stream: &mut MessageStream) -> Option<Streamed> {
     let next = tokio::time::timeout(Duration::from_secs(1), stream.next());
     next.await.ok().flatten()
 }
@@ -96,7 +96,7 @@ async fn a_silent_stream_gives_a_sign_of_life_and_ends_when_the_server_does() {
         sending.send("t", "k").await;
     });
     assert_eq!(messages(&mut stream).await.len(), 1);
-    // Also while its window is full.
+    // A stream whose window is full is not silent for longer.
     assert_eq!(stream.next().await, Some(Streamed::Heartbeat));
     world.engine.drain();
     assert_eq!(stream.next().await, None);

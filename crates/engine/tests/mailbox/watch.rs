@@ -14,7 +14,7 @@ fn watch(world: &World) -> tokio::task::JoinHandle<()> {
 async fn a_deadline_is_acted_on_when_it_comes() {
     let world = World::new();
     let watching = watch(&world);
-    // Let it look first, so that only the signal of a new deadline can wake it in time.
+    // The watch looks first, so that only the signal of a new deadline can wake it in time.
     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     world.send("t", "k").await;
     let hold = json!({ "topic": "t", "visibility_ms": 250 });

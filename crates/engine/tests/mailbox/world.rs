@@ -1,4 +1,4 @@
-//! An engine, its clock, and how to call it.
+//! An engine over the memory store, its clock, and calls to it.
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ use asyncgate_store::{Store, memory::MemoryStore};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// Runs with the runtime's clock, which tests stop, and can be set forward.
+/// A clock that runs with the runtime's, which tests stop, and can be set forward.
 pub struct FakeClock {
     started: Instant,
     forward: AtomicI64,
@@ -94,14 +94,14 @@ impl World {
         self.call_as(Role::Admin, operation, input).await
     }
 
-    /// The answer of a call that must be done.
+    /// Returns the answer of a call that must succeed.
     pub async fn done(&self, operation: &str, input: Value) -> Value {
         let shown = input.to_string();
         let answer = self.call(operation, input).await;
         answer.unwrap_or_else(|fault| panic!("{operation} {shown}: {fault:?}"))
     }
 
-    /// The fault of a call that must be refused.
+    /// Returns the fault of a call that must be refused.
     pub async fn refused(&self, operation: &str, input: Value, code: Code) -> Fault {
         let shown = input.to_string();
         match self.call(operation, input).await {
@@ -123,7 +123,7 @@ impl World {
         answer["messages"].as_array().unwrap().clone()
     }
 
-    /// The state of one topic.
+    /// Returns the state of one topic.
     pub async fn topic(&self, topic: &str) -> Value {
         let topics = self.done("mailbox_topics", json!({})).await;
         let mut topics = topics["topics"].as_array().unwrap().iter();
@@ -143,7 +143,7 @@ pub fn text(value: &Value) -> String {
 }
 
 impl World {
-    /// Changes a stored message behind everyone's back.
+    /// Changes a stored message without its hash.
     pub async fn damage(&self, id: asyncgate_core::MessageId) {
         let reads = asyncgate_store::mailbox::Reads {
             messages: vec![id],

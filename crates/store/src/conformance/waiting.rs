@@ -1,7 +1,7 @@
-//! Waiting: commits wake those who wait for what they changed, and nobody else.
+//! Waiting: a commit wakes the callers that wait for what it changed, and nobody else.
 //!
-//! A store may wake waiters a moment after it has answered, so a case that says "nobody was woken" first makes another
-//! commit: by then the one before has woken all whom it had to wake.
+//! A store may wake waiters a moment after it has answered, so a case that says "nobody was woken"
+//! first makes another commit: the wake-ups of the one before have been sent by then.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use asyncgate_core::{
 use futures_util::FutureExt;
 
 use super::{Case, Driver, agent, bare, cases, echo, failure, proven, worker};
-use crate::ReadyWait;
+use crate::TaskWaiter;
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
@@ -31,13 +31,13 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Makes a commit that wakes nobody, and waits until the commits before it have woken their waiters.
+/// Makes commits that wake nobody. After them the wake-ups of all earlier commits have been sent.
 async fn settle(driver: &mut Driver) {
     driver.see(agent("nobody")).await;
     driver.see(agent("nobody")).await;
 }
 
-fn is_woken(wait: &mut ReadyWait<'_>) -> bool {
+fn is_woken(wait: &mut TaskWaiter<'_>) -> bool {
     wait.woken().now_or_never().is_some()
 }
 
@@ -67,7 +67,7 @@ async fn a_task_that_becomes_ready_wakes_a_waiting_worker(mut driver: Driver) {
             }
         };
         settle(&mut driver).await;
-        let mut wait = store.signals().ready(driver.tenant, Reach::default());
+        let mut wait = store.signals().task_waiter(driver.tenant, Reach::default());
         assert!(!is_woken(&mut wait), "{how}");
         match (how, prepared) {
             ("created", _) => drop(driver.create(echo()).await),
@@ -81,7 +81,7 @@ async fn a_task_that_becomes_ready_wakes_a_waiting_worker(mut driver: Driver) {
             }
         }
         wait.woken().await;
-        wait.looked();
+        wait.consume();
         let claimed = driver.claim(Reach::default(), 9).await;
         assert_eq!(claimed.len(), 1, "{how}");
         driver.cancel(claimed[0].id).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_task_that_becomes_ready_wakes_a_waiting_worker(mut driver: Driver) {
 
 async fn a_ready_task_wakes_one_worker_only(mut driver: Driver) {
     let store = Arc::clone(driver.store());
-    let wait = || store.signals().ready(driver.tenant, Reach::default());
+    let wait = || store.signals().task_waiter(driver.tenant, Reach::default());
     let (mut first, mut second, mut third) = (wait(), wait(), wait());
     driver.create(echo()).await;
     settle(&mut driver).await;
@@ -103,7 +103,7 @@ async fn a_ready_task_wakes_one_worker_only(mut driver: Driver) {
 
 async fn a_ready_task_wakes_the_first_worker_that_can_serve_it(mut driver: Driver) {
     let store = Arc::clone(driver.store());
-    let wait = |reach| store.signals().ready(driver.tenant, reach);
+    let wait = |reach| store.signals().task_waiter(driver.tenant, reach);
     let mut plain = wait(reach(&[]));
     let mut picky = wait(Reach::new(vec!["gpu".to_owned()], Some(Vec::new())));
     let mut able = wait(reach(&["gpu", "net"]));
@@ -119,17 +119,17 @@ async fn a_ready_task_wakes_the_first_worker_that_can_serve_it(mut driver: Drive
 async fn a_worker_of_another_tenant_is_not_woken(mut driver: Driver) {
     let store = Arc::clone(driver.store());
     let other = Driver::of_tenant(Arc::clone(&store), 2);
-    let mut theirs = store.signals().ready(other.tenant, Reach::default());
+    let mut theirs = store.signals().task_waiter(other.tenant, Reach::default());
     driver.create(echo()).await;
     settle(&mut driver).await;
     assert!(!is_woken(&mut theirs));
 }
 
-/// A caller may go away after it was woken and before it looked.
+/// A worker may go away after it was woken and before it looked.
 async fn an_unused_wake_up_passes_to_the_next_worker(mut driver: Driver) {
     let store = Arc::clone(driver.store());
     for heard in [false, true] {
-        let wait = |reach| store.signals().ready(driver.tenant, reach);
+        let wait = |reach| store.signals().task_waiter(driver.tenant, reach);
         let mut first = wait(reach(&["gpu"]));
         let mut unable = wait(reach(&[]));
         let mut next = wait(reach(&["gpu"]));
@@ -144,24 +144,24 @@ async fn an_unused_wake_up_passes_to_the_next_worker(mut driver: Driver) {
         drop(first);
         assert!(is_woken(&mut next), "heard: {heard}");
         assert!(!is_woken(&mut unable));
-        next.looked();
+        next.consume();
     }
 }
 
 async fn a_used_wake_up_passes_to_nobody(mut driver: Driver) {
     let store = Arc::clone(driver.store());
-    let wait = || store.signals().ready(driver.tenant, Reach::default());
+    let wait = || store.signals().task_waiter(driver.tenant, Reach::default());
     let (mut first, mut second) = (wait(), wait());
     driver.create(echo()).await;
     settle(&mut driver).await;
     assert!(is_woken(&mut first));
-    first.looked();
+    first.consume();
     assert!(!is_woken(&mut second));
 }
 
 async fn a_worker_that_has_gone_is_passed_over(mut driver: Driver) {
     let store = Arc::clone(driver.store());
-    let wait = || store.signals().ready(driver.tenant, Reach::default());
+    let wait = || store.signals().task_waiter(driver.tenant, Reach::default());
     let (first, mut second) = (wait(), wait());
     drop(first);
     driver.create(echo()).await;
@@ -172,7 +172,7 @@ async fn what_is_not_ready_wakes_nobody(mut driver: Driver) {
     let store = Arc::clone(driver.store());
     driver.create(echo()).await;
     settle(&mut driver).await;
-    let mut wait = store.signals().ready(driver.tenant, Reach::default());
+    let mut wait = store.signals().task_waiter(driver.tenant, Reach::default());
     let (id, hold) = driver.lease().await;
     driver.start(&hold, id).await.unwrap();
     driver.fail(&hold, id, failure(true)).await.unwrap();
@@ -188,8 +188,8 @@ async fn a_refused_decision_wakes_nobody(mut driver: Driver) {
     let id = driver.create(echo()).await;
     let (_, hold) = driver.lease().await;
     settle(&mut driver).await;
-    let mut wait = store.signals().ready(driver.tenant, Reach::default());
-    let watch = store.signals().ended(driver.tenant, id);
+    let mut wait = store.signals().task_waiter(driver.tenant, Reach::default());
+    let watch = store.signals().end_waiter(driver.tenant, id);
     let mut ended = Box::pin(watch.ended());
     let stranger = Hold {
         worker: worker("eve"),
@@ -207,7 +207,7 @@ async fn the_end_of_a_task_wakes_all_who_wait_for_it(mut driver: Driver) {
     for outcome in ["proven", "bare", "failed", "canceled"] {
         let id = driver.create(echo()).await;
         let (_, hold) = driver.lease().await;
-        let watches = [(); 2].map(|()| store.signals().ended(driver.tenant, id));
+        let watches = [(); 2].map(|()| store.signals().end_waiter(driver.tenant, id));
         let [first, second] = &watches;
         let (first, second) = (first.ended(), second.ended());
         // The task may end before anyone polls: even so the end is not missed.
@@ -226,7 +226,7 @@ async fn what_is_not_the_end_wakes_nobody_who_waits_for_it(mut driver: Driver) {
     let store = Arc::clone(driver.store());
     let (id, other) = (driver.create(echo()).await, driver.create(echo()).await);
     let (_, hold) = driver.lease().await;
-    let watch = store.signals().ended(driver.tenant, id);
+    let watch = store.signals().end_waiter(driver.tenant, id);
     let mut ended = Box::pin(watch.ended());
     driver.start(&hold, id).await.unwrap();
     driver.renew(&hold, id, 600_000).await.unwrap();
@@ -242,7 +242,7 @@ async fn an_earlier_deadline_wakes_the_one_who_watches(mut driver: Driver) {
     let store = Arc::clone(driver.store());
     let signals = store.signals();
     let delayed = |delay_ms| NewTask { delay_ms, ..echo() };
-    // Before the watch has looked, every deadline counts as earlier.
+    // As long as the sweep has not looked, every deadline wakes it.
     driver.create(delayed(60_000)).await;
     signals.earlier_deadline().await;
     signals.watch_deadlines(Some(driver.now.plus_millis(60_000)));

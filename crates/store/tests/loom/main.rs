@@ -1,7 +1,8 @@
-//! The queues under every order in which threads can run, as far as a few switches go.
+//! Tests of the queues in every order in which threads can run, as far as a few switches go.
 //!
 //! The sources of the queues are compiled here once more, with loom's primitives in the place of the
-//! standard library's. `LOOM_MAX_PREEMPTIONS` says how far to go; `LOOM_LOG` shows a failing order.
+//! standard library's, so what is tested is the product's own code. Plain `cargo test` runs them.
+//! `LOOM_MAX_PREEMPTIONS` sets how many switches are tried; `LOOM_LOG` shows a failing order.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,20 +12,21 @@
 #[expect(dead_code, reason = "not all of it is needed here")]
 #[path = "../../src/fair.rs"]
 mod fair;
-#[path = "../../src/lines.rs"]
-mod lines;
 mod queue;
 mod shutdown;
 mod visibility;
+#[path = "../../src/waiters.rs"]
+mod waiters;
 mod wakeups;
 
-/// What `src/sync.rs` is to the product.
+/// Takes the place of `src/sync.rs`.
 mod sync {
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};
     pub(crate) use std::sync::PoisonError;
 }
 
-/// Runs a scenario in every order, with two switches that no thread asked for unless told otherwise.
+/// Runs a scenario in every order of its threads. A thread is switched away from at most twice while it
+/// could go on, unless `LOOM_MAX_PREEMPTIONS` says otherwise.
 fn explore(scenario: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound.get_or_insert(2);

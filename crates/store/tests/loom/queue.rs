@@ -1,4 +1,4 @@
-//! The writer's queue: several who push, one who pops.
+//! The writer's queue: several threads push, one pops.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ pub fn flow(tenant: u8) -> Flow {
     }
 }
 
-/// Loom's clock stands still: who waits for a job that never comes waits for ever, and is found.
+/// The longest wait for a job. Loom's clock stands still: a thread that waits for a job that never comes
+/// waits for ever, which loom finds.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
 #[test]

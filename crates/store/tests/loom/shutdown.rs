@@ -1,4 +1,4 @@
-//! Shutting down: what was taken in is done, what comes after is refused, and all threads end.
+//! Shutdown: jobs that were taken in are done, later ones are refused, and all threads end.
 
 use loom::{sync::Arc, thread};
 

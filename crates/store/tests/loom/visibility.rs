@@ -1,5 +1,7 @@
-//! The end of a delivery: acknowledgement, deadline and the next receiver at the same moment. The
-//! rules are the product's; the store is one lock around one row, as the memory store is around all.
+//! The end of a delivery: acknowledgement, deadline and the next receiver at the same moment.
+//!
+//! The rules are the product's. The store is one lock around one row, as the memory store is one lock
+//! around all.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +22,7 @@ const VISIBILITY_MS: i64 = 250;
 #[derive(Debug)]
 struct Row {
     message: Message,
-    /// What the message became, commit by commit.
+    /// The states of the message, one for each commit.
     commits: Vec<Kind>,
 }
 
@@ -42,7 +44,7 @@ fn only(changes: Changes) -> Option<Message> {
 }
 
 impl Store {
-    /// A message that a receiver holds, and its lease.
+    /// Returns a store with a message that a receiver holds, and the lease.
     fn new() -> (Arc<Self>, LeaseId) {
         let sent = Outgoing {
             topic: "inbox".to_owned(),

@@ -4,8 +4,8 @@ mod content;
 mod deadlines;
 mod driver;
 mod letters;
-mod lines;
 mod sends;
+mod topics;
 mod transactions;
 mod waiting;
 
@@ -28,7 +28,7 @@ pub(super) fn cases() -> Vec<Case> {
     [
         transactions::cases(),
         sends::cases(),
-        lines::cases(),
+        topics::cases(),
         letters::cases(),
         deadlines::cases(),
         content::cases(),

@@ -1,7 +1,7 @@
-//! Waiting: commits wake those who wait for what they changed, and nobody else.
+//! Waiting: a commit wakes the callers that wait for what it changed, and nobody else.
 //!
-//! A store may wake waiters a moment after it has answered, so a case that says "nobody was woken" first makes another
-//! commit: by then the one before has woken all whom it had to wake.
+//! A store may wake waiters a moment after it has answered, so a case that says "nobody was woken"
+//! first makes another commit: the wake-ups of the one before have been sent by then.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use asyncgate_core::mailbox::Outgoing;
 use futures_util::FutureExt;
 
 use super::{ALL, MailDriver, dead, mail, mail_cases};
-use crate::{MessageWait, conformance::Case};
+use crate::{MessageWaiter, conformance::Case};
 
 pub(super) fn cases() -> Vec<Case> {
     mail_cases![
@@ -26,7 +26,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Makes commits that wake nobody, and waits until the commits before them have woken their waiters.
+/// Makes commits that wake nobody. After them the wake-ups of all earlier commits have been sent.
 async fn settle(driver: &MailDriver) {
     let mut elsewhere = driver.other(9);
     for _ in 0..2 {
@@ -35,7 +35,7 @@ async fn settle(driver: &MailDriver) {
     }
 }
 
-fn is_woken(wait: &mut MessageWait<'_>) -> bool {
+fn is_woken(wait: &mut MessageWaiter<'_>) -> bool {
     wait.woken().now_or_never().is_some()
 }
 
@@ -61,7 +61,7 @@ async fn a_message_that_becomes_ready_wakes_a_receiver(mut driver: MailDriver) {
             driver.give_back(last.unwrap(), "no").await;
         }
         settle(&driver).await;
-        let mut wait = store.signals().message(driver.tenant, "inbox");
+        let mut wait = store.signals().message_waiter(driver.tenant, "inbox");
         assert!(!is_woken(&mut wait), "{how}");
         match how {
             "sent" => drop(driver.try_send(mail(how)).await),
@@ -73,7 +73,7 @@ async fn a_message_that_becomes_ready_wakes_a_receiver(mut driver: MailDriver) {
             }
         }
         wait.woken().await;
-        wait.looked();
+        wait.consume();
         for message in driver.receive(ALL).await {
             driver.ack(message.id, None).await.unwrap();
         }
@@ -82,7 +82,7 @@ async fn a_message_that_becomes_ready_wakes_a_receiver(mut driver: MailDriver) {
 
 async fn each_message_wakes_one_receiver(mut driver: MailDriver) {
     let store = Arc::clone(driver.store());
-    let wait = || store.signals().message(driver.tenant, "inbox");
+    let wait = || store.signals().message_waiter(driver.tenant, "inbox");
     let (mut first, mut second, mut third) = (wait(), wait(), wait());
     driver.send(mail("a")).await;
     settle(&driver).await;
@@ -96,7 +96,7 @@ async fn each_message_wakes_one_receiver(mut driver: MailDriver) {
 async fn a_batch_wakes_as_many_as_it_has_messages(mut driver: MailDriver) {
     let store = Arc::clone(driver.store());
     let mut waits: Vec<_> = (0..4)
-        .map(|_| store.signals().message(driver.tenant, "inbox"))
+        .map(|_| store.signals().message_waiter(driver.tenant, "inbox"))
         .collect();
     let later = Outgoing {
         delay_ms: 1_000,
@@ -113,8 +113,8 @@ async fn a_batch_wakes_as_many_as_it_has_messages(mut driver: MailDriver) {
 async fn others_are_not_woken(mut driver: MailDriver) {
     let store = Arc::clone(driver.store());
     let other = driver.other(2);
-    let mut theirs = store.signals().message(other.tenant, "inbox");
-    let mut elsewhere = store.signals().message(driver.tenant, "outbox");
+    let mut theirs = store.signals().message_waiter(other.tenant, "inbox");
+    let mut elsewhere = store.signals().message_waiter(driver.tenant, "outbox");
     driver.send(mail("a")).await;
     settle(&driver).await;
     assert!(!is_woken(&mut theirs) && !is_woken(&mut elsewhere));
@@ -125,7 +125,7 @@ async fn what_is_not_ready_wakes_nobody(mut driver: MailDriver) {
     let store = Arc::clone(driver.store());
     driver.send_all(vec![mail("a"), mail("b")]).await;
     settle(&driver).await;
-    let mut wait = store.signals().message(driver.tenant, "inbox");
+    let mut wait = store.signals().message_waiter(driver.tenant, "inbox");
     let taken = driver.receive(ALL).await;
     driver.extend(taken[0].id, None, 9_000).await.unwrap();
     driver.ack(taken[0].id, None).await.unwrap();
@@ -143,11 +143,11 @@ async fn what_is_not_ready_wakes_nobody(mut driver: MailDriver) {
     assert!(!is_woken(&mut wait));
 }
 
-/// A caller may go away after it was woken and before it looked.
+/// A receiver may go away after it was woken and before it looked.
 async fn an_unused_wake_up_passes_to_the_next_receiver(mut driver: MailDriver) {
     let store = Arc::clone(driver.store());
     for heard in [false, true] {
-        let wait = || store.signals().message(driver.tenant, "inbox");
+        let wait = || store.signals().message_waiter(driver.tenant, "inbox");
         let (mut first, mut second, mut third) = (wait(), wait(), wait());
         driver.send(mail(&heard.to_string())).await;
         settle(&driver).await;
@@ -159,24 +159,24 @@ async fn an_unused_wake_up_passes_to_the_next_receiver(mut driver: MailDriver) {
         assert!(is_woken(&mut second), "heard: {heard}");
         drop(second);
         assert!(is_woken(&mut third), "and on");
-        third.looked();
+        third.consume();
     }
 }
 
 async fn a_used_wake_up_passes_to_nobody(mut driver: MailDriver) {
     let store = Arc::clone(driver.store());
-    let wait = || store.signals().message(driver.tenant, "inbox");
+    let wait = || store.signals().message_waiter(driver.tenant, "inbox");
     let (mut first, mut second) = (wait(), wait());
     driver.send(mail("a")).await;
     settle(&driver).await;
     assert!(is_woken(&mut first));
-    first.looked();
+    first.consume();
     assert!(!is_woken(&mut second));
 }
 
 async fn a_receiver_that_has_gone_is_passed_over(mut driver: MailDriver) {
     let store = Arc::clone(driver.store());
-    let wait = || store.signals().message(driver.tenant, "inbox");
+    let wait = || store.signals().message_waiter(driver.tenant, "inbox");
     let (first, mut second) = (wait(), wait());
     drop(first);
     driver.send(mail("a")).await;
@@ -230,7 +230,7 @@ async fn an_earlier_deadline_wakes_the_one_who_watches(mut driver: MailDriver) {
         delay_ms,
         ..mail(key)
     };
-    // Before the watch has looked, every deadline counts as earlier.
+    // As long as the sweep has not looked, every deadline wakes it.
     driver.send(delayed("a", 60_000)).await;
     signals.earlier_message().await;
     signals.watch_messages(Some(driver.now.plus_millis(60_000)));

@@ -1,4 +1,4 @@
-//! Lines: the order of delivery, how much is taken, and what is counted.
+//! Topics: the order of delivery, the number of messages that a look takes, and the counts.
 
 use asyncgate_core::mailbox::{Kind, Outgoing, Wish};
 
@@ -11,7 +11,7 @@ use crate::{
 pub(super) fn cases() -> Vec<Case> {
     mail_cases![
         priority_goes_before_age,
-        topics_are_lines_of_their_own,
+        topics_are_apart,
         what_is_not_ready_is_not_taken,
         what_returns_takes_its_old_place,
         at_most_the_wished_number_is_taken,
@@ -21,7 +21,7 @@ pub(super) fn cases() -> Vec<Case> {
         counts_follow_every_change,
         topics_are_listed_by_name_and_page_by_page,
         a_topic_is_there_as_long_as_it_has_messages,
-        the_first_in_line_tells_a_topics_age,
+        the_first_message_tells_a_topics_age,
         messages_are_listed_in_the_order_in_which_they_were_sent,
     ]
 }
@@ -48,7 +48,7 @@ async fn priority_goes_before_age(mut driver: MailDriver) {
     assert_eq!(keys_of(&driver.receive(ALL).await), order);
 }
 
-async fn topics_are_lines_of_their_own(mut driver: MailDriver) {
+async fn topics_are_apart(mut driver: MailDriver) {
     for (n, topic) in ["a", "b", "a", "A", "a:b", "b"].into_iter().enumerate() {
         let topic = topic.to_owned();
         driver
@@ -197,7 +197,7 @@ async fn waiting_messages_come_ready_ones_first(mut driver: MailDriver) {
     assert_eq!(driver.purge_waiting("inbox", 9).await, 0);
 }
 
-/// Checks both counts against what is there.
+/// Checks the counts of the topic and of the shards against the stored messages.
 async fn check_counts(driver: &MailDriver) {
     let mut counts = Counts::default();
     for message in driver.messages().await {
@@ -319,12 +319,12 @@ async fn a_topic_is_there_as_long_as_it_has_messages(mut driver: MailDriver) {
     assert_eq!(keys_of(&driver.receive(ALL).await), ["b"]);
 }
 
-/// Since when the first in line of the only topic waits.
+/// Returns since when the first message of the only topic waits.
 async fn age(driver: &MailDriver) -> Option<asyncgate_core::Timestamp> {
     topics(driver, None, 1).await[0].oldest
 }
 
-async fn the_first_in_line_tells_a_topics_age(mut driver: MailDriver) {
+async fn the_first_message_tells_a_topics_age(mut driver: MailDriver) {
     let start = driver.now;
     let delay_ms = 60_000;
     driver
