@@ -235,7 +235,7 @@ impl Sharer for Lane {
 /// Sharers that take turns. Only those that have jobs stand in the ring.
 #[derive(Debug)]
 struct Round<K, S> {
-    /// What each has saved up, and its jobs.
+    /// The savings of each, and its jobs.
     shares: HashMap<K, (i64, S)>,
     ring: VecDeque<K>,
 }
