@@ -18,9 +18,8 @@ use crate::{
     Clock, CorrId, Entropy, Events, Fault, Settings, Signer, mailbox::DrainMeter, metrics::Metrics,
 };
 
-/// The longest correlation id that is taken from a caller.
 const MAX_CORR_ID_BYTES: usize = 128;
-/// The delay after which a round of the watch over messages counts as missing.
+/// How late a round of the watch over messages may be.
 const OVERDUE_MS: i64 = 30_000;
 
 /// The canonical operations over one store. Facades reach it through the registry.
@@ -152,12 +151,13 @@ impl Engine {
         age <= longest.saturating_add(OVERDUE_MS)
     }
 
-    /// Returns a new correlation id.
+    /// A new correlation id.
     pub fn corr_id(&self) -> String {
         self.ids(self.now()).lease(0).to_string()
     }
 
-    /// Returns the correlation id of a request: the one that its caller gave, if it is fit to be repeated, or a new one.
+    /// What a request is known by: the correlation id that its caller gave, if it is fit to be
+    /// repeated, or a new one.
     pub fn correlate(&self, given: Option<&str>) -> CorrId {
         let fit = given
             .filter(|id| !id.is_empty() && id.len() <= MAX_CORR_ID_BYTES)
@@ -204,7 +204,8 @@ impl Engine {
         u64::try_from(millis / 1_000).unwrap_or(0)
     }
 
-    /// Waits for `event`, at most for `limit`, and not beyond the start of draining. Returns true if the event came.
+    /// Waits for `event`, at most `seconds`, and not beyond the start of draining. Answers whether
+    /// the event came.
     pub(crate) async fn wait_for(&self, event: impl Future<Output = ()>, limit: Duration) -> bool {
         tokio::select! {
             biased;

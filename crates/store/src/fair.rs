@@ -1,10 +1,10 @@
-//! A bounded queue that is fair: a tenant that asks for much waits behind itself and delays nobody else.
+//! A bounded queue that is fair: a tenant that asks for much waits behind itself, and delays no other.
 //!
-//! It is deficit round robin on two levels: tenants take turns, and within a tenant its lanes do (a topic is a lane).
-//! Each may spend what it has saved up; a job may overdraw, and the debt is paid off in later rounds.
+//! Deficit round robin on two levels, tenants and then their lanes (a topic is a lane). Each in turn
+//! may spend what it has saved up; a job may overdraw, and the debt is paid off in later rounds.
 //!
-//! Invariants: jobs of one lane leave in the order in which they came; nothing waits longer than one round of the
-//! others' shares; no tenant fills the queue alone.
+//! Invariants: jobs of one lane leave in the order in which they came; nothing waits longer than one
+//! round of the others' shares; no tenant fills the queue alone.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -19,14 +19,14 @@ use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// The cost that a share of weight 1 may spend in a round.
 const QUANTUM: i64 = 32;
 
-/// The place of a job in the queue, and its cost.
+/// The owner and the cost of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
     /// The tenant.
     pub tenant: TenantId,
     /// The lane within the tenant.
     pub lane: Lane,
-    /// The work that the job is, roughly in rows.
+    /// The amount of work, roughly in rows.
     pub cost: u32,
 }
 
@@ -43,12 +43,13 @@ pub enum Lane {
     Admission,
 }
 
-/// The shares of tenants and topics when there is more work than can be done. What is not named has weight 1.
+/// The shares of tenants and topics when there is more work than can be done. Whatever is not named
+/// has weight 1.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Weights {
     /// The weights of tenants.
     pub tenants: HashMap<TenantId, u32>,
-    /// The weights of topics by prefix of their name; the longest prefix that fits counts.
+    /// The weights of topics by prefix of the name; the longest prefix that fits counts.
     pub topics: Vec<(String, u32)>,
 }
 
@@ -70,16 +71,16 @@ impl Weights {
     }
 }
 
-/// The reason why a job was not taken.
+/// The reason why a job was not taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// Too many are waiting.
+    /// Too many jobs are waiting.
     Full,
     /// The queue was closed.
     Closed,
 }
 
-/// A fair queue of jobs.
+/// The queue.
 #[derive(Debug)]
 pub struct FairQueue<T> {
     state: Mutex<State<T>>,
@@ -90,15 +91,16 @@ pub struct FairQueue<T> {
 #[derive(Debug)]
 struct State<T> {
     tenants: Round<TenantId, Round<Lane, VecDeque<(u32, T)>>>,
-    /// The number of jobs that wait, in all and by tenant.
+    /// The number of jobs that wait.
     len: usize,
+    /// The number of jobs that wait, by tenant.
     held: HashMap<TenantId, usize>,
     weights: Weights,
     closed: bool,
 }
 
 impl<T> FairQueue<T> {
-    /// Makes a queue that holds at most `capacity` jobs.
+    /// Returns an empty queue that holds at most `capacity` jobs.
     pub fn new(capacity: usize) -> Self {
         Self {
             state: Mutex::new(State {
@@ -118,7 +120,7 @@ impl<T> FairQueue<T> {
         self.lock().weights = weights;
     }
 
-    /// Puts a job into the queue. One tenant may fill three quarters of it; the rest is kept for others.
+    /// Takes a job in. A tenant may fill three quarters of the queue; the rest is kept for others.
     pub fn push(&self, flow: Flow, job: T) -> Result<(), Refused> {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -134,17 +136,17 @@ impl<T> FairQueue<T> {
         state.len += 1;
         let lanes = state.tenants.of(flow.tenant);
         lanes.of(flow.lane).push_back((flow.cost, job));
-        // Only an empty queue lets the popper sleep, so only the first job has to wake it.
         let first = state.len == 1;
         drop(guard);
+        // There is one thread that pops, and it sleeps only on an empty queue.
         if first {
             self.filled.notify_one();
         }
         Ok(())
     }
 
-    /// Takes at most `limit` jobs, and waits up to `patience` for the first. Returns `None` when the queue is closed and
-    /// empty.
+    /// Gives out at most `limit` jobs, waiting up to `patience` for the first. Returns nothing when the
+    /// queue is closed and empty.
     pub fn pop(&self, limit: usize, patience: Duration) -> Option<Vec<T>> {
         let mut guard = self.lock();
         while guard.len == 0 && !guard.closed {
@@ -176,14 +178,14 @@ impl<T> FairQueue<T> {
         Some(jobs)
     }
 
-    /// Closes the queue: it takes no more jobs. Those that wait can still be popped.
+    /// Closes the queue: it takes no more in, and jobs that wait can still be popped.
     pub fn close(&self) {
         self.lock().closed = true;
         self.filled.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // No step leaves the state half-changed, so the state behind a poisoned lock is good too.
+        // No step leaves the state half-changed, so a poisoned lock is as good as any.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -195,7 +197,7 @@ impl<T> State<T> {
     }
 }
 
-/// A source of jobs, each with its cost: one lane, or all lanes of a tenant.
+/// A source of jobs, each with its cost.
 trait Source: Default {
     type Job;
 
@@ -215,7 +217,7 @@ impl<T> Source for VecDeque<(u32, T)> {
     }
 }
 
-/// A tenant or a lane: something that has a share.
+/// A tenant or a lane, which has a share of the work.
 trait Sharer: Clone + Eq + Hash {
     fn weight(&self, weights: &Weights) -> u32;
 }
@@ -235,7 +237,7 @@ impl Sharer for Lane {
 /// Sharers that take turns. Only those that have jobs stand in the ring.
 #[derive(Debug)]
 struct Round<K, S> {
-    /// The savings of each, and its jobs.
+    /// The savings, which may be a debt, and the jobs of each sharer.
     shares: HashMap<K, (i64, S)>,
     ring: VecDeque<K>,
 }
@@ -260,21 +262,20 @@ impl<K: Sharer, S: Source> Round<K, S> {
         source
     }
 
-    /// Takes the next job. Returns it with its sharer and its cost.
+    /// Takes the next job, and tells its sharer and its cost.
     fn next(&mut self, weights: &Weights) -> Option<(K, (u32, S::Job))> {
         loop {
             let key = self.ring.front()?.clone();
             let (saved, source) = self.shares.get_mut(&key)?;
             if *saved <= 0 {
-                // Its turn is over, or it still pays off a debt: it gets its share for the next round.
                 *saved += QUANTUM * i64::from(key.weight(weights));
                 self.ring.rotate_left(1);
                 continue;
             }
             let (cost, job) = source.take(weights)?;
             *saved -= i64::from(cost.max(1));
+            // Whoever leaves the ring loses its savings and its debt: idle time is not saved up.
             if source.is_empty() {
-                // Savings and debts end here: an idle sharer must not save up for a burst.
                 self.shares.remove(&key);
                 self.ring.pop_front();
             }

@@ -1,7 +1,7 @@
 //! Waiting: commits wake those who wait for what they changed, and nobody else.
 //!
-//! A store may wake waiters a moment after it has answered, so a case that says "nobody was woken" first makes another
-//! commit: by then the one before has woken all whom it had to wake.
+//! A store may tell waiters a moment after it has answered, so a case that says "nobody was woken"
+//! first makes another commit: what the one before had to tell is told by then.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Makes a commit that wakes nobody, and waits until the commits before it have woken their waiters.
+/// Makes a commit that tells nobody anything, and waits until what came before it is told.
 async fn settle(driver: &mut Driver) {
     driver.see(agent("nobody")).await;
     driver.see(agent("nobody")).await;
@@ -125,7 +125,7 @@ async fn a_worker_of_another_tenant_is_not_woken(mut driver: Driver) {
     assert!(!is_woken(&mut theirs));
 }
 
-/// A caller may go away after it was woken and before it looked.
+/// The caller may have gone away after it was woken and before it looked.
 async fn an_unused_wake_up_passes_to_the_next_worker(mut driver: Driver) {
     let store = Arc::clone(driver.store());
     for heard in [false, true] {
@@ -210,7 +210,7 @@ async fn the_end_of_a_task_wakes_all_who_wait_for_it(mut driver: Driver) {
         let watches = [(); 2].map(|()| store.signals().ended(driver.tenant, id));
         let [first, second] = &watches;
         let (first, second) = (first.ended(), second.ended());
-        // The task may end before anyone polls: even so the end is not missed.
+        // The end may come before anyone polls: it is not missed.
         match outcome {
             "proven" => drop(driver.complete(&hold, id, proven()).await.unwrap()),
             "bare" => drop(driver.complete(&hold, id, bare()).await.unwrap()),
@@ -242,7 +242,7 @@ async fn an_earlier_deadline_wakes_the_one_who_watches(mut driver: Driver) {
     let store = Arc::clone(driver.store());
     let signals = store.signals();
     let delayed = |delay_ms| NewTask { delay_ms, ..echo() };
-    // Before the watch has looked, every deadline counts as earlier.
+    // Before it has looked, every deadline is news.
     driver.create(delayed(60_000)).await;
     signals.earlier_deadline().await;
     signals.watch_deadlines(Some(driver.now.plus_millis(60_000)));

@@ -1,7 +1,7 @@
 //! Waiting: commits wake those who wait for what they changed, and nobody else.
 //!
-//! A store may wake waiters a moment after it has answered, so a case that says "nobody was woken" first makes another
-//! commit: by then the one before has woken all whom it had to wake.
+//! A store may tell waiters a moment after it has answered, so a case that says "nobody was woken"
+//! first makes another commit: what the one before had to tell is told by then.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Makes commits that wake nobody, and waits until the commits before them have woken their waiters.
+/// Makes commits that tell nobody anything, and waits until what came before them is told.
 async fn settle(driver: &MailDriver) {
     let mut elsewhere = driver.other(9);
     for _ in 0..2 {
@@ -143,7 +143,7 @@ async fn what_is_not_ready_wakes_nobody(mut driver: MailDriver) {
     assert!(!is_woken(&mut wait));
 }
 
-/// A caller may go away after it was woken and before it looked.
+/// The caller may have gone away after it was woken and before it looked.
 async fn an_unused_wake_up_passes_to_the_next_receiver(mut driver: MailDriver) {
     let store = Arc::clone(driver.store());
     for heard in [false, true] {
@@ -230,7 +230,7 @@ async fn an_earlier_deadline_wakes_the_one_who_watches(mut driver: MailDriver) {
         delay_ms,
         ..mail(key)
     };
-    // Before the watch has looked, every deadline counts as earlier.
+    // Before it has looked, every deadline is news.
     driver.send(delayed("a", 60_000)).await;
     signals.earlier_message().await;
     signals.watch_messages(Some(driver.now.plus_millis(60_000)));
