@@ -1,7 +1,7 @@
 //! Admission in the file.
 //!
-//! It is no plane (see `asyncgate_store::Plane`): its rule asks for rows one by one, so a change is a closure over the
-//! connection. It shares the writer's queue, clock and commits with the planes.
+//! It does not implement `asyncgate_store::Plane`: its rule asks for rows one by one, so a change is a closure over the
+//! connection. It shares the writer's queue, clock and commits with tasks and messages.
 
 mod domains;
 mod registry;
