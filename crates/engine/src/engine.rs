@@ -1,4 +1,4 @@
-//! The engine: a store, a clock, and what every operation needs of them.
+//! The engine: a store, a clock, and the ways to them that all operations share.
 
 use std::{
     collections::HashSet,
@@ -29,42 +29,25 @@ pub struct Engine {
     entropy: Arc<dyn Entropy>,
     settings: RwLock<Arc<Settings>>,
     started_at: Timestamp,
+    /// The stamp of the ids that were given out last.
     last_stamp: AtomicU64,
     draining: watch::Sender<bool>,
     pub(crate) signer: Option<Arc<dyn Signer>>,
     /// Tenants whose ledgers have grown since they were signed last.
     grown: Mutex<HashSet<TenantId>>,
-    /// How fast messages leave the mailbox.
+    /// The speed at which messages leave the mailbox.
     pub(crate) drain_meter: DrainMeter,
     pub(crate) events: Events,
     /// False while new work is turned away and everything else goes on.
     accepting: AtomicBool,
-    /// When the watch over messages last began a round.
+    /// The time at which the watch over messages last began a round.
     scanned_at: AtomicI64,
-    /// Who decides about nonces, limits and revocations.
+    /// The host that decides about nonces, limits and revocations.
     pub(crate) host: Guard,
-    /// Whether that is somebody else than the store.
+    /// True if that host is not the store.
     pub(crate) own_host: bool,
     pub(crate) tiers: Tiers,
     pub(crate) metrics: Metrics,
-}
-
-/// A plane whose refusals the engine explains to callers.
-pub(crate) trait Refuses: Plane {
-    /// Returns a refusal as callers are told of it.
-    fn fault(engine: &Engine, rejection: Self::Rejection) -> Fault;
-}
-
-impl Refuses for Tasks {
-    fn fault(_: &Engine, rejection: Rejection) -> Fault {
-        rejection.into()
-    }
-}
-
-impl Refuses for Messages {
-    fn fault(engine: &Engine, rejection: mailbox::Rejection) -> Fault {
-        engine.mailbox_fault(rejection)
-    }
 }
 
 impl std::fmt::Debug for Engine {
@@ -76,7 +59,7 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// An engine over `store`. `clock` must not be behind the store's last time.
+    /// Makes an engine over `store`. `clock` must not be behind the store's last time.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -124,7 +107,7 @@ impl Engine {
         self
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -140,13 +123,13 @@ impl Engine {
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
-    /// Whether writes are being accepted.
+    /// Tells whether writes are being accepted.
     pub fn health(&self) -> Health {
         self.store.health()
     }
 
-    /// Says whether new work is welcome. While it is not, sends and new tasks are turned away;
-    /// receivers and workers go on.
+    /// Sets whether new work is accepted. While it is not, sends and new tasks are turned away; receivers and workers go
+    /// on.
     pub fn set_accepting(&self, accepting: bool) {
         self.accepting.store(accepting, Ordering::Relaxed);
     }
@@ -155,13 +138,13 @@ impl Engine {
         self.accepting.load(Ordering::Relaxed)
     }
 
-    /// The watch over messages begins a round.
+    /// Notes that the watch over messages begins a round.
     pub(crate) fn note_scan(&self) {
         let now = self.now().as_millis();
         self.scanned_at.store(now, Ordering::Relaxed);
     }
 
-    /// Whether the watch over messages is alive: no round is overdue by much.
+    /// Returns true if the watch over messages is alive: no round is overdue by much.
     pub fn is_scanning(&self) -> bool {
         let age = self.now().as_millis() - self.scanned_at.load(Ordering::Relaxed);
         let longest = i64::try_from(self.settings().sweep_interval_ms).unwrap_or(i64::MAX);
@@ -185,7 +168,7 @@ impl Engine {
         }
     }
 
-    /// Lets those who wait go at once, so that the process can end.
+    /// Ends all waiting at once, so that the process can end.
     pub fn drain(&self) {
         self.draining.send_replace(true);
     }
@@ -193,7 +176,7 @@ impl Engine {
     /// Waits until [`Engine::drain`] is called.
     pub async fn drained(&self) {
         let mut draining = self.draining.subscribe();
-        // The sender lives as long as the engine, so this cannot fail before it is true.
+        // The sender lives as long as the engine, so this cannot fail before the engine drains.
         let _ = draining.wait_for(|draining| *draining).await;
     }
 
@@ -207,7 +190,7 @@ impl Engine {
         grown.insert(tenant);
     }
 
-    /// The tenants whose ledgers have grown since this was asked last.
+    /// Takes the tenants whose ledgers have grown since the last call.
     pub(crate) fn take_grown(&self) -> HashSet<TenantId> {
         std::mem::take(&mut *self.grown.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -278,7 +261,7 @@ impl Engine {
         }
     }
 
-    /// A source of ids whose stamp was never given out before by this engine.
+    /// Returns a source of ids whose stamp this engine has never given out before.
     fn ids(&self, now: Timestamp) -> Ids {
         let floor = Stamp::of_millis(now.as_millis()).as_u64();
         let next = |last: u64| Some(floor.max(last + 1));
@@ -290,5 +273,23 @@ impl Engine {
             Stamp::from_u64(floor.max(last + 1)),
             self.entropy.next_u64(),
         )
+    }
+}
+
+/// A plane whose refusals the engine explains to callers.
+pub(crate) trait Refuses: Plane {
+    /// Returns a refusal as callers are told of it.
+    fn fault(engine: &Engine, rejection: Self::Rejection) -> Fault;
+}
+
+impl Refuses for Tasks {
+    fn fault(_: &Engine, rejection: Rejection) -> Fault {
+        rejection.into()
+    }
+}
+
+impl Refuses for Messages {
+    fn fault(engine: &Engine, rejection: mailbox::Rejection) -> Fault {
+        engine.mailbox_fault(rejection)
     }
 }

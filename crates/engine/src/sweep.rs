@@ -16,7 +16,7 @@ use tracing::{Instrument as _, Span};
 
 use crate::{Engine, Fault};
 
-/// How soon to try again after a failure of the store.
+/// The pause after a failure of the store.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// A plane whose deadlines the engine watches.
@@ -28,7 +28,7 @@ pub(crate) trait Deadlines {
     const PLANE: &'static str;
     /// The most that one transaction moves, so that requests are not held up behind it.
     const BATCH: usize;
-    /// How soon to look again at what is due but did not move.
+    /// The time after which to look again at what is due but did not move.
     const LOOK_AGAIN_MS: i64;
 
     /// Returns what is due at `now`, earliest first.
@@ -41,8 +41,8 @@ pub(crate) trait Deadlines {
     /// Returns the earliest deadline of all.
     fn next_due(store: &dyn Store) -> Answer<'_, Option<Timestamp>>;
 
-    /// Says until when the watch will sleep; absent before it has looked. A deadline that is written earlier than this
-    /// wakes it.
+    /// Sets the time until which the watch sleeps; absent before it has looked. A deadline that is written earlier than
+    /// this wakes it.
     fn watch_until(signals: &Signals, until: Option<Timestamp>);
 
     /// Waits until a deadline earlier than the watched one was written.
@@ -128,8 +128,8 @@ impl Engine {
             if found < limit {
                 return Ok(());
             }
-            // What is due but does not move stands first in line. When it fills a batch, the next one is larger, so
-            // that it hides nothing behind it.
+            // Leases in their grace are due but do not move, and they stand first in line. When they fill a batch, the
+            // next one is larger, so that they hide nothing behind them.
             limit = if moved == 0 { limit * 2 } else { P::BATCH };
         }
     }

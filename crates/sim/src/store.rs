@@ -1,8 +1,8 @@
 //! The store between the engine and the memory store: a queue before the writer, injected faults,
 //! and a tape of everything that was committed, from which the model learns.
 //!
-//! Like the real writer, it runs a transaction even if its caller has gone away meanwhile, and loses
-//! what is still waiting when the process dies. It refuses before a transaction runs, never after.
+//! Like the real writer, it runs a transaction even if its caller has gone away meanwhile, and loses those that still wait
+//! when the process dies. It refuses a transaction before it runs, never after.
 
 mod mail;
 
@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 
 use crate::step::{Manner, Op};
 
-/// Who asked for a transaction.
+/// The origin of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// A client's call, by its number.
@@ -39,40 +39,40 @@ pub enum Origin {
 /// A transaction that ran.
 #[derive(Debug)]
 pub struct Commit {
-    /// Who asked for it.
+    /// The origin.
     pub origin: Origin,
-    /// Whose rows it touched.
+    /// The tenant whose rows it touched.
     pub tenant: TenantId,
-    /// The time it was decided at.
+    /// The time at which it was decided.
     pub now: Timestamp,
-    /// What it was about.
+    /// The rows that it read and wrote.
     pub wrote: Wrote,
-    /// Whether deciding again on the same rows gave the same.
+    /// True if deciding again on the same rows gave the same.
     pub repeatable: bool,
 }
 
-/// What a transaction wrote; no changes when the rule refused.
+/// The rows of a transaction. It has no changes when the rule refused.
 #[derive(Debug)]
 pub enum Wrote {
     /// Tasks and receipts.
     Tasks {
-        /// What it wanted to claim, and how many.
+        /// The reach of a claim, and how many tasks it wanted.
         claim: Option<(Reach, usize)>,
-        /// What was written.
+        /// The changes that were written.
         changes: Option<Changes>,
     },
     /// Messages.
     Mail(MailWrote),
 }
 
-/// What a transaction over messages wrote.
+/// The rows of a transaction over messages.
 #[derive(Debug)]
 pub struct MailWrote {
-    /// What it read.
+    /// The rows that it declared.
     pub reads: mail_store::Reads,
-    /// The time it was asked for at.
+    /// The time at which it was asked for.
     pub asked_at: Timestamp,
-    /// What was written.
+    /// The changes that were written.
     pub changes: Option<mailbox::Changes>,
 }
 
@@ -117,8 +117,7 @@ struct Tapped<C> {
 }
 
 impl SimStore {
-    /// A store over `below` whose queue holds `capacity` transactions; every `repeat`th is decided
-    /// more than once.
+    /// Makes a store over `below` whose queue holds `capacity` transactions. Every `repeat`th is decided more than once.
     pub fn new(below: Arc<dyn Store>, capacity: usize, repeat: u64) -> Self {
         Self {
             below,
@@ -137,12 +136,12 @@ impl SimStore {
         }
     }
 
-    /// What is really stored.
+    /// Returns the store below, which holds what is really stored.
     pub fn below(&self) -> &dyn Store {
         self.below.as_ref()
     }
 
-    /// Says whose future is polled next.
+    /// Sets the origin of transactions that are asked for from now on, and how they are treated.
     pub fn polls(&self, origin: Origin, manner: Manner) {
         let mut state = self.state();
         state.origin = origin;
@@ -159,7 +158,7 @@ impl SimStore {
         self.state().blind = true;
     }
 
-    /// How many faults were injected so far.
+    /// Returns how many faults were injected so far.
     pub fn faults(&self) -> u64 {
         self.faults.load(Ordering::Relaxed)
     }
@@ -168,7 +167,7 @@ impl SimStore {
         self.faults.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// The first commit on the tape, which is taken from it.
+    /// Takes the first commit from the tape.
     pub fn next_commit(&self) -> Option<Commit> {
         self.state().tape.pop_front()
     }
@@ -185,12 +184,12 @@ impl SimStore {
                 reply,
             } = queued;
             let ran = self.run(origin, work);
-            // Who asked may have gone away; the transaction stands.
+            // The caller may have gone away; the transaction stands.
             let _ = reply.send(ran);
         }
     }
 
-    /// Answers up to `limit` waiting transactions with a failed commit.
+    /// Fails up to `limit` waiting transactions, as a failed commit does.
     pub fn reject(&self, limit: usize) {
         let mut state = self.state();
         let count = limit.min(state.queue.len());
@@ -202,7 +201,7 @@ impl SimStore {
         }
     }
 
-    /// Forgets what was never committed, as a process does that dies.
+    /// Forgets transactions that were never committed, as a process does that dies.
     pub fn crash(&self) {
         let mut state = self.state();
         state.refusal = None;
@@ -262,7 +261,7 @@ impl SimStore {
         answer
     }
 
-    /// Whether the next transaction is decided more than once.
+    /// Returns true if the next transaction is decided more than once.
     fn repeats(&self) -> bool {
         let mut state = self.state();
         state.ran += 1;
@@ -351,7 +350,7 @@ where
     tapped
 }
 
-/// The answer of the memory store, which never makes anybody wait.
+/// Returns the answer of the memory store, which never makes anybody wait.
 pub fn at_once<T>(answer: Answer<'_, T>) -> Result<T, Error> {
     answer
         .now_or_never()

@@ -1,8 +1,8 @@
-//! Whether the indexes and counters of a file say what its rows say.
+//! The check that the indexes and counters of a file say what its rows say.
 //!
-//! Each task is looked up where the indexes must have it, and counted. If an index then has other rows
-//! than were counted, it is read until one is found that no task confirms. So a good file costs a few
-//! lookups a task, and nothing is kept in memory.
+//! Each task is looked up where the indexes must have it, and counted. If an index then has more or fewer rows than were
+//! counted, it is read until a row is found that no task confirms. So a good file costs a few lookups a task, and nothing
+//! is kept in memory.
 
 use std::result;
 
@@ -23,10 +23,10 @@ use crate::{
     tasks::rank,
 };
 
-/// How many tasks are looked at between two words on how far the work is.
+/// The number of tasks that are checked between two reports of progress.
 const PAGE: usize = 1_000;
 
-/// What is wrong, or why that cannot be told.
+/// The result of a check that found something, or could not look.
 #[derive(Debug, thiserror::Error)]
 pub enum Finding {
     /// The first thing that is not as it must be.
@@ -42,7 +42,7 @@ impl Finding {
         Self::Wrong(what.into())
     }
 
-    /// The same, with where it was found.
+    /// Adds the place where it was found.
     pub(crate) fn at(self, place: impl std::fmt::Display) -> Self {
         match self {
             Self::Wrong(what) => Self::Wrong(format!("{place}: {what}")),
@@ -60,7 +60,7 @@ impl From<rusqlite::Error> for Finding {
     }
 }
 
-/// A task, and where it stands in the file.
+/// A task and its place in the file.
 struct Placed<'a> {
     tenant: i64,
     key: Key,
@@ -71,10 +71,10 @@ struct Placed<'a> {
 /// A table that follows from the tasks.
 struct Index {
     name: &'static str,
-    /// Its columns. The one at `task` holds the key of the task.
+    /// The columns. The one at `task` holds the key of the task.
     columns: &'static [&'static str],
     task: usize,
-    /// The row that it must have for a task, if any.
+    /// Returns the row that the index must have for a task, if any.
     row: fn(&Placed<'_>) -> Option<Vec<Value>>,
 }
 
@@ -118,7 +118,7 @@ const INDEXES: [Index; 4] = [
             ])
         },
     },
-    // An obligation stands where its assignment does, and so does the task.
+    // An obligation has the key of its assignment, and so has the task.
     Index {
         name: "obligation",
         columns: &["owner", "receipt"],
@@ -145,7 +145,7 @@ impl Index {
         db.conn.prepare_cached(&sql)?.exists(params_from_iter(row))
     }
 
-    /// Checks that it has no other rows than those that were counted.
+    /// Checks that the index has no other rows than those that were counted.
     fn has_only(&self, db: &mut Db, counted: i64) -> result::Result<(), Finding> {
         let sql = format!("SELECT count(*) FROM {}", self.name);
         let rows: i64 = db.conn.query_row(&sql, [], |row| row.get(0))?;
@@ -172,7 +172,7 @@ impl Index {
                 return Err(self.stray(&row, &why));
             }
         }
-        // Every row is right, and every task has its row.
+        // Every row is right, and every task has its row: only the number of rows is wrong.
         let what = format!("the index `{}` has {rows} rows, not {counted}", self.name);
         Err(Finding::Wrong(what))
     }
@@ -193,12 +193,12 @@ impl Index {
     }
 }
 
-/// How many rows each index must have, by the tasks that were seen.
+/// The number of rows that each index must have for the tasks that were checked.
 #[derive(Debug, Default)]
 pub(crate) struct Counted([i64; INDEXES.len()]);
 
-/// Checks every task of a tenant: that its row is whole, that the indexes have it, that `told` has
-/// nothing against it, and that the counters of the tenant are right.
+/// Checks every task of a tenant: that its row is whole, that the indexes have it, that `told` agrees, and that the
+/// counters of the tenant are right.
 pub(crate) fn tenant(
     db: &mut Db,
     counted: &mut Counted,
@@ -290,7 +290,7 @@ fn check_counters(db: &Db, tenant: i64, depths: &Depths) -> result::Result<(), F
     Ok(())
 }
 
-/// Checks, when all tenants were, that the indexes have nothing else.
+/// Checks, after the tasks of all tenants, that the indexes have no other rows.
 pub(crate) fn nothing_else(db: &mut Db, counted: &Counted) -> result::Result<(), Finding> {
     for (index, counted) in INDEXES.iter().zip(counted.0) {
         index.has_only(db, counted)?;

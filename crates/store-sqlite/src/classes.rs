@@ -1,8 +1,8 @@
 //! The classes that have, or recently had, ready tasks.
 //!
-//! A class row exists so that `ready` rows can name it by a number. Which classes may have ready
-//! tasks is kept in memory: one is added when a task becomes ready, and dropped when a look finds
-//! its queue empty. Rows of classes that stay empty are deleted once there are many of them.
+//! A class row exists so that `ready` rows can name it by a number. The classes that may have ready tasks are kept in
+//! memory: one is added when a task becomes ready, and dropped when a look finds its queue empty. Rows of classes that stay
+//! empty are deleted once there are many of them.
 
 use std::collections::HashMap;
 
@@ -11,24 +11,26 @@ use rusqlite::{Result, params};
 
 use crate::{codec::Key, db::Db};
 
-/// How many classes without ready tasks are kept for the next task of theirs.
+/// The most classes without ready tasks that are kept for the next task of theirs.
 const MAX_IDLE: usize = 4_096;
 
+/// The classes of all tenants.
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
     tenants: HashMap<i64, HashMap<Class, Entry>>,
+    /// The number of classes that are not live.
     idle: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     class: i64,
-    /// Whether there may be ready tasks.
+    /// True if there may be ready tasks.
     live: bool,
 }
 
 impl Classes {
-    /// Every class of the file. Each counts as live until a look shows otherwise.
+    /// Loads every class of the file. Each counts as live until a look shows otherwise.
     pub(crate) fn load(db: &Db) -> Result<Self> {
         let mut classes = Self::default();
         let mut rows = db
@@ -52,7 +54,7 @@ impl Classes {
         Ok(classes)
     }
 
-    /// The number of a class that is about to get a ready task.
+    /// Returns the number of a class that is about to get a ready task. A new class is given one.
     pub(crate) fn enter(&mut self, db: &Db, tenant: i64, class: Class) -> Result<i64> {
         if let Some(entry) = self.tenants.entry(tenant).or_default().get_mut(&class) {
             self.idle -= usize::from(!entry.live);
@@ -75,14 +77,14 @@ impl Classes {
         Ok(number)
     }
 
-    /// The number of a class that has a ready task.
+    /// Returns the number of a class, if it is known.
     pub(crate) fn number(&self, tenant: i64, class: &Class) -> Option<i64> {
         let entry = self.tenants.get(&tenant)?.get(class)?;
         Some(entry.class)
     }
 
-    /// The first `limit` ready tasks that the worker can serve, by priority, then age: the heads
-    /// of its classes, merged.
+    /// Returns the first `limit` ready tasks that the worker can serve, by priority, then age: the heads of its classes,
+    /// merged.
     pub(crate) fn claimable(
         &mut self,
         db: &Db,

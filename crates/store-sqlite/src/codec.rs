@@ -1,4 +1,4 @@
-//! How values are written into columns and read back.
+//! The form of values in columns: how they are written and read back.
 //!
 //! Reading back fails with an error, never a panic: a file may have been damaged.
 
@@ -16,6 +16,7 @@ use crate::rows::checksum::Checksum;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key(pub i64);
 
+/// The bits of a key that hold the place.
 pub(crate) const SEQ_BITS: u32 = 44;
 
 impl Key {
@@ -23,19 +24,19 @@ impl Key {
         Self((tenant << SEQ_BITS) | (seq & ((1 << SEQ_BITS) - 1)) as i64)
     }
 
-    /// The place in the tenant's ledger.
+    /// Returns the place in the tenant's ledger.
     pub(crate) const fn seq(self) -> Seq {
         (self.0 & ((1 << SEQ_BITS) - 1)) as Seq
     }
 
-    /// Before every key of the tenant that follows.
+    /// Returns a key after every key of the tenant and before every key of the next one.
     pub(crate) const fn end(tenant: i64) -> Self {
         Self((tenant + 1) << SEQ_BITS)
     }
 }
 
-/// A principal without its instance: a letter for the kind, then the id. The server itself, who is
-/// the addressee of every other receipt, is the empty text.
+/// Writes a principal without its instance: a letter for the kind, then the id. The server itself, to which every other
+/// receipt is addressed, is the empty text.
 pub(crate) fn principal_key(principal: &PrincipalKey) -> String {
     if principal.kind == PrincipalKind::System && &*principal.id == "asyncgate" {
         return String::new();
@@ -46,7 +47,7 @@ pub(crate) fn principal_key(principal: &PrincipalKey) -> String {
     text
 }
 
-/// A principal with its instance, if it has one, behind a NUL, which no id contains.
+/// Writes a principal with its instance, if it has one, behind a NUL, which no id contains.
 pub(crate) fn principal(principal: &Principal) -> String {
     let mut text = principal_key(&principal.key());
     if let Some(instance) = &principal.instance_id {
@@ -88,7 +89,7 @@ fn read_kind(letter: char) -> Option<PrincipalKind> {
         .find(|kind| kind_letter(*kind) == letter)
 }
 
-/// Ids one after the other; absent when there are none.
+/// Writes ids one after the other; absent when there are none.
 pub(crate) fn receipt_ids(ids: &[ReceiptId]) -> Option<Vec<u8>> {
     (!ids.is_empty()).then(|| ids.iter().flat_map(|id| *id.as_bytes()).collect())
 }
@@ -188,7 +189,7 @@ impl<'a> Columns<'a> {
         Ok(Some(principal))
     }
 
-    /// The value, or an error if it is missing where there must be one.
+    /// Returns the value, or an error if it is missing where there must be one.
     pub(crate) fn must<T>(&self, value: Option<T>) -> Result<T> {
         value.ok_or_else(|| self.damaged(Type::Null))
     }

@@ -1,4 +1,4 @@
-//! A connection with its settings, and the small dictionaries that every row refers to.
+//! A connection with its settings, and the small dictionaries to which rows refer.
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Result, config::DbConfi
 
 use crate::rows::checksum::damaged;
 
-/// A connection, and what it has learned of tenants and instances. Both only grow.
+/// A connection, and the names that it has met. A number never changes its meaning, so a name that is known stays true.
 #[derive(Debug)]
 pub(crate) struct Db {
     pub(crate) conn: Connection,
@@ -16,10 +16,10 @@ pub(crate) struct Db {
     topics: HashMap<i64, Arc<str>>,
 }
 
-/// How many names of topics a connection keeps.
+/// The most names of topics that a connection keeps.
 const MAX_TOPICS: usize = 10_000;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     Write,
@@ -33,8 +33,8 @@ impl Db {
             Use::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
         };
         let conn = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        // Without this, SQLite plans a statement again whenever a bound value changes, which costs
-        // as much as running it.
+        // Without this, SQLite plans a statement again whenever a bound value changes, which costs as much as running
+        // it.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         conn.set_prepared_statement_cache_capacity(64);
         conn.busy_timeout(std::time::Duration::from_secs(5))?;
@@ -58,7 +58,7 @@ impl Db {
         })
     }
 
-    /// The number of a tenant that has rows.
+    /// Returns the number of a tenant, if it has rows.
     pub(crate) fn tenant(&mut self, id: TenantId) -> Result<Option<i64>> {
         if let Some(tenant) = self.tenants.get(&id) {
             return Ok(Some(*tenant));
@@ -74,7 +74,7 @@ impl Db {
         Ok(found)
     }
 
-    /// The name of an instance.
+    /// Returns the name of an instance.
     pub(crate) fn instance(&mut self, instance: i64) -> Result<Arc<str>> {
         if let Some(name) = self.instances.get(&instance) {
             return Ok(Arc::clone(name));
@@ -90,7 +90,7 @@ impl Db {
         Ok(name)
     }
 
-    /// The number of an instance, which is made if it is new. For the writer only.
+    /// Returns the number of an instance, which is written if it is new. It is for the writer only.
     pub(crate) fn intern_instance(&mut self, name: &Arc<str>) -> Result<i64> {
         let known = self.instances.iter().find(|(_, known)| *known == name);
         if let Some((instance, _)) = known {
@@ -109,7 +109,7 @@ impl Db {
         Ok(instance)
     }
 
-    /// The name of a topic. Numbers are never given out twice, so a known name stays true.
+    /// Returns the name of a topic.
     pub(crate) fn topic(&mut self, topic: i64) -> Result<Arc<str>> {
         if let Some(name) = self.topics.get(&topic) {
             return Ok(Arc::clone(name));
@@ -120,6 +120,7 @@ impl Db {
             .query_row([topic], |row| row.get(0))
             .optional()?;
         let name = name.ok_or_else(|| damaged("the topic of a message is not there"))?;
+        // There may be any number of topics; forgetting all of them now and then is simpler than keeping an order.
         if self.topics.len() >= MAX_TOPICS {
             self.topics.clear();
         }
@@ -135,7 +136,7 @@ impl Db {
         }
         self.conn.prepare_cached("BEGIN")?.execute([])?;
         let answer = query(self);
-        // Nothing was written, so how it ends does not matter; if it does not, the next one ends it.
+        // Nothing was written, so a failure loses nothing: the next query ends what is still open.
         let _ = self.conn.execute_batch("COMMIT");
         answer
     }

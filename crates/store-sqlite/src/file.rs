@@ -1,4 +1,4 @@
-//! A database file to look at, also while a server writes to it.
+//! A database file that is only read, also while a server writes to it.
 
 use std::{collections::BTreeMap, path::Path, result};
 
@@ -18,8 +18,7 @@ use crate::{
     schema, wal,
 };
 
-/// A file that is only read, as it stood when it was opened. It needs no lock, but while it is open a
-/// server's log grows.
+/// A file as it stood when it was opened. It needs no lock, but while it is open a server's log only grows.
 #[derive(Debug)]
 pub struct SqliteFile {
     db: Db,
@@ -32,7 +31,7 @@ impl SqliteFile {
         wal::check_beside_a_writer(path)?;
         let db = Db::open(path, Use::Read)?;
         db.conn.execute_batch("BEGIN")?;
-        // The state to look at is that of the first read.
+        // The transaction shows the state at its first read, so this read fixes it.
         schema::check(&db.conn)?;
         Ok(Self {
             db,
@@ -44,12 +43,12 @@ impl SqliteFile {
         read(&mut self.db).map_err(|error| read_error(&error))
     }
 
-    /// Every tenant that has rows.
+    /// Returns every tenant that has rows.
     pub fn tenants(&mut self) -> result::Result<Vec<TenantId>, Error> {
         self.read(query::tenants)
     }
 
-    /// Where a tenant's ledger ends.
+    /// Returns the head of a tenant's ledger.
     pub fn head(&mut self, tenant: TenantId) -> result::Result<Head, Error> {
         self.read(|db| match db.tenant(tenant)? {
             Some(tenant) => query::head(db, tenant),
@@ -57,7 +56,7 @@ impl SqliteFile {
         })
     }
 
-    /// A page of a tenant's ledger.
+    /// Returns a page of a tenant's ledger.
     pub fn receipts(
         &mut self,
         tenant: TenantId,
@@ -89,8 +88,8 @@ impl SqliteFile {
         }
     }
 
-    /// Checks the tasks of a tenant against the indexes, the counters, and what is `told` of them
-    /// elsewhere. `progress` is given the number of tasks that were checked.
+    /// Checks the tasks of a tenant against the indexes and the counters, and lets `told` check each against what is told
+    /// of it elsewhere. `progress` is given the number of tasks that were checked.
     pub fn check_tasks(
         &mut self,
         tenant: TenantId,
@@ -100,7 +99,7 @@ impl SqliteFile {
         check::tenant(&mut self.db, &mut self.counted, tenant, told, progress)
     }
 
-    /// Where the chains of a tenant's messages end, by shard.
+    /// Returns the heads of the chains of a tenant's messages, by shard.
     pub fn chains(&mut self, tenant: TenantId) -> result::Result<BTreeMap<u16, ChainHead>, Error> {
         self.read(|db| match db.tenant(tenant)? {
             Some(tenant) => mailbox::chains(db, tenant),
@@ -108,8 +107,8 @@ impl SqliteFile {
         })
     }
 
-    /// Gives every message of a tenant to `told` in the order in which they were sent, and checks the
-    /// counters of its topics and shards. `progress` is given the number of messages.
+    /// Gives every message of a tenant to `told`, in the order in which they were sent, and checks the counters of its
+    /// topics and shards. `progress` is given the number of messages that were checked.
     pub fn check_messages(
         &mut self,
         tenant: TenantId,

@@ -1,4 +1,4 @@
-//! What the writer keeps of each tenant between commits: where its ledger ends, and its counts.
+//! The heads and counts of all tenants, which the writer keeps in memory between commits.
 
 use std::collections::{HashMap, hash_map::Entry};
 
@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, Result, Row, params};
 
 use crate::db::Db;
 
-/// A tenant as the writer knows it.
+/// The ledger head of a tenant, its counts, and the number by which rows name it.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
     pub(crate) tenant: i64,
@@ -18,25 +18,26 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Moves the head over a receipt. Answers the receipt's link.
+    /// Moves the head over a receipt. Returns the receipt's link.
     pub(crate) fn append(&mut self, tenant: TenantId, receipt: &Receipt) -> Link {
         self.head.seq += 1;
         self.head.link = self.head.link.then(tenant, receipt);
         self.head.link
     }
 
-    /// The ledger, about to be changed.
+    /// Marks the ledger as changed, so that the commit saves it.
     pub(crate) fn changing(&mut self) -> &mut Self {
         self.changed = true;
         self
     }
 }
 
+/// The tenants that were needed since the last rollback.
 #[derive(Debug, Default)]
 pub(crate) struct Ledgers(HashMap<TenantId, Ledger>);
 
 impl Ledgers {
-    /// The tenant's ledger, which is begun if it is new.
+    /// Returns the tenant's ledger. If the tenant is new, its ledger is begun.
     pub(crate) fn of(&mut self, db: &Db, id: TenantId) -> Result<&mut Ledger> {
         match self.0.entry(id) {
             Entry::Occupied(known) => Ok(known.into_mut()),
@@ -112,7 +113,7 @@ fn begin(db: &Db, id: TenantId) -> Result<Ledger> {
     })
 }
 
-/// Counts from the first six columns, in the order of [`Status::ALL`].
+/// Reads counts from the first six columns, in the order of [`Status::ALL`].
 pub(crate) fn read_depths(row: &Row<'_>) -> Result<Depths> {
     let mut depths = Depths::default();
     for (column, status) in Status::ALL.into_iter().enumerate() {
@@ -121,7 +122,7 @@ pub(crate) fn read_depths(row: &Row<'_>) -> Result<Depths> {
     Ok(depths)
 }
 
-/// A head from the columns `head`, `link` and `open`, of which the first is number `first`.
+/// Reads a head from the columns `head`, `link` and `open`, of which the first is number `first`.
 pub(crate) fn read_head(row: &Row<'_>, first: usize) -> Result<Head> {
     Ok(Head {
         seq: row.get::<_, i64>(first)?.unsigned_abs(),

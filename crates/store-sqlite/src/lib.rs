@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, one writer thread, group commit.
 //!
-//! Writes go through one thread that shares a commit among all jobs that are waiting, so that the
-//! cost of an fsync is shared too. Reads use snapshots of their own and never wait for the writer.
+//! Writes go through one thread that shares a commit among all jobs that are waiting, so that the cost of an fsync is
+//! shared too. Reads use snapshots of their own and never wait for the writer.
 
 mod admission;
 mod check;
@@ -40,14 +40,14 @@ use crate::{
     writer::{Queued, Writer},
 };
 
-/// How a store is set up.
+/// The settings of a store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many transactions may wait to be written; more are turned away.
+    /// The most transactions that may wait to be written; more are turned away.
     pub max_queued_jobs: usize,
-    /// How many bytes they may hold together.
+    /// The most bytes that they may hold together.
     pub max_queued_bytes: usize,
-    /// How many threads read.
+    /// The number of threads that read.
     pub readers: usize,
 }
 
@@ -61,7 +61,7 @@ impl Default for Options {
     }
 }
 
-/// Why a store cannot be opened.
+/// The reason why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file belongs to a program of another version.
@@ -97,8 +97,9 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the file, which is made if it does not exist.
+    /// Opens the file. If it does not exist, it is made.
     pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
+        // SQLite drops the part of a log that it cannot read without a word, so the log is looked at first.
         let cut_off = wal::settle(path)?;
         let writer = Writer::start(path, options)?;
         let readers = Readers::start(path, options.readers.max(1))?;
@@ -128,7 +129,7 @@ impl SqliteStore {
         Box::pin(self.readers.run(query))
     }
 
-    /// Reads rows of one tenant; one that has none answers with the default.
+    /// Reads rows of one tenant. For a tenant without rows it returns the default.
     fn read_of<T: Default + Send + 'static>(
         &self,
         tenant: TenantId,

@@ -1,4 +1,4 @@
-//! Reads that list: each costs what it returns.
+//! Reads of tasks and receipts. Each costs what it returns.
 
 use asyncgate_core::{
     Head, LeaseId, PrincipalKey, ReceiptType, Relationship, Task, TaskId, TenantId, Timestamp,
@@ -15,8 +15,8 @@ use crate::{
     rows::{receipt, task},
 };
 
-/// How many tasks a listing looks at before it answers with what it has: a rare filter costs the
-/// caller more pages, never the server a scan.
+/// The most tasks that a list looks at before it answers with what it has: a rare filter costs the caller more pages, never
+/// the server a scan.
 const MAX_LOOKED_AT: usize = 2_000;
 
 pub(crate) fn tasks(db: &mut Db, tenant: i64, filter: &TaskFilter) -> Result<TaskPage> {
@@ -65,7 +65,7 @@ fn all(db: &Db, tenant: i64, before: Key) -> Result<Vec<Key>> {
         .collect()
 }
 
-/// The tasks that were assigned to a principal. A task stands where its assignment stands.
+/// Returns the tasks that were assigned to a principal. A task has the key of its assignment.
 fn assigned(db: &Db, tenant: i64, owner: &PrincipalKey, before: Key) -> Result<Vec<Key>> {
     db.conn
         .prepare_cached(
@@ -125,8 +125,8 @@ pub(crate) fn receipts(
     }
 }
 
-/// A lease's story begins with the acceptance at the place that its id names, and is part of its
-/// task's story.
+/// Returns the receipts under a lease. They begin with the acceptance at the place that the lease's id names, and are among
+/// the receipts of its task, so no index of leases is needed.
 fn leased(db: &mut Db, tenant: i64, id: LeaseId, page: SeqPage) -> Result<Vec<DeliveredReceipt>> {
     let accepted = Key::new(tenant, id.seq()).0;
     let task: Option<Option<i64>> = db

@@ -1,4 +1,4 @@
-//! Reader threads: each has a connection of its own and sees the newest commit.
+//! The reader threads: each has a connection of its own and sees the newest commit.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -20,11 +20,12 @@ use crate::{
     rows::checksum::is_damage,
 };
 
+/// The most reads that wait; more are refused, as writes are.
 const MAX_QUEUED_READS: usize = 4_096;
 
 type Read = Box<dyn FnOnce(&mut Db) + Send>;
 
-/// The way to the reader threads, which end when it is dropped.
+/// The way to the reader threads. They end when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Readers {
     reads: SyncSender<Read>,
@@ -55,8 +56,8 @@ impl Readers {
     ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
         let read: Read = Box::new(move |db| {
-            // Whoever asked may have gone.
             let answered = catch_unwind(AssertUnwindSafe(|| db.snapshot(query)));
+            // The caller may have gone.
             let _ = answer.send(answered.unwrap_or(Err(rusqlite::Error::UnwindingPanic)));
         });
         self.reads.try_send(read).map_err(|error| match error {

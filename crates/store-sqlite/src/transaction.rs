@@ -1,6 +1,6 @@
 //! The writer's open transaction: the connection, what is kept in memory beside it, and how work runs in it.
 //!
-//! How each plane loads and writes its rows stands with the plane: `tasks.rs` and `mailbox/state.rs`.
+//! Each plane loads and writes its rows in a file of its own: `tasks.rs` and `mailbox/state.rs`.
 
 use std::{
     any::Any,
@@ -119,7 +119,7 @@ impl Writable {
         *verdicts.lock().unwrap_or_else(PoisonError::into_inner) = told;
         let tasks = if passed { job.run(self)? } else { None };
         if passed && tasks.is_none() {
-            // What wrote nothing uses no nonce and costs no token.
+            // A job that wrote nothing uses no nonce and costs no token.
             return Ok(None);
         }
         let mut wrote = weighed.write(&self.db, tenant)?;

@@ -1,9 +1,8 @@
-//! The writer thread: takes the jobs that are waiting, runs them in one transaction, commits once,
-//! then answers all of them.
+//! The writer thread: it takes the jobs that are waiting, runs them in one transaction, commits once, and then answers all
+//! of them.
 //!
-//! Invariants: nothing is answered with success before the commit that holds it is on disk; a
-//! failed commit is rolled back whole and every job in it is told so; a job that fails alone does
-//! not fail the jobs beside it.
+//! Invariants: nothing is answered with success before the commit that holds it is on disk; a failed commit is rolled back
+//! whole and every job in it is told so; a job that fails alone does not fail the jobs beside it.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -29,25 +28,25 @@ use crate::{
 
 /// The most jobs that share a commit, so that the first of them does not wait too long.
 const MAX_BATCH: usize = 256;
-/// How many bytes of tasks a commit may hold before it is made.
+/// The bytes that a transaction may write before it is committed.
 const MAX_BATCH_BYTES: usize = 32 << 20;
-/// How many pages the log may grow before they are moved into the main file.
+/// The pages that the log may grow before they are moved into the main file.
 const CHECKPOINT_PAGES: u32 = 1_000;
-/// How often a failing disk is tried again when nobody asks.
+/// The time after which a failing disk is tried again when nobody writes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What stands for a count that nobody has made yet.
+/// The value of a count that nobody has made yet.
 pub(crate) const NOT_COUNTED: u64 = u64::MAX;
 
-/// What the writer shares with those who give it work.
+/// The state that the writer shares with those who give it work.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) signals: Signals,
     pub(crate) metrics: StoreMetrics,
     pub(crate) last_time: AtomicI64,
-    /// For how long repeated sends must be recognised.
+    /// The time for which repeated sends must be recognised.
     pub(crate) replay_window_ms: AtomicI64,
-    /// How many sends are remembered; [`NOT_COUNTED`] at first.
+    /// The number of remembered sends; [`NOT_COUNTED`] at first.
     pub(crate) remembered: AtomicU64,
     health: Mutex<Health>,
     queued_bytes: AtomicUsize,
@@ -67,7 +66,7 @@ impl Shared {
     }
 }
 
-/// What waits for the writer. All of it shares the commits.
+/// The kinds of work for the writer. All of them share the commits.
 #[derive(Debug)]
 pub(crate) enum Queued {
     /// A job of a plane.
@@ -163,7 +162,7 @@ impl Writer {
         })
     }
 
-    /// Hands a job to the thread. Refused when too much is waiting.
+    /// Hands a job to the thread. It is refused when too much is waiting.
     pub(crate) fn submit(
         &self,
         job: Queued,
@@ -172,7 +171,7 @@ impl Writer {
         let weight = job.weight();
         let queued = shared.queued_bytes.fetch_add(weight, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
-        // What is alone in the queue is always taken, however large it is.
+        // A job that is alone in the queue is always taken, however large it is: else it could never run.
         let sent = if queued > 0 && queued.saturating_add(weight) > shared.max_queued_bytes {
             Err(Error::Busy)
         } else {
@@ -201,7 +200,7 @@ impl Writer {
             })
     }
 
-    /// Says how the work is divided when there is more than can be done.
+    /// Sets how the work is divided when there is more than can be done.
     pub(crate) fn set_weights(&self, weights: asyncgate_store::fair::Weights) {
         self.jobs.set_weights(weights);
     }
@@ -211,14 +210,14 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.jobs.close();
         if let Some(thread) = self.thread.take() {
-            // A writer that panicked has nothing left to say.
+            // If the thread panicked, its alarm has said so already.
             let _ = thread.join();
         }
     }
 }
 
-/// Turns readiness red and takes no more in when the thread ends, whyever it does: nobody writes any
-/// more. What still waits is dropped, which tells those who asked.
+/// Turns readiness red and closes the queue when the thread ends, for whatever reason: nobody writes any more. Jobs that
+/// still wait are dropped, and so their callers are told.
 struct Alarm<'a>(Arc<Shared>, &'a FairQueue<Waiting>);
 
 impl Drop for Alarm<'_> {
@@ -234,12 +233,12 @@ struct Worker {
     writable: Writable,
     shared: Arc<Shared>,
     log_pages: Arc<AtomicU32>,
-    /// How large the log was at the last checkpoint. It starts again from the front only when no
-    /// reader is in the way.
+    /// The size of the log at the last checkpoint. The log starts again from the front only when no reader is in the way,
+    /// so it may be large without holding much that is new.
     checkpointed: u32,
 }
 
-/// Jobs that ran in the open transaction, with what they wrote.
+/// The jobs that ran in the open transaction, with what they wrote.
 type Ran = Vec<(Waiting, Option<Written>)>;
 
 impl Worker {
@@ -257,7 +256,7 @@ impl Worker {
         self.checkpoint("TRUNCATE");
     }
 
-    /// Runs what is waiting in one commit, or as much of it as a commit may hold.
+    /// Runs waiting jobs in one commit, as many of them as a commit may hold.
     fn batch(&mut self, jobs: &mut impl Iterator<Item = Waiting>) {
         let mut ran: Ran = Vec::new();
         match self.transaction(&mut ran, jobs) {
@@ -267,7 +266,7 @@ impl Worker {
         }
     }
 
-    /// Nobody knows which of the jobs the error belongs to, so each gets a commit of its own.
+    /// Runs each job in a commit of its own: nobody knows to which of them the error belongs.
     fn one_by_one(&mut self, ran: Ran) {
         for (waiting, _) in ran {
             let mut alone: Ran = Vec::new();
@@ -279,7 +278,7 @@ impl Worker {
         }
     }
 
-    /// Runs jobs and commits. On an error everything is rolled back.
+    /// Runs jobs and commits. On an error everything is rolled back, and `ran` holds the jobs that must be answered.
     fn transaction(
         &mut self,
         ran: &mut Ran,
@@ -301,6 +300,7 @@ impl Worker {
                 writes = true;
                 bytes += written.weight();
             }
+            // After an error the other jobs wait for the next batch: they would be rolled back with this one.
             let full = outcome.is_err() || bytes > MAX_BATCH_BYTES;
             ran.push((waiting, wrote));
             if full {
@@ -316,7 +316,7 @@ impl Worker {
         }
     }
 
-    /// Commits. If nothing `writes`, there is nothing to sync either.
+    /// Commits. A transaction that does not write has nothing to save and nothing to sync.
     fn commit(&mut self, writes: bool) -> rusqlite::Result<()> {
         if !writes {
             return self.writable.db.conn.execute_batch("COMMIT");
@@ -346,7 +346,7 @@ impl Worker {
 
     fn roll_back(&mut self) {
         if !self.writable.db.conn.is_autocommit() {
-            // If even this fails, the next BEGIN will, and say why.
+            // If even this fails, the next BEGIN fails too and tells why.
             let _ = self.writable.db.conn.execute_batch("ROLLBACK");
         }
         let committed = self.shared.last_time.load(Ordering::Relaxed);
@@ -361,6 +361,7 @@ impl Worker {
         }
         for (waiting, wrote) in ran {
             let tenant = waiting.job.tenant();
+            // The caller first: those who wait for its change would only compete with it.
             self.answer(waiting, Ok(()));
             if let Some(written) = wrote {
                 written.publish(&self.shared.signals, tenant);
@@ -401,11 +402,11 @@ impl Worker {
             .queued_bytes
             .fetch_sub(waiting.job.weight(), Ordering::Relaxed);
         self.shared.metrics.waiting.dec();
-        // Whoever asked may have gone; what was decided stands all the same.
+        // The caller may have gone; what was decided stands all the same.
         let _ = waiting.answer.send(answer);
     }
 
-    /// Tries a failing disk again, so that readiness returns even when nobody writes.
+    /// Tries a failing disk again with an empty commit, so that readiness returns even when nobody writes.
     fn probe(&mut self) {
         if self.shared.health() == Health::Ready {
             return;
@@ -424,8 +425,8 @@ impl Worker {
         }
     }
 
-    /// Moves the log into the main file, after everyone was answered. If it fails or a reader is in
-    /// the way, the log keeps everything until the next try.
+    /// Moves the log into the main file, after everyone was answered. If it fails or a reader is in the way, the log keeps
+    /// everything until the next try.
     fn checkpoint(&self, mode: &str) {
         let sql = format!("PRAGMA wal_checkpoint({mode})");
         if let Err(error) = self.writable.db.conn.query_row(&sql, [], |_| Ok(())) {
@@ -434,7 +435,7 @@ impl Worker {
     }
 }
 
-/// Whether the disk below is the cause, rather than one job or the file's content.
+/// Returns true if the disk below is the cause, rather than one job or the content of the file.
 fn is_disk_error(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),

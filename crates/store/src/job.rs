@@ -94,7 +94,7 @@ pub type Decided<P, T> = Result<Decision<T, <P as Plane>::Changes>, <P as Plane>
 pub struct Committed<T> {
     /// The output.
     pub output: T,
-    /// How many receipts the commit appended to the tenant's ledger.
+    /// The number of receipts that the commit appended to the tenant's ledger.
     pub receipts: usize,
 }
 

@@ -4,7 +4,7 @@
 //! for every plane and stands once: the typed [`transact`](crate::transact), the [`Job`], and the job's way
 //! through a backend ([`Rows`]).
 //!
-//! Admission is no plane: its questions are plain data that other hosts answer too
+//! Admission shares the store too, but not this way: its questions are plain data that other hosts answer as well
 //! (see [`admission`](crate::admission)), and its rule asks for rows one by one instead of declaring them.
 
 use std::fmt::Debug;

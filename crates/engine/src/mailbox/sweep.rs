@@ -12,7 +12,7 @@ use tracing::Span;
 
 use crate::{Engine, Fault, metrics::span, sweep::Deadlines};
 
-/// How often to look for messages that nobody came for. They have no deadline of their own.
+/// The pause between two searches for messages that nobody came for. They have no deadline of their own.
 const OLD_MESSAGES_EVERY: Duration = Duration::from_secs(3_600);
 
 impl Deadlines for Messages {

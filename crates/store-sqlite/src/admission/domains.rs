@@ -1,4 +1,4 @@
-//! How domains stand.
+//! The rows of domains.
 
 use asyncgate_core::admission::{DomainState, Progress};
 use rusqlite::{OptionalExtension, Result, params};

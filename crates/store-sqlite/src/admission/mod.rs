@@ -1,4 +1,7 @@
 //! Admission in the file.
+//!
+//! It does not implement `asyncgate_store::Plane`: its rule asks for rows one by one, so a change is a closure over the
+//! connection. It shares the writer's queue, clock and commits with tasks and messages.
 
 mod domains;
 mod registry;
@@ -23,35 +26,35 @@ use rusqlite::Result;
 
 use crate::{SqliteStore, db::Db, writer::Queued};
 
-/// Whose turn it is when something is done for no tenant.
+/// The tenant whose turn is taken by what is done for no tenant.
 pub(crate) const NOBODY: TenantId = TenantId::from_bytes([0; 16]);
 
-/// One change to be made in a transaction.
+/// A change to be made in a transaction.
 pub(crate) struct Change {
     /// Absent if the rows are no tenant's.
     pub(crate) tenant: Option<TenantId>,
     pub(crate) now: Timestamp,
     pub(crate) weight: usize,
-    /// How many rows it may touch.
+    /// The most rows that it touches.
     pub(crate) rows: usize,
     run: Run,
 }
 
-/// Makes the change for a tenant, by its number, or for none (0), and answers what it wrote. It may run
-/// more than once; the last time counts.
+/// The change itself. It is given the connection, the tenant's number (0 for none) and the time, and returns what it wrote.
+/// It may run more than once; the last time counts.
 type Run = Box<dyn FnMut(&mut Db, i64, Timestamp) -> Result<Wrote> + Send>;
 
-/// What a change wrote.
+/// The number of rows that a change wrote.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Wrote {
-    /// How many rows.
+    /// All rows.
     pub(crate) rows: usize,
-    /// How many cells there are more, or fewer.
+    /// The cells among them that are new, less those that were forgotten.
     pub(crate) cells: i64,
 }
 
 impl Wrote {
-    /// Rows that are no cells.
+    /// Counts rows that are no cells.
     const fn beside_cells(rows: usize) -> Self {
         Self { rows, cells: 0 }
     }
@@ -74,7 +77,7 @@ impl Change {
     }
 }
 
-/// Tasks to be written if what is asked passes.
+/// A job over tasks that runs if what is asked passes.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) asks: Asks,
@@ -82,7 +85,7 @@ pub(crate) struct Admitted {
     pub(crate) verdicts: Arc<Mutex<Option<Verdicts>>>,
 }
 
-/// A decision, and which of its rows are new.
+/// A decision of admission, and the rows that were there before it.
 pub(crate) struct Weighed {
     pub(crate) decision: Decision,
     known: HashSet<Name>,
@@ -117,7 +120,7 @@ impl Weighed {
     }
 }
 
-/// Forgets some cells whose time is over: more than were added, so that it keeps up.
+/// Forgets some cells whose time is over: more than were added, so that forgetting keeps up.
 pub(crate) fn forget(db: &Db, now: Timestamp, wrote: &mut Wrote) -> Result<()> {
     if wrote.rows > 0 {
         wrote.cells -= rows::forget(db, now, 2 * wrote.rows + 2)?;
@@ -125,7 +128,7 @@ pub(crate) fn forget(db: &Db, now: Timestamp, wrote: &mut Wrote) -> Result<()> {
     Ok(())
 }
 
-/// Roughly how much memory a question holds.
+/// Returns roughly how much memory a question holds.
 fn weight(asks: &Asks) -> usize {
     let limits = asks.limits.iter().map(|check| check.key.len() + 128);
     let nonces = asks.nonces.iter().map(|check| check.nonce.len() + 64);
@@ -133,7 +136,7 @@ fn weight(asks: &Asks) -> usize {
 }
 
 impl SqliteStore {
-    /// Makes a change in the next commit. `run` answers what to tell and what it wrote.
+    /// Makes a change in the next commit. `run` returns the answer and what it wrote.
     fn change<T: Send + 'static>(
         &self,
         tenant: impl Into<Option<TenantId>>,
@@ -162,7 +165,7 @@ impl SqliteStore {
     }
 }
 
-/// What a decision left to be told.
+/// Takes the answer that a change has left.
 fn taken<T>(slot: &Mutex<Option<T>>) -> std::result::Result<T, Error> {
     let told = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
     told.ok_or_else(|| Error::Unavailable("the transaction was not decided".to_owned()))
@@ -175,7 +178,7 @@ impl Host for SqliteStore {
 
     fn admit(&self, tenant: TenantId, now: Timestamp, asks: Asks) -> Reply<'_, Verdicts> {
         if asks.peek {
-            // It writes nothing, so it need not wait for those who do.
+            // It writes nothing, so it need not wait for the writer. It sees the time of the last commit.
             let now = now.max(self.last_time());
             return Reply::Later(self.read(move |db| {
                 let known = db.tenant(tenant)?;

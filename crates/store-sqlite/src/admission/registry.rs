@@ -1,4 +1,4 @@
-//! What is revoked, and which clients have a tier of their own.
+//! The rows of revocations and of clients that have a tier of their own.
 
 use asyncgate_core::{
     Timestamp,

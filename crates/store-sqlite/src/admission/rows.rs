@@ -1,8 +1,8 @@
-//! The rows that decisions are made from.
+//! The cells: rows from which admission decides.
 //!
-//! `until` says how long a row matters and changes with almost every decision. `look` says when to
-//! look whether the row may go; only that is indexed, and it changes only when it was looked at. So a
-//! decision about a known row writes one row and no index.
+//! `until` says how long a row matters, and changes with almost every decision. `look` says when to check whether the row
+//! may go; only that is indexed, and it changes only by such a check. So a decision about a known row writes one row and no
+//! index.
 
 use asyncgate_core::{
     Timestamp,
@@ -38,8 +38,7 @@ pub(super) fn write(db: &Db, tenant: i64, name: Name, row: &Row) -> Result<()> {
     Ok(())
 }
 
-/// Looks at up to `limit` rows that may go by now. Those that still matter are looked at again later.
-/// Answers how many went.
+/// Looks at up to `limit` rows that may go by now. Those that still matter are looked at again later. Returns how many went.
 pub(super) fn forget(db: &Db, now: Timestamp, limit: usize) -> Result<i64> {
     let now = now.as_millis();
     let due: Vec<(i64, [u8; 16], i64)> = db
@@ -67,7 +66,7 @@ pub(super) fn forget(db: &Db, now: Timestamp, limit: usize) -> Result<i64> {
     Ok(gone)
 }
 
-/// How many rows there are, which is counted with each commit.
+/// Returns how many rows there are. The number is kept up to date with each commit.
 pub(super) fn count(db: &mut Db) -> Result<u64> {
     let count: i64 = db
         .conn

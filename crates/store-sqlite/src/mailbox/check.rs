@@ -1,4 +1,4 @@
-//! Whether the counters of topics and shards say what the messages say.
+//! The check that the counters of topics and shards say what the messages say.
 
 use std::{collections::BTreeMap, result};
 
@@ -9,12 +9,11 @@ use rusqlite::{Result, params};
 use super::{counters::read_counts, query};
 use crate::{Finding, codec::Key, db::Db};
 
-/// How many messages are read at a time.
+/// The number of messages that are read at a time.
 const PAGE: usize = 1_000;
 
-/// Gives every message of a tenant to `told`, in the order in which they were sent, and checks that
-/// none is without its other half and that the counters are right. `progress` is given the number of
-/// messages that were checked.
+/// Gives every message of a tenant to `told`, in the order in which they were sent, and checks that each has a row in both
+/// tables and that the counters are right. `progress` is given the number of messages that were checked.
 pub(crate) fn tenant(
     db: &mut Db,
     id: TenantId,
@@ -50,7 +49,7 @@ pub(crate) fn tenant(
     found.map_err(|found| found.at(format!("tenant {id}")))
 }
 
-/// Every message is a row of two tables.
+/// Checks that both tables have a row for every message, and no other rows.
 fn halves(db: &Db, tenant: i64, messages: u64) -> result::Result<(), Finding> {
     for table in ["message", "content"] {
         let sql = format!("SELECT count(*) FROM {table} WHERE message > ?1 AND message < ?2");

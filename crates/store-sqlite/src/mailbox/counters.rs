@@ -1,4 +1,4 @@
-//! What the writer keeps of topics and shards between commits: numbers, counts and chains.
+//! The numbers, counts and chains of topics and shards, which the writer keeps in memory between commits.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,7 +11,7 @@ use rusqlite::{OptionalExtension, Result, Row, params};
 
 use crate::db::Db;
 
-/// How many topics are kept in memory between commits.
+/// The most topics that are kept in memory between commits.
 const MAX_TOPICS: usize = 50_000;
 
 #[derive(Debug, Clone, Copy)]
@@ -26,15 +26,16 @@ struct Shard {
     counts: Counts,
 }
 
-/// Topics as they are needed, and every shard.
+/// The counters of the topics that were needed lately, and of every shard.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     topics: HashMap<(i64, String), Topic>,
     shards: BTreeMap<(i64, u16), Shard>,
-    /// Over all tenants.
+    /// The counts of each shard over all tenants.
     totals: BTreeMap<u16, Counts>,
-    /// What the open transaction changed: a commit costs no more because more is known.
+    /// The topics that the open transaction changed: a commit costs no more because more is known.
     changed_topics: BTreeSet<(i64, String)>,
+    /// The shards that it changed.
     changed_shards: BTreeSet<(i64, u16)>,
 }
 
@@ -63,7 +64,7 @@ impl Counters {
         Ok(counters)
     }
 
-    /// The number of a topic, if it has messages.
+    /// Returns the number of a topic, if it has messages.
     pub(super) fn topic(&mut self, db: &Db, tenant: i64, name: &str) -> Result<Option<i64>> {
         let key = (tenant, name.to_owned());
         if let Some(topic) = self.topics.get(&key) {
@@ -87,7 +88,7 @@ impl Counters {
         Ok(number)
     }
 
-    /// The number of a topic, which is made if it is new.
+    /// Returns the number of a topic, which is written if it is new.
     pub(super) fn intern(&mut self, db: &Db, tenant: i64, name: &str) -> Result<i64> {
         if let Some(number) = self.topic(db, tenant, name)? {
             return Ok(number);
@@ -104,7 +105,7 @@ impl Counters {
         Ok(number)
     }
 
-    /// Counts a change of one message. The topic must be known.
+    /// Counts a change of one message. The topic must have been asked for before.
     pub(super) fn count(
         &mut self,
         tenant: i64,
@@ -133,18 +134,18 @@ impl Counters {
         self.changed_shards.insert((tenant, shard));
     }
 
-    /// The place of the tenant's last message: every message is part of one chain.
+    /// Returns the place of the tenant's last message. Every message is part of one chain, so it is the sum of them all.
     pub(super) fn head(&self, tenant: i64) -> u64 {
         let shards = self.shards.range((tenant, 0)..=(tenant, u16::MAX));
         shards.map(|(_, shard)| shard.chain.seq).sum()
     }
 
-    /// How many messages wait in a shard, over all tenants.
+    /// Returns how many messages wait in a shard, over all tenants.
     pub(super) fn waiting(&self, shard: u16) -> u64 {
         self.totals.get(&shard).map_or(0, Counts::waiting)
     }
 
-    /// How many messages receivers hold, over all tenants.
+    /// Returns how many messages receivers hold, over all tenants.
     pub(super) fn inflight(&self) -> u64 {
         let totals = self.totals.values();
         totals.map(|counts| counts.of(Kind::Leased)).sum()
@@ -180,7 +181,7 @@ impl Counters {
         Ok(())
     }
 
-    /// A topic lives as long as it has messages.
+    /// Writes the counts of a topic. One without messages is deleted.
     fn save_topic(&mut self, db: &Db, key: &(i64, String)) -> Result<()> {
         let Some(Topic { number, counts }) = self.topics.get(key).copied() else {
             return Ok(());
@@ -211,7 +212,7 @@ impl Counters {
     }
 }
 
-/// Counts from the first five columns, in the order of [`Kind::ALL`].
+/// Reads counts from the first five columns, in the order of [`Kind::ALL`].
 pub(super) fn read_counts(row: &Row<'_>) -> Result<Counts> {
     let mut counts = Counts::default();
     for (column, kind) in Kind::ALL.into_iter().enumerate() {

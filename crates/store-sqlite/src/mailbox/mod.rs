@@ -1,4 +1,4 @@
-//! Messages in the file.
+//! The mailbox in the file.
 
 mod check;
 mod counters;
@@ -102,7 +102,7 @@ impl Mailbox for SqliteStore {
         self.read(move |db| {
             let load = query::load(db)?;
             let mut remembered = shared.remembered.load(Ordering::Relaxed);
-            // The writer has not looked yet: it does before its first transaction.
+            // The writer counts before its first transaction over messages; until then somebody else must.
             if remembered == NOT_COUNTED {
                 let last_time = Timestamp::from_millis(shared.last_time.load(Ordering::Relaxed));
                 let window_ms = shared.replay_window_ms.load(Ordering::Relaxed);

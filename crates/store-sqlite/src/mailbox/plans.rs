@@ -1,7 +1,7 @@
-//! How SQLite finds messages: every statement of the mailbox, as it is run, goes through an index.
+//! The plans of SQLite: every statement of the mailbox, as it is run, goes through an index.
 //!
-//! The statements are taken from the connection itself while the functions beside this one run, so
-//! that none is forgotten here.
+//! The statements are taken from the connection itself while the functions of this module run, so that none is forgotten
+//! here.
 
 use std::{collections::BTreeSet, sync::mpsc};
 
@@ -18,7 +18,7 @@ use crate::{
     schema,
 };
 
-/// What SQLite says it would do, without how the statement is written.
+/// Returns the steps that SQLite would take for a statement.
 fn plan(db: &Db, sql: &str) -> Vec<String> {
     let mut explain = db
         .conn
@@ -29,7 +29,7 @@ fn plan(db: &Db, sql: &str) -> Vec<String> {
     rows.unwrap().map(Result::unwrap).collect()
 }
 
-/// The plans of all statements that `run` needs, but for those of other tables than messages.
+/// Returns the plans of all statements over messages that `run` needs.
 fn plans(db: &mut Db, run: impl FnOnce(&mut Db)) -> Vec<String> {
     let (record, recorded) = mpsc::channel();
     let codes = TraceEventCodes::SQLITE_TRACE_STMT;
@@ -111,7 +111,7 @@ fn take() -> Take {
     }
 }
 
-/// Fills the file, so that there is something to find.
+/// Writes messages, so that there is something to find.
 fn fill(db: &mut Db, mailbox: &mut MailboxState) {
     let changes = Changes {
         messages: (1..9).map(|seq| written(seq, false)).collect(),
@@ -233,7 +233,7 @@ fn every_read_of_messages_goes_through_its_index() {
     }
 }
 
-/// What a transaction loads and writes: whatever it is, nothing is looked through, and nothing sorted.
+/// Whatever a transaction loads and writes, no table is looked through, and nothing is sorted.
 #[test]
 fn no_transaction_looks_through_messages() {
     let (_dir, mut db) = open();

@@ -1,4 +1,4 @@
-//! Reads of messages: each costs what it returns.
+//! Reads of messages. Each costs what it returns.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{
     db::Db,
 };
 
-/// The message at `key`, if there is one.
+/// Returns the message at `key`, if there is one.
 pub(super) fn at(db: &mut Db, key: Key, read: Read) -> Result<Option<Message>> {
     let found = db
         .conn
@@ -28,7 +28,7 @@ pub(super) fn at(db: &mut Db, key: Key, read: Read) -> Result<Option<Message>> {
     found.map(|found| name(db, found)).transpose()
 }
 
-/// The message with this id, if there is one.
+/// Returns the message with this id, if there is one.
 pub(super) fn find(db: &mut Db, tenant: i64, id: MessageId, read: Read) -> Result<Option<Message>> {
     let at_place = at(db, Key::new(tenant, id.seq()), read)?;
     Ok(at_place.filter(|message| message.id == id))
@@ -49,7 +49,7 @@ fn list(db: &mut Db, sql: &str, params: impl Params) -> Result<Vec<Message>> {
     found.into_iter().map(|found| name(db, found)).collect()
 }
 
-/// The next ready messages of a topic.
+/// Returns the next ready messages of a topic.
 pub(super) fn ready(db: &mut Db, topic: i64, take: &Take) -> Result<Vec<Message>> {
     let sql = select(
         Read::Whole,
@@ -70,7 +70,7 @@ pub(super) fn ready(db: &mut Db, topic: i64, take: &Take) -> Result<Vec<Message>
     found.into_iter().map(|found| name(db, found)).collect()
 }
 
-/// Waiting messages of a topic: ready ones in the order of delivery, then delayed ones.
+/// Returns waiting messages of a topic: ready ones in the order of delivery, then delayed ones.
 pub(super) fn waiting(db: &mut Db, topic: i64, limit: usize) -> Result<Vec<Message>> {
     let mut all = Vec::new();
     for state in ["0", "1"] {
@@ -97,7 +97,7 @@ fn topic_number(db: &Db, tenant: i64, name: &str) -> Result<Option<i64>> {
         .optional()
 }
 
-/// Looks through keys and what the filter goes by, and reads only what matches.
+/// Returns dead letters. It looks through the columns that the filter needs, and reads only messages that match.
 pub(super) fn dead(db: &mut Db, tenant: i64, filter: &DeadFilter, read: Read) -> Result<DeadPage> {
     let looked_at = look_at_dead(db, tenant, filter)?;
     let mut page = DeadPage::default();
@@ -115,7 +115,7 @@ pub(super) fn dead(db: &mut Db, tenant: i64, filter: &DeadFilter, read: Read) ->
     Ok(page)
 }
 
-/// The next dead letters, and whether they match.
+/// Returns the keys of the next dead letters, each with whether it matches.
 fn look_at_dead(db: &Db, tenant: i64, filter: &DeadFilter) -> Result<Vec<(Key, bool)>> {
     let after = Key::new(tenant, filter.after.map_or(0, |id| id.seq())).0;
     let end = Key::end(tenant).0;
@@ -225,9 +225,9 @@ pub(super) fn next_due(db: &mut Db) -> Result<Option<Timestamp>> {
     Ok(earliest.map(Timestamp::from_millis))
 }
 
-/// Rows lie in the order in which messages were sent, and none waits since before that. So a tenant
-/// is looked through up to the first message that was sent too late, and costs no more than what is
-/// old.
+/// Returns messages that have waited since `since` or longer. Rows lie in the order in which messages were sent, and none
+/// waits since before it was sent. So each tenant is looked through up to the first message that was sent too late, and
+/// costs no more than its old messages.
 pub(super) fn waiting_since(
     db: &mut Db,
     since: Timestamp,
@@ -273,7 +273,7 @@ const OLDEST: &str = "SELECT c.msg_id, c.sent_at, m.since, m.state, m.message
      FROM message m JOIN content c USING (message)
      WHERE m.message > ?1 AND m.message < ?2 ORDER BY m.message";
 
-/// How many messages there are of each kind, by shard.
+/// Returns the number of messages of each kind, by shard.
 pub(super) fn load(db: &mut Db) -> Result<Load> {
     let mut load = Load::default();
     let mut query = db

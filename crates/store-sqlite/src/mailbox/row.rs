@@ -1,10 +1,10 @@
-//! Message rows: what never changes in `content`, what does in `message`.
+//! The rows of messages: `content` holds what never changes, `message` what does.
 //!
-//! A message is handed over, extended and acknowledged by rewriting a small row; its content is
-//! written once and left alone until the message is forgotten.
+//! A message is handed over, extended and acknowledged by rewriting a small row; its content is written once and left alone
+//! until the message is forgotten.
 //!
-//! Content is read leniently: whatever the bytes became, they are given to the rules, whose hashes
-//! tell. A message that could not be read at all would block the ones behind it.
+//! Content is read leniently: whatever the bytes became, they are given to the rules, which compare hashes. A message that
+//! could not be read at all would block the ones behind it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,21 +16,21 @@ use rusqlite::{Result, Row, params, types::ValueRef};
 
 use crate::{codec::Key, db::Db};
 
-/// Columns of both tables without the payload, in the order that [`read`] wants.
+/// The columns of both tables without the payload, in the order that [`read`] wants.
 const COLUMNS: &str = "
     m.message, m.state, m.until, m.attempt, m.lease, m.leased_at, m.visibility, m.since,
     m.expires_at, m.died_at, m.cause, m.reason, m.last_error, m.rank,
     c.msg_id, c.shard, c.chain_seq, c.sent_at, c.idem_key, c.partition_key, c.attrs, c.corr_id,
     c.payload_hash, c.hash_chain, c.prev, m.topic";
 
-/// Whether to read the payload too.
+/// The part of a message that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Read {
     Whole,
     WithoutPayload,
 }
 
-/// A query for messages. `rest` says which, over `m` (message) and `c` (content).
+/// Returns a query for messages. `rest` says which, over `m` (message) and `c` (content).
 pub(super) fn select(read: Read, rest: &str) -> String {
     let payload = match read {
         Read::Whole => ", c.payload",
@@ -39,7 +39,7 @@ pub(super) fn select(read: Read, rest: &str) -> String {
     format!("SELECT {COLUMNS}{payload} FROM message m JOIN content c USING (message) {rest}")
 }
 
-/// A message from a row of [`select`], still without the name of its topic, and the topic's number.
+/// Reads a message from a row of [`select`], still without the name of its topic, and the topic's number.
 pub(super) fn read(row: &Row<'_>) -> Result<(Message, i64)> {
     let key: i64 = row.get(0)?;
     let time = |column| -> Result<Option<Timestamp>> {
@@ -101,7 +101,7 @@ pub(super) fn read(row: &Row<'_>) -> Result<(Message, i64)> {
     Ok((message, row.get(25)?))
 }
 
-/// The id in the row, as long as it names the row. A damaged one must not lead a write elsewhere.
+/// Returns the id in the row, moved to the row's place if it names another: a damaged id must not lead a write elsewhere.
 pub(super) fn id_at(key: Key, stored: [u8; 16]) -> MessageId {
     let id = MessageId::from_bytes(stored);
     if id.seq() == key.seq() {
@@ -142,7 +142,7 @@ fn attrs(row: &Row<'_>, column: usize) -> Result<BTreeMap<String, String>> {
     Ok(serde_json::from_str(&text).unwrap_or_else(|_| damaged()))
 }
 
-/// The payload, if it was asked for.
+/// Reads the payload, if it was asked for.
 fn payload(row: &Row<'_>) -> Result<Vec<u8>> {
     let column = 26;
     if row.as_ref().column_count() <= column {
@@ -202,7 +202,7 @@ pub(super) fn insert(db: &Db, key: Key, topic: i64, message: &Message) -> Result
     Ok(())
 }
 
-/// Writes what can change about a message.
+/// Writes the columns of a message that can change.
 pub(super) fn update(db: &Db, key: Key, message: &Message) -> Result<()> {
     let standing = message.standing();
     let delivery = message.delivery.as_ref();

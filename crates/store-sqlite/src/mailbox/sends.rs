@@ -1,8 +1,8 @@
 //! The sends that are remembered, so that repetitions are recognised.
 //!
-//! The rows are the truth; this is an index of the newest of them, kept in memory because entries
-//! arrive in no order and leave after minutes: on disk, each would cost a page of its own. It is
-//! read back from the rows when the file is opened.
+//! The rows are the truth; this is an index of the newest of them. It is kept in memory because its entries arrive in no
+//! order and leave after minutes: on disk, each would cost a page of its own. It is read back from the rows before the
+//! first transaction over messages.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,7 +12,7 @@ use rusqlite::Result;
 use super::row::{some_number, some_text};
 use crate::{codec::Key, db::Db};
 
-/// What a send is remembered by: 128 bits of a hash over tenant, topic and key.
+/// The name by which a send is remembered: 128 bits of a hash over tenant, topic and key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Name(u128);
 
@@ -34,7 +34,7 @@ impl Name {
 pub(super) struct Sends {
     by_name: HashMap<Name, Key>,
     order: VecDeque<(Timestamp, Name, Key)>,
-    /// What the open transaction put in place of what.
+    /// The names that the open transaction set, in order, with the messages that they stood for before.
     undo: Vec<(Name, Option<Key>)>,
 }
 
@@ -55,7 +55,7 @@ impl Sends {
             )?;
             let mut rows = newest.query([Key::new(tenant, 0).0, Key::end(tenant).0])?;
             while let Some(row) = rows.next()? {
-                // A row that was damaged must not keep the others from being known.
+                // A damaged row must not keep the others from being known.
                 let Some(sent_at) = some_number(row, 1)?.map(Timestamp::from_millis) else {
                     continue;
                 };
@@ -98,12 +98,12 @@ impl Sends {
         }
     }
 
-    /// The open transaction was committed.
+    /// Keeps what the open transaction added: it was committed.
     pub(super) fn keep(&mut self) {
         self.undo.clear();
     }
 
-    /// The open transaction was rolled back.
+    /// Takes back what the open transaction added: it was rolled back.
     pub(super) fn roll_back(&mut self) {
         for (name, before) in self.undo.drain(..).rev() {
             self.order.pop_back();

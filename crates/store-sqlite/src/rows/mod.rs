@@ -1,4 +1,4 @@
-//! Rows of the two large tables, read and written.
+//! The rows of the two large tables: how they are read and written.
 
 pub(crate) mod checksum;
 pub(crate) mod receipt;

@@ -1,4 +1,4 @@
-//! Task rows.
+//! The rows of tasks.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::{
     rows::checksum::{Cells, Checksum, damaged, is_damage},
 };
 
-/// Payloads above this size live in their own table: a task is rewritten several times in its
-/// life, its payload never changes.
+/// The size above which payloads live in their own table: a task is rewritten several times in its life, its payload never
+/// changes.
 const LARGE_PAYLOAD_BYTES: usize = 2_048;
 
 /// What changes and what never does have a checksum each, so that a change needs not look at the rest.
@@ -49,7 +49,7 @@ const UPDATE: &str = "
         artifacts = ?17, delivery_proof = ?18, end_receipt = ?19, discharged = ?20, state_sum = ?21
     WHERE task = ?1";
 
-/// The task at `key`, if there is one.
+/// Returns the task at `key`, if there is one.
 pub(crate) fn load(db: &mut Db, key: Key) -> Result<Option<Task>> {
     let loaded = db
         .conn
@@ -77,14 +77,14 @@ pub(crate) fn load(db: &mut Db, key: Key) -> Result<Option<Task>> {
     Ok(Some(task))
 }
 
-/// The task with this id, if there is one.
+/// Returns the task with this id, if there is one.
 pub(crate) fn find(db: &mut Db, tenant: i64, id: TaskId) -> Result<Option<Task>> {
     let at_place = load(db, Key::new(tenant, id.seq()))?;
     Ok(at_place.filter(|task| task.id == id))
 }
 
-/// The ready task at `key`. If it cannot be offered, because its row or the index is damaged, it is
-/// taken out of the index: one bad row must not stand before all others for ever.
+/// Returns the ready task at `key`. If it cannot be given out, because its row or the index is damaged, it is taken out of
+/// the index: one bad row must not stand before all others for ever.
 pub(crate) fn load_ready(db: &mut Db, key: Key) -> Result<Option<Task>> {
     let why = match load(db, key) {
         Ok(Some(task)) if matches!(task.placement(), Placement::Ready { .. }) => {
@@ -110,14 +110,14 @@ pub(crate) fn load_ready(db: &mut Db, key: Key) -> Result<Option<Task>> {
     let deleted = db
         .conn
         .execute("DELETE FROM ready WHERE task = ?1", [key.0])?;
-    // Whoever asks again must not find it again.
+    // If it stayed in the index, the caller would look again and find it again, for ever.
     if deleted == 0 {
         return Err(why);
     }
     Ok(None)
 }
 
-/// The task at `key`, which must be the one with this idempotency key.
+/// Returns the task at `key`, which must be the one with this idempotency key.
 pub(crate) fn load_keyed(db: &mut Db, key: Key, wanted: &IdempotencyKey) -> Result<Task> {
     load(db, key)?
         .filter(|task| {
@@ -157,7 +157,7 @@ pub(crate) fn insert(db: &mut Db, key: Key, task: &Task) -> Result<()> {
     Ok(())
 }
 
-/// Writes what can change about a task.
+/// Writes the columns of a task that can change.
 pub(crate) fn update(db: &Db, key: Key, task: &Task) -> Result<()> {
     let mut statement = db.conn.prepare_cached(UPDATE)?;
     let mut cells = Cells::new(&mut statement, key)?;
@@ -365,7 +365,7 @@ fn read_state(c: &mut Columns<'_>, number: i64, hold: HoldColumns) -> Result<Sta
     }))
 }
 
-/// Capabilities, then tags, as JSON; absent when nothing is required.
+/// Writes capabilities, then tags, as JSON; absent when nothing is required.
 fn requirements_text(requirements: &Requirements) -> Option<String> {
     if requirements.is_empty() {
         return None;

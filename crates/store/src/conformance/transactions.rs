@@ -254,7 +254,7 @@ async fn no_decision_is_made_before_the_latest_time_that_was_written(mut driver:
     assert_eq!(driver.decided_at().await, written);
     driver.wait_ms(5_000);
     assert_eq!(driver.decided_at().await, written.plus_millis(5_000));
-    // What was not written does not move the clock.
+    // A decision that writes nothing does not move the clock.
     driver.wait_ms(-4_000);
     assert_eq!(driver.decided_at().await, written.plus_millis(1_000));
     driver.wait_ms(4_000);

@@ -210,7 +210,7 @@ async fn the_end_of_a_task_wakes_all_who_wait_for_it(mut driver: Driver) {
         let watches = [(); 2].map(|()| store.signals().end_waiter(driver.tenant, id));
         let [first, second] = &watches;
         let (first, second) = (first.ended(), second.ended());
-        // The task may end before anyone polls: even so the end is not missed.
+        // The end may come before anyone polls: it is not missed.
         match outcome {
             "proven" => drop(driver.complete(&hold, id, proven()).await.unwrap()),
             "bare" => drop(driver.complete(&hold, id, bare()).await.unwrap()),

@@ -64,7 +64,7 @@ impl MemoryStore {
     fn run(&self, mut work: Work) -> bool {
         let mut state = self.state();
         let Ok(written) = work.run(&mut *state);
-        // Whoever is woken looks at once, and would wait for this lock.
+        // A waiter that is woken looks at once, and would have to wait for this lock.
         drop(state);
         let Some(written) = written else {
             return false;
