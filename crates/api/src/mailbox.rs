@@ -34,6 +34,7 @@ operation!(
     tool: Some("mailbox.send"),
     access: Access::Any,
     effect: Effect::Advance,
+    brings_work: true,
     headers: &[("x-idempotency-mode", "idempotency_mode")],
     summary: "Send a message to a topic.",
     doc: "Puts a message into a topic, where a receiver finds it with mailbox.recv. Give it an \
@@ -107,6 +108,7 @@ operation!(
     tool: Some("mailbox.send_batch"),
     access: Access::Any,
     effect: Effect::Advance,
+    brings_work: true,
     headers: &[],
     summary: "Send up to 1,000 messages in one call.",
     doc: "Sends messages as mailbox.send does, in one commit. Each has an answer of its own, in \
@@ -160,6 +162,7 @@ operation!(
     tool: Some("mailbox.recv"),
     access: Access::Any,
     effect: Effect::Add,
+    brings_work: false,
     headers: &[],
     summary: "Receive messages of a topic.",
     doc: "Hands you messages of a topic, highest priority first, then oldest. They are yours for \
@@ -253,6 +256,7 @@ operation!(
     tool: Some("mailbox.ack"),
     access: Access::Any,
     effect: Effect::End,
+    brings_work: false,
     headers: &[],
     summary: "Say that a message is done.",
     doc: "Ends a message: it is never delivered again. Repeating it is safe for as long as the \
@@ -288,6 +292,7 @@ operation!(
     tool: Some("mailbox.ack_batch"),
     access: Access::Any,
     effect: Effect::End,
+    brings_work: false,
     headers: &[],
     summary: "Say that up to 1,000 messages are done.",
     doc: "Ends messages as mailbox.ack does, in one commit. Each has an answer of its own, in \
@@ -328,6 +333,7 @@ operation!(
     tool: Some("mailbox.nack"),
     access: Access::Any,
     effect: Effect::Advance,
+    brings_work: false,
     headers: &[],
     summary: "Give a message back, to be delivered again.",
     doc: "Says that you could not do the work. The message is delivered again after a random \
@@ -364,6 +370,7 @@ operation!(
     tool: Some("mailbox.extend"),
     access: Access::Any,
     effect: Effect::Advance,
+    brings_work: false,
     headers: &[],
     summary: "Keep a message longer.",
     doc: "Moves the end of your delivery to now plus visibility_ms; it never comes nearer, and in \
@@ -402,6 +409,7 @@ operation!(
     tool: Some("mailbox.peek"),
     access: Access::Any,
     effect: Effect::Read,
+    brings_work: false,
     headers: &[],
     summary: "Look at the next messages of a topic without receiving them.",
     doc: "Shows the messages that would be delivered next. They stay where they are and have no \
@@ -431,6 +439,7 @@ operation!(
     tool: Some("mailbox.purge"),
     access: Access::Admin,
     effect: Effect::End,
+    brings_work: false,
     headers: &[],
     summary: "Throw away a topic's messages (admin).",
     doc: "Throws away the waiting messages of a topic (ready), its dead letters (dlq) or both \
@@ -475,6 +484,7 @@ operation!(
     tool: Some("mailbox.topics"),
     access: Access::Any,
     effect: Effect::Read,
+    brings_work: false,
     headers: &[],
     summary: "List topics and what they hold.",
     doc: "Lists the topics that hold messages, by name, with how many wait, are with receivers \
@@ -530,6 +540,7 @@ operation!(
     tool: Some("mailbox.dlq"),
     access: Access::Any,
     effect: Effect::Read,
+    brings_work: false,
     headers: &[],
     summary: "List dead letters.",
     doc: "Lists messages that were not done: their last allowed delivery failed (max_attempts), \
@@ -592,6 +603,7 @@ operation!(
     tool: Some("mailbox.dlq_reprocess"),
     access: Access::Admin,
     effect: Effect::Advance,
+    brings_work: false,
     headers: &[],
     summary: "Bring dead letters back into their topic (admin).",
     doc: "Moves dead letters of a topic back, in the order in which they were sent: same msg_id, \
@@ -638,6 +650,7 @@ operation!(
     tool: Some("mailbox.heads"),
     access: Access::Any,
     effect: Effect::Read,
+    brings_work: false,
     headers: &[],
     summary: "Get the signed heads of the message chains.",
     doc: "Each shard chains the hashes of its messages. A signed head proves what had been sent \

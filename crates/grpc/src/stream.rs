@@ -95,11 +95,10 @@ impl Session {
             let decoded = messages.into_iter().map(Decode::decode);
             decoded.collect::<Result<Vec<I>, Fault>>()
         });
-        let messages = messages.map_err(|fault| self.engine.refuse(&O::SPEC, fault))?;
-        if messages.is_empty() {
+        if messages.as_ref().is_ok_and(Vec::is_empty) {
             return Ok(None);
         }
-        let output = execute::<O>(&self.engine, &self.caller, input(messages)).await?;
+        let output = execute::<O>(&self.engine, &self.caller, messages.map(input)).await?;
         Ok(Some(framed(&results(output))))
     }
 }
@@ -117,7 +116,7 @@ fn failure(fault: &Fault, corr_id: &str) -> HeaderMap {
 pub(crate) async fn receive(
     engine: Arc<Engine>,
     caller: Caller,
-    input: RecvInput,
+    input: Result<RecvInput, Fault>,
 ) -> Result<Response<Body>, Fault> {
     let (opened, is_open) = oneshot::channel();
     let (given, receiver) = mpsc::channel(1);
@@ -138,7 +137,7 @@ pub(crate) async fn receive(
 async fn feed(
     engine: Arc<Engine>,
     caller: Caller,
-    input: RecvInput,
+    input: Result<RecvInput, Fault>,
     opened: oneshot::Sender<Result<(), Fault>>,
     given: mpsc::Sender<Vec<Envelope>>,
 ) {

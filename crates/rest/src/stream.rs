@@ -53,7 +53,7 @@ async fn open(app: &App, request: Request<Body>) -> Result<Body, Fault> {
     let spec = &ReceiveMessages::SPEC;
     let limit = app.options.max_body_bytes;
     let (caller, input) = app.receive(spec, request, limit).await?;
-    let input = decode(input.source()).map_err(|fault| app.engine.refuse(spec, fault))?;
+    let input = decode(input.source());
     let (opened, is_open) = oneshot::channel();
     let (lines, body) = mpsc::channel(1);
     asyncgate_engine::spawn(feed(Arc::clone(&app.engine), caller, input, opened, lines));
@@ -69,7 +69,7 @@ async fn open(app: &App, request: Request<Body>) -> Result<Body, Fault> {
 async fn feed(
     engine: Arc<Engine>,
     caller: Caller,
-    input: RecvInput,
+    input: Result<RecvInput, Fault>,
     opened: oneshot::Sender<Result<(), Fault>>,
     lines: mpsc::Sender<Bytes>,
 ) {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use asyncgate_api::{Access, Code, Envelope, Operation, ReceiveMessages, RecvInput};
+use asyncgate_api::{Code, Envelope, Operation, ReceiveMessages, RecvInput};
 use asyncgate_core::{TenantId, mailbox::Message};
 use asyncgate_store::{Deliveries, MessageWait};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::{Order, envelope};
-use crate::{Caller, Engine, Fault, metrics::span};
+use crate::{Caller, Engine, Fault, call, metrics::span};
 
 /// How long a stream is silent at most.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -50,19 +50,19 @@ impl std::fmt::Debug for MessageStream<'_> {
 }
 
 impl Engine {
-    /// Opens a stream. It looks for messages once, so that what would refuse a receiver refuses
-    /// this too. `wait_seconds` means nothing here: a stream waits.
+    /// Opens a stream: one call of [`ReceiveMessages`]. It looks for messages once, so that whatever
+    /// refuses a receiver refuses a stream too. `wait_seconds` means nothing here: a stream waits.
     ///
     /// # Errors
-    /// As [`ReceiveMessages`] has them.
+    /// As [`ReceiveMessages`] has them, and the facade's own if it could not decode the input.
     pub async fn receive_stream(
         &self,
         caller: &Caller,
-        input: RecvInput,
+        input: Result<RecvInput, Fault>,
     ) -> Result<MessageStream<'_>, Fault> {
-        let span = span::of(self, &ReceiveMessages::SPEC);
-        let opened = self.open_stream(caller, input).instrument(span).await;
-        opened.map_err(|fault| self.refuse(&ReceiveMessages::SPEC, fault))
+        let open = |input| self.open_stream(caller, input);
+        call::run::<ReceiveMessages, _, _, _>(self, caller, || input, open, |stream, _| stream)
+            .await
     }
 
     async fn open_stream(
@@ -70,10 +70,6 @@ impl Engine {
         caller: &Caller,
         input: RecvInput,
     ) -> Result<MessageStream<'_>, Fault> {
-        let authorised = caller.authorise(Access::Any);
-        span::note_authorised(authorised.is_ok());
-        authorised?;
-        self.charge(caller, &ReceiveMessages::SPEC).await?;
         let order = Order::new(&self.settings().policy.mailbox, input)?;
         let mut stream = MessageStream {
             engine: self,
