@@ -22,7 +22,7 @@ impl Remote {
 impl Engine {
     /// Charges a request to its client by a policy. The server itself asks, because the client is nobody
     /// that the server knows.
-    pub async fn check_client(&self, policy: &str) -> Result<(), Fault> {
+    pub(crate) async fn check_client(&self, policy: &str) -> Result<(), Fault> {
         let input = CheckLimitsInput {
             policy: Some(policy.to_owned()),
             key: Some(Remote::client_key()),

@@ -9,6 +9,7 @@ mod call_limits;
 mod caller;
 mod client_limits;
 mod clock;
+mod domains;
 mod engine;
 mod events;
 #[cfg(feature = "fakes")]
@@ -33,6 +34,7 @@ pub use asyncgate_core::{Principal, PrincipalKind, TenantId};
 pub use call::execute;
 pub use caller::{Authenticator, Caller, Role};
 pub use clock::{Clock, Entropy};
+pub use domains::{DomainAnswer, DomainRequest, Domains};
 pub use engine::Engine;
 pub use events::{Event, Events, Subscription};
 pub use fault::Fault;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use asyncgate_core::{Policy, admission::Limits};
 use asyncgate_warrants::RevocationPolicy;
 
-use crate::Ingresses;
+use crate::{Domains, Ingresses};
 
 /// The engine's settings. They can be replaced while it runs.
 #[derive(Debug, Clone)]
@@ -42,6 +42,8 @@ pub struct Settings {
     pub ingress: Arc<Ingresses>,
     /// The settings that verify warrants.
     pub warrants: Arc<asyncgate_warrants::Policy>,
+    /// The settings of domains.
+    pub domains: Arc<Domains>,
     /// The settings of the guard before the host of admission.
     pub admission: asyncgate_admission::Settings,
     /// Prefixes of topics, each with the class that stands for the topic in metrics and logs. The first
@@ -119,6 +121,7 @@ impl Default for Settings {
                 revocation: RevocationPolicy::Marked,
                 clock_skew_secs: 30,
             }),
+            domains: Arc::default(),
             admission: asyncgate_admission::Settings::default(),
             topic_classes: Vec::new(),
         }
