@@ -76,7 +76,7 @@ pub struct Tables<'a> {
     pub policies: &'a str,
     /// Clients by tier.
     pub tiers: &'a str,
-    /// The policies that the server's own operations are limited by.
+    /// The policies that limit calls to the server itself.
     pub gate: &'a str,
     /// Policies by Envoy's domains and descriptors.
     pub envoy: &'a str,
@@ -117,9 +117,11 @@ fn limits(tables: Tables<'_>) -> Result<Limits, Wrong> {
     let limits = policies(tables.policies, tables.tiers)?;
     let gate: WrittenGate = parse(tables.gate).map_err(|problem| wrong(GATE, problem))?;
     let gate = [gate.global, gate.tenant, gate.principal, gate.tasks];
-    let own = Scope::ALL.into_iter().zip(gate);
-    let own = own.filter_map(|(scope, policy)| Some((scope, policy?)));
-    let limits = limits.with_own(own).map_err(|flaws| told(GATE, &flaws))?;
+    let calls = Scope::ALL.into_iter().zip(gate);
+    let calls = calls.filter_map(|(scope, policy)| Some((scope, policy?)));
+    let limits = limits
+        .with_call_limits(calls)
+        .map_err(|flaws| told(GATE, &flaws))?;
     let envoy: BTreeMap<String, BTreeMap<String, String>> =
         parse(tables.envoy).map_err(|problem| wrong(ENVOY, problem))?;
     let patterns = envoy.into_iter().flat_map(|(domain, patterns)| {
@@ -350,7 +352,7 @@ mod tests {
         };
         let envoy = r#"{"edge": {"generic_key=slow": "api", "remote_address": "client"}}"#;
         let limits = with(r#"{"tenant": "api"}"#, envoy).unwrap();
-        assert!(limits.limit_own());
+        assert!(limits.limits_calls());
         let (policy, key) = limits
             .described("edge", &[("remote_address", "1")])
             .unwrap();

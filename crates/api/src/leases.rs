@@ -22,6 +22,7 @@ impl Operation for LeaseNext {
         tool: Some("asyncgate.lease_next"),
         access: Access::Worker,
         effect: Effect::Add,
+        brings_work: false,
         summary: "Take the next tasks to work on.",
         doc: "Gives you the tasks with the highest priority, oldest first, whose required \
               capabilities you offer. Each comes with a lease_id: send it with every later call \
@@ -120,6 +121,7 @@ impl Operation for RenewLease {
         tool: Some("asyncgate.renew_lease"),
         access: Access::Worker,
         effect: Effect::Advance,
+        brings_work: false,
         summary: "Keep a task longer.",
         doc: "Moves the end of your lease to now plus extend_by_seconds (default 300, at most \
               1800); it never gets shorter. LEASE_INVALID_OR_EXPIRED means that the task is no \
@@ -175,6 +177,7 @@ impl Operation for ReleaseLease {
         tool: Some("asyncgate.release_lease"),
         access: Access::Worker,
         effect: Effect::Advance,
+        brings_work: false,
         summary: "Give a task back undone.",
         doc: "The task can be leased by others at once and no failure is counted. Use it when you \
               shut down or cannot do the task after all.",
@@ -224,6 +227,7 @@ impl Operation for StartTask {
         tool: Some("asyncgate.start_task"),
         access: Access::Worker,
         effect: Effect::Advance,
+        brings_work: false,
         summary: "Say that work on a leased task has begun.",
         doc: "Optional: a task can go from leased straight to its end. It makes the owner see \
               status running.",
@@ -266,6 +270,7 @@ impl Operation for ReportProgress {
         tool: Some("asyncgate.report_progress"),
         access: Access::Worker,
         effect: Effect::Add,
+        brings_work: false,
         summary: "Say how far the work is.",
         doc: "The owner sees the latest progress in get_task. It does not renew the lease.",
         plane: Plane::Tasks,
@@ -309,6 +314,7 @@ impl Operation for Complete {
         tool: Some("asyncgate.complete"),
         access: Access::Worker,
         effect: Effect::End,
+        brings_work: false,
         summary: "End a task with success.",
         doc: "Say where the results are, in artifacts (a list of pointers such as {type, url}), \
               or that you delivered them, in delivery_proof. Without either the task succeeds but \
@@ -373,6 +379,7 @@ impl Operation for Fail {
         tool: Some("asyncgate.fail"),
         access: Access::Worker,
         effect: Effect::End,
+        brings_work: false,
         summary: "Report that a task failed.",
         doc: "With retryable = true the task is queued again after a growing delay, while \
               attempts are left (requeued = true); otherwise it ends as failed. Repeating the call \

@@ -35,6 +35,7 @@ operation!(
     tool: Some("mailbox.send"),
     access: Access::Any,
     effect: Effect::Advance,
+    brings_work: true,
     headers: &[("x-idempotency-mode", "idempotency_mode")],
     summary: "Send a message to a topic.",
     doc: "Puts a message into a topic, where a receiver finds it with mailbox.recv. Give it an \
@@ -108,6 +109,7 @@ operation!(
     tool: Some("mailbox.send_batch"),
     access: Access::Any,
     effect: Effect::Advance,
+    brings_work: true,
     headers: &[],
     summary: "Send up to 1,000 messages in one call.",
     doc: "Sends messages as mailbox.send does, in one commit. Each has an answer of its own, in \
@@ -162,6 +164,7 @@ operation!(
     tool: Some("mailbox.recv"),
     access: Access::Any,
     effect: Effect::Add,
+    brings_work: false,
     headers: &[],
     summary: "Receive messages of a topic.",
     doc: "Hands you messages of a topic, highest priority first, then oldest. They are yours for \
@@ -255,6 +258,7 @@ operation!(
     tool: Some("mailbox.ack"),
     access: Access::Any,
     effect: Effect::End,
+    brings_work: false,
     headers: &[],
     summary: "Say that a message is done.",
     doc: "Ends a message: it is never delivered again. Repeating it is safe for as long as the \
@@ -290,6 +294,7 @@ operation!(
     tool: Some("mailbox.ack_batch"),
     access: Access::Any,
     effect: Effect::End,
+    brings_work: false,
     headers: &[],
     summary: "Say that up to 1,000 messages are done.",
     doc: "Ends messages as mailbox.ack does, in one commit. Each has an answer of its own, in \
@@ -330,6 +335,7 @@ operation!(
     tool: Some("mailbox.nack"),
     access: Access::Any,
     effect: Effect::Advance,
+    brings_work: false,
     headers: &[],
     summary: "Give a message back, to be delivered again.",
     doc: "Says that you could not do the work. The message is delivered again after a random \
@@ -366,6 +372,7 @@ operation!(
     tool: Some("mailbox.extend"),
     access: Access::Any,
     effect: Effect::Advance,
+    brings_work: false,
     headers: &[],
     summary: "Keep a message longer.",
     doc: "Moves the end of your delivery to now plus visibility_ms; it never comes nearer, and in \
@@ -404,6 +411,7 @@ operation!(
     tool: Some("mailbox.peek"),
     access: Access::Any,
     effect: Effect::Read,
+    brings_work: false,
     headers: &[],
     summary: "Look at the next messages of a topic without receiving them.",
     doc: "Shows the messages that would be delivered next. They stay where they are and have no \
@@ -433,6 +441,7 @@ operation!(
     tool: Some("mailbox.purge"),
     access: Access::Admin,
     effect: Effect::End,
+    brings_work: false,
     headers: &[],
     summary: "Throw away a topic's messages (admin).",
     doc: "Throws away the waiting messages of a topic (ready), its dead letters (dlq) or both \
@@ -477,6 +486,7 @@ operation!(
     tool: Some("mailbox.topics"),
     access: Access::Any,
     effect: Effect::Read,
+    brings_work: false,
     headers: &[],
     summary: "List topics and what they hold.",
     doc: "Lists the topics that hold messages, by name, with how many wait, are with receivers \
@@ -532,6 +542,7 @@ operation!(
     tool: Some("mailbox.dlq"),
     access: Access::Any,
     effect: Effect::Read,
+    brings_work: false,
     headers: &[],
     summary: "List dead letters.",
     doc: "Lists messages that were not done: their last allowed delivery failed (max_attempts), \
@@ -595,6 +606,7 @@ operation!(
     tool: Some("mailbox.dlq_reprocess"),
     access: Access::Admin,
     effect: Effect::Advance,
+    brings_work: false,
     headers: &[],
     summary: "Bring dead letters back into their topic (admin).",
     doc: "Moves dead letters of a topic back, in the order in which they were sent: same msg_id, \
@@ -641,6 +653,7 @@ operation!(
     tool: Some("mailbox.heads"),
     access: Access::Any,
     effect: Effect::Read,
+    brings_work: false,
     headers: &[],
     summary: "Get the signed heads of the message chains.",
     doc: "Each shard chains the hashes of its messages. A signed head proves what had been sent \

@@ -1,4 +1,4 @@
-//! What an operation is: one input, one output and one static [`Spec`].
+//! An operation: one input, one output and one static [`Spec`].
 //!
 //! Facades read the spec and nothing else: REST mounts `method` and `path`, MCP lists `tool`,
 //! OpenAPI is generated from both. A new operation is a new type here and one line in the
@@ -9,9 +9,9 @@ use serde::{Serialize, de::DeserializeOwned};
 
 /// A request and its answer, known to every facade by its [`Spec`].
 pub trait Operation: 'static {
-    /// What the caller sends; unknown fields are refused.
+    /// The caller's part. Unknown fields are refused.
     type Input: DeserializeOwned + JsonSchema + Send + 'static;
-    /// What a success answers; it may gain fields over time.
+    /// The answer of a success. It may gain fields over time.
     type Output: Serialize + JsonSchema + Send + 'static;
     /// The operation's name, place and promises.
     const SPEC: Spec;
@@ -28,15 +28,18 @@ pub struct Spec {
     pub path: &'static str,
     /// The MCP tool name, if the operation is offered as a tool.
     pub tool: Option<&'static str>,
-    /// Who may call it at all; ownership is checked by the operation itself.
+    /// The roles that may call it at all. The operation itself checks ownership.
     pub access: Access,
-    /// What a call does to stored state, told to MCP clients as hints.
+    /// The effect of a call on stored state. MCP clients get it as hints.
     pub effect: Effect,
+    /// True if a call brings new work. Such calls are the first to be refused when the server is not
+    /// well, so that the work that is already there can be finished.
+    pub brings_work: bool,
     /// One line for people.
     pub summary: &'static str,
     /// A paragraph for a model or a person who has never seen the product.
     pub doc: &'static str,
-    /// The plane it belongs to, which says how its errors are called.
+    /// The plane it belongs to, which gives its errors their names.
     pub plane: Plane,
     /// HTTP headers that stand for input fields, and the fields.
     pub headers: &'static [(&'static str, &'static str)],
@@ -45,7 +48,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// The names of the input fields that travel in the path.
+    /// Returns the names of the input fields that travel in the path.
     pub fn path_fields(&self) -> impl Iterator<Item = &'static str> {
         self.path
             .split('/')
@@ -53,7 +56,7 @@ impl Spec {
     }
 }
 
-/// The parts of the product. Each calls its errors by names of its own.
+/// The parts of the product. Each has its own names for errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plane {
     /// Tasks, receipts and obligations.
@@ -67,18 +70,18 @@ pub enum Plane {
 /// The HTTP methods that operations use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Input comes from the path and the query.
+    /// The input comes from the path and the query.
     Get,
-    /// Input comes from the path and a JSON body.
+    /// The input comes from the path and a JSON body.
     Post,
-    /// Input comes from the path and a JSON body; what it names is replaced.
+    /// The input comes from the path and a JSON body. The call replaces the thing it names.
     Put,
-    /// Input comes from the path and the query.
+    /// The input comes from the path and the query.
     Delete,
 }
 
 impl Method {
-    /// The method's name on the wire.
+    /// Returns the method's name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -96,21 +99,21 @@ pub enum Access {
     Open,
     /// Any role, about its own things.
     Any,
-    /// Those who hand out work.
+    /// Agents: those who hand out work.
     Agent,
-    /// Those who do the work.
+    /// Workers: those who do the work.
     Worker,
-    /// Those who hand out work, and those who do it.
+    /// Agents and workers.
     AgentOrWorker,
     /// Those who may ask the host.
     Host,
-    /// Those who may tell the host what is revoked.
+    /// Those who may revoke at the host.
     HostAdmin,
     /// Admins only.
     Admin,
 }
 
-/// What a call does to stored state.
+/// The effect of a call on stored state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Changes nothing that a caller can see.

@@ -63,6 +63,7 @@ impl Operation for ListOpenObligations {
         tool: Some("asyncgate.list_open_obligations"),
         access: Access::Any,
         effect: Effect::Read,
+        brings_work: false,
         summary: "List what you are still owed.",
         doc: "Call this first when you start: it tells who you are to this server and lists every \
               task.assigned receipt addressed to you that no completed, failed or canceled receipt \
@@ -143,6 +144,7 @@ impl Operation for Bootstrap {
         tool: Some("asyncgate.bootstrap"),
         access: Access::Any,
         effect: Effect::Read,
+        brings_work: false,
         summary: "Deprecated: use list_open_obligations.",
         doc: "Returns your inbox receipts and marks them delivered. The other attention lists are \
               always empty.",
@@ -226,6 +228,7 @@ impl Operation for ListReceipts {
         tool: Some("asyncgate.list_receipts"),
         access: Access::Any,
         effect: Effect::Read,
+        brings_work: false,
         summary: "List the receipts addressed to you.",
         doc: "In ledger order. Keep cursor and give it as since_receipt_id next time: you will get \
               every later receipt exactly once.",
@@ -278,6 +281,7 @@ impl Operation for ListLedger {
         tool: Some("asyncgate.list_ledger"),
         access: Access::Any,
         effect: Effect::Read,
+        brings_work: false,
         summary: "List the receipts of a task, a lease or a type.",
         doc: "Give exactly one of task_id, lease_id and receipt_type. The receipts of a task tell \
               its whole story in order.",
@@ -328,6 +332,7 @@ impl Operation for ReadLedger {
         tool: Some("asyncgate.read_ledger"),
         access: Access::Admin,
         effect: Effect::Read,
+        brings_work: false,
         summary: "Read every receipt of the tenant, in order.",
         doc: "For copies and audits. Follow next_cursor until it is null; each receipt's link can \
               be computed from the one before, so a copy can be verified without trusting the \
@@ -364,6 +369,7 @@ impl Operation for GetLedgerHead {
         tool: Some("asyncgate.get_ledger_head"),
         access: Access::Any,
         effect: Effect::Read,
+        brings_work: false,
         summary: "Read where the ledger ends, signed.",
         doc: "Keep the answer: its link is a hash over every receipt so far, so that nobody, the \
               server's operator included, can later change the ledger without your noticing.",
@@ -409,6 +415,7 @@ impl Operation for GetReceipt {
         tool: Some("asyncgate.get_receipt"),
         access: Access::Any,
         effect: Effect::Read,
+        brings_work: false,
         summary: "Read one receipt.",
         doc: "Receipts never change.",
         plane: Plane::Tasks,
@@ -445,6 +452,7 @@ impl Operation for AckReceipt {
         tool: Some("asyncgate.ack_receipt"),
         access: Access::Any,
         effect: Effect::Add,
+        brings_work: false,
         summary: "Record that you have taken note of a receipt.",
         doc: "Appends a receipt.acknowledged for the record. It closes nothing: obligations are \
               discharged only by the outcome of the work.",

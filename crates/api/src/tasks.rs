@@ -50,6 +50,7 @@ impl Operation for CreateTask {
         tool: Some("asyncgate.create_task"),
         access: Access::Agent,
         effect: Effect::Add,
+        brings_work: true,
         summary: "Hand over a task to be done by a worker.",
         doc: "Stores the task durably and returns its task_id at once; a worker that offers the \
               required capabilities will lease it, do it and report the outcome. From now on you \
@@ -139,6 +140,7 @@ impl Operation for GetTask {
         tool: Some("asyncgate.get_task"),
         access: Access::AgentOrWorker,
         effect: Effect::Read,
+        brings_work: false,
         summary: "Read a task, its state and, once it has ended, its outcome.",
         doc: "With wait_seconds (up to 60) the call waits until the task has ended and answers at \
               once when it does; if it has not ended by then, it answers with the current state, \
@@ -275,6 +277,7 @@ impl Operation for ListTasks {
         tool: Some("asyncgate.list_tasks"),
         access: Access::Agent,
         effect: Effect::Read,
+        brings_work: false,
         summary: "List tasks, newest first.",
         doc: "Without a principal an agent sees its own tasks and an admin all of the tenant. \
               Follow next_cursor until it is null; with a rare filter a page can be short or \
@@ -332,6 +335,7 @@ impl Operation for CancelTask {
         tool: Some("asyncgate.cancel_task"),
         access: Access::Agent,
         effect: Effect::End,
+        brings_work: false,
         summary: "Call a task off.",
         doc: "The task ends at once, also when a worker holds it; the worker learns so from its \
               next call. Cancelling again is fine. A task that has succeeded or failed cannot be \

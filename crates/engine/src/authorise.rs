@@ -1,4 +1,4 @@
-//! Who may do what, and for whom.
+//! The rights of a caller: by its role, and over the things of others.
 
 use asyncgate_api::{Access, Code, PrincipalKind as Kind};
 use asyncgate_core::{Principal, PrincipalKind, Task};
@@ -6,7 +6,7 @@ use asyncgate_core::{Principal, PrincipalKind, Task};
 use crate::{Caller, Fault, Role, input, view};
 
 impl Caller {
-    /// Whether the caller's role may call an operation at all.
+    /// Refuses a caller whose role may not call an operation at all.
     pub(crate) fn authorise(&self, access: Access) -> Result<(), Fault> {
         let (allowed, required) = match (access, self.role) {
             (_, Role::Admin) | (Access::Open | Access::Any, _) => (true, Role::Admin),
@@ -21,7 +21,7 @@ impl Caller {
         Err(self.forbidden(required, "your role does not allow this operation"))
     }
 
-    /// The principal that the call is about: the named one, or the caller's own.
+    /// Returns the principal that the call is about: the named one, or the caller's own.
     pub(crate) fn acting(&self, named: Named) -> Result<Principal, Fault> {
         let Named {
             kind,
@@ -58,7 +58,7 @@ impl Caller {
         Ok(principal)
     }
 
-    /// Whether the caller may read a task: its owner, its worker, an admin.
+    /// Refuses a caller that may not read a task. Its owner, its worker and an admin may.
     pub(crate) fn may_read(&self, task: &Task) -> Result<(), Fault> {
         let holds = task
             .lease()
@@ -73,7 +73,7 @@ impl Caller {
         self.may_act_for(&task.created_by)
     }
 
-    /// Whether the caller may do what only `owner` may.
+    /// Refuses a caller that may not act for `owner`.
     pub(crate) fn may_act_for(&self, owner: &Principal) -> Result<(), Fault> {
         if self.role == Role::Admin || self.principal.is(owner) {
             return Ok(());
@@ -81,7 +81,7 @@ impl Caller {
         Err(self.forbidden(Role::Admin, "this belongs to another principal"))
     }
 
-    /// A refusal by a rule, with what this caller would need.
+    /// Adds the role that this caller would need to a rule's refusal.
     pub(crate) fn explain(&self, fault: Fault) -> Fault {
         if fault.code == Code::Forbidden {
             return self.forbidden(Role::Admin, "this belongs to another principal");
@@ -104,12 +104,12 @@ pub(crate) struct Named {
     instance_id: Option<String>,
     default_kind: Kind,
     field: &'static str,
-    /// Whether the call only reads: then even the server's own inbox may be named.
+    /// True if the call only reads. Then it may even name the inbox of the server itself.
     reading: bool,
 }
 
 impl Named {
-    /// By `principal_kind`, `principal_id` and `principal_instance_id`.
+    /// Names a principal by `principal_kind`, `principal_id` and `principal_instance_id`.
     pub(crate) fn principal(
         kind: Option<Kind>,
         id: Option<String>,
@@ -125,7 +125,7 @@ impl Named {
         }
     }
 
-    /// By `principal_kind` and `principal_id`, in a call that only reads.
+    /// Names a principal by `principal_kind` and `principal_id`, in a call that only reads.
     pub(crate) fn reader(kind: Option<Kind>, id: Option<String>) -> Self {
         Self {
             reading: true,
@@ -133,7 +133,7 @@ impl Named {
         }
     }
 
-    /// By `worker_kind`, `worker_id` and `worker_instance_id`.
+    /// Names a principal by `worker_kind`, `worker_id` and `worker_instance_id`.
     pub(crate) fn worker(
         kind: Option<Kind>,
         id: Option<String>,

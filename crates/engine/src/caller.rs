@@ -1,6 +1,6 @@
-//! Who is calling: what a credential became once it was checked.
+//! The caller of an operation: the identity behind a credential that was checked.
 
-use asyncgate_core::{Principal, TenantId};
+use asyncgate_core::{Principal, TenantId, admission::SERVER_TENANT};
 use futures_util::future::BoxFuture;
 
 use crate::Fault;
@@ -10,13 +10,24 @@ use crate::Fault;
 pub struct Caller {
     /// The tenant whose rows the call may see.
     pub tenant: TenantId,
-    /// Who the credential belongs to.
+    /// The principal that the credential belongs to.
     pub principal: Principal,
-    /// What the credential may do.
+    /// The rights of the credential.
     pub role: Role,
 }
 
-/// What a credential may do. An admin may do what agents and workers may, for any principal.
+impl Caller {
+    /// Returns the server itself as a caller, for questions on behalf of clients that show no credential.
+    pub(crate) fn server() -> Self {
+        Self {
+            tenant: SERVER_TENANT,
+            principal: Principal::system(),
+            role: Role::Admin,
+        }
+    }
+}
+
+/// The rights of a credential. An admin may do everything that agents and workers may, for any principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Hands out work and reads its own.
@@ -28,7 +39,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The role's name on the wire.
+    /// Returns the role's name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -40,6 +51,6 @@ impl Role {
 
 /// Turns a bearer credential into a [`Caller`].
 pub trait Authenticator: Send + Sync {
-    /// Checks what stood behind `Authorization: Bearer`, or its absence.
+    /// Checks the text behind `Authorization: Bearer`, or its absence.
     fn authenticate<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<Caller, Fault>>;
 }

@@ -1,5 +1,7 @@
-//! What operators are told as it happens: a bus in the process, which loses the oldest events rather
-//! than wait for a reader, and counts of what would be too much to tell one by one.
+//! Events for operators as they happen: a bus within the process, and counts of things that happen too
+//! often for an event each.
+//!
+//! Invariant: the bus never waits for a reader. It drops the oldest events instead.
 
 use std::{
     collections::BTreeMap,
@@ -13,12 +15,13 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::Engine;
 
-/// How many events a slow reader may be behind.
+/// The most events that a slow reader may be behind.
 const CAPACITY: usize = 1_024;
-/// How many kinds of counts are kept between two tellings.
+/// The most kinds of counts that are kept until the next events.
 const MAX_KINDS: usize = 1_024;
-/// For how long refused credentials are counted, and how many of them are a burst.
+/// The time over which refused credentials are counted.
 const WINDOW_SECONDS: i64 = 30;
+/// The number of refusals within the window that makes an event.
 const BURST: u64 = 10;
 
 /// Something that happened.
@@ -26,7 +29,7 @@ const BURST: u64 = 10;
 pub struct Event {
     /// Its kind, such as `mailbox.dlq.moved`.
     pub topic: &'static str,
-    /// What is to be known of it, as a JSON object.
+    /// Its details, as a JSON object.
     pub body: Value,
 }
 
@@ -47,13 +50,13 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Tells those who read.
+    /// Hands an event to all readers.
     pub fn publish(&self, topic: &'static str, body: Value) {
-        // Nobody reads: that is no error.
+        // An error means that nobody reads, which is fine.
         let _ = self.sender.send(Arc::new(Event { topic, body }));
     }
 
-    /// Reads what is published from now on.
+    /// Returns a reader of the events from now on.
     pub fn subscribe(&self) -> Subscription {
         Subscription {
             receiver: self.sender.subscribe(),
@@ -61,7 +64,7 @@ impl Events {
         }
     }
 
-    /// How many events readers were too slow for.
+    /// Returns the count of events that were dropped for slow readers.
     pub fn lagged(&self) -> Counter {
         self.lagged.clone()
     }
@@ -75,7 +78,8 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// The next event, and how many were lost before it. Nothing once the bus is gone.
+    /// Waits for the next event. Returns it with the number of events that were lost before it, or
+    /// nothing when the bus is gone.
     pub async fn next(&mut self) -> Option<(u64, Arc<Event>)> {
         let mut lost = 0;
         loop {
@@ -91,23 +95,24 @@ impl Subscription {
     }
 }
 
-/// Counts of what happens too often to be told one by one.
+/// Counts of things that happen too often for an event each.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// By class of the topic and reason.
+    /// Dead letters by class of the topic and reason.
     dead: BTreeMap<(String, String), u64>,
-    /// By shard.
+    /// Messages that came back, by shard.
     requeued: BTreeMap<u16, u64>,
-    /// By scope, in the window that began then; told once they are a burst.
+    /// Refused credentials of the window by scope, and true where their burst was reported.
     denied: BTreeMap<&'static str, (u64, bool)>,
+    /// The start of the window.
     window: Option<Timestamp>,
 }
 
 impl Tally {
-    /// A message became a dead letter.
+    /// Counts a message that became a dead letter.
     pub(crate) fn died(&self, topic_class: &str, reason: &str) {
         self.change(|counts| {
             if counts.dead.len() < MAX_KINDS {
@@ -117,12 +122,12 @@ impl Tally {
         });
     }
 
-    /// A message came back because its receiver let its time pass.
+    /// Counts a message that came back because its receiver let the deadline pass.
     pub(crate) fn requeued(&self, shard: u16) {
         self.change(|counts| *counts.requeued.entry(shard).or_default() += 1);
     }
 
-    /// A credential was refused.
+    /// Counts a credential that was refused.
     pub(crate) fn denied(&self, scope: &'static str) {
         self.change(|counts| counts.denied.entry(scope).or_default().0 += 1);
     }
@@ -131,7 +136,7 @@ impl Tally {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What there is to tell since this was asked last.
+    /// Takes the counts since the last call, as events.
     fn take(&self, now: Timestamp) -> Vec<Event> {
         self.change(|counts| {
             let mut events = Vec::new();
@@ -147,9 +152,9 @@ impl Tally {
                     body: json!({ "shard": shard, "count": count }),
                 });
             }
-            for (scope, (samples, told)) in &mut counts.denied {
-                if *samples >= BURST && !*told {
-                    *told = true;
+            for (scope, (samples, reported)) in &mut counts.denied {
+                if *samples >= BURST && !*reported {
+                    *reported = true;
                     events.push(Event {
                         topic: "mailbox.auth.revoked",
                         body: json!({
@@ -169,23 +174,24 @@ impl Tally {
 }
 
 impl Engine {
-    /// What operators are told as it happens.
+    /// Returns the bus of events for operators.
     pub fn events(&self) -> &Events {
         &self.events
     }
 
-    /// Tells an event, with the time.
-    pub fn tell(&self, topic: &'static str, mut body: Value) {
+    /// Publishes an event, with the time.
+    pub fn publish_event(&self, topic: &'static str, mut body: Value) {
         if let Some(body) = body.as_object_mut() {
             body.insert("ts".to_owned(), self.now().to_string().into());
         }
         self.events.publish(topic, body);
     }
 
-    /// Tells what was only counted. To be called about once a second, which bounds the rate of events.
-    pub fn tell_counts(&self) {
+    /// Publishes the counts since the last call. Call it about once a second: that bounds the rate of
+    /// events.
+    pub fn publish_counts(&self) {
         for event in self.metrics.mailbox.tally.take(self.now()) {
-            self.tell(event.topic, event.body);
+            self.publish_event(event.topic, event.body);
         }
     }
 }

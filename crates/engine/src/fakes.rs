@@ -11,17 +11,17 @@ use crate::{Clock, Entropy};
 pub struct FakeClock(AtomicI64);
 
 impl FakeClock {
-    /// A clock that shows so many milliseconds since 1970.
+    /// Makes a clock that shows so many milliseconds since 1970.
     pub const fn at(millis: i64) -> Self {
         Self(AtomicI64::new(millis))
     }
 
-    /// Lets it show so many milliseconds since 1970.
+    /// Sets the clock to so many milliseconds since 1970.
     pub fn set(&self, millis: i64) {
         self.0.store(millis, Ordering::Relaxed);
     }
 
-    /// Moves it on.
+    /// Moves the clock forward.
     pub fn advance(&self, millis: i64) {
         self.0.fetch_add(millis, Ordering::Relaxed);
     }
@@ -33,7 +33,7 @@ impl Clock for FakeClock {
     }
 }
 
-/// The numbers from one on: the same for everyone who draws them in the same order.
+/// The numbers from one on. Tests that draw them in the same order get the same ids.
 #[derive(Debug)]
 pub struct Counter(AtomicU64);
 

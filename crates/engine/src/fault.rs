@@ -1,4 +1,4 @@
-//! Why an operation was not done: a public code and message, and an internal cause that is only logged.
+//! Faults: a public code and message, and an internal cause that is only logged.
 
 use std::borrow::Cow;
 
@@ -7,6 +7,9 @@ use asyncgate_core::Rejection;
 use asyncgate_store::Error;
 use serde_json::{Map, Value};
 
+use crate::rate_headers::Header;
+
+/// The detail that marks a compressed body as a bomb.
 const BOMB: &str = "ratio_cap";
 
 /// A refusal or a failure, ready for any facade.
@@ -20,16 +23,16 @@ pub struct Fault {
     pub message: Cow<'static, str>,
     /// Public details for programs, merged into the error body.
     pub details: Map<String, Value>,
-    /// When trying again makes sense, in seconds.
+    /// The seconds after which trying again makes sense.
     pub retry_after_seconds: Option<u32>,
-    /// What really happened, for the log.
+    /// The internal cause, for the log.
     pub cause: Option<String>,
-    /// What HTTP tells beside the body.
-    pub headers: Vec<(&'static str, String)>,
+    /// HTTP headers of the answer.
+    pub headers: Vec<Header>,
 }
 
 impl Fault {
-    /// A fault with a public message and nothing else.
+    /// Makes a fault with a public message and nothing else.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
@@ -41,18 +44,18 @@ impl Fault {
         }
     }
 
-    /// The input cannot be accepted as it stands.
+    /// Makes the fault of an input that cannot be accepted as it stands.
     pub fn bad_request(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::BadRequest, message)
     }
 
-    /// A body that is larger than `limit` bytes.
+    /// Makes the fault of a body that is larger than `limit` bytes.
     pub fn too_large(limit: usize) -> Self {
         let message = format!("the body is larger than {limit} bytes");
         Self::new(Code::TooLarge, message).with("limit", limit)
     }
 
-    /// A compressed body that would unpack to more than `cap` times its size.
+    /// Makes the fault of a compressed body that would unpack to more than `cap` times its size.
     pub fn bomb(cap: u32) -> Self {
         let message = format!("the body unpacks to more than {cap} times its size");
         Self::bad_request(message)
@@ -60,7 +63,7 @@ impl Fault {
             .with("limit", cap)
     }
 
-    /// Whether this is about a compressed body that unpacks to too much.
+    /// Returns true for the fault of a compressed body that unpacks to too much.
     pub(crate) fn is_bomb(&self) -> bool {
         self.details
             .get("reason")
@@ -74,14 +77,14 @@ impl Fault {
         self
     }
 
-    /// Says when trying again makes sense.
+    /// Adds the seconds after which trying again makes sense.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after_seconds = Some(seconds);
         self.with("retry_after", seconds)
     }
 
-    /// Attaches what the log should say.
+    /// Adds the internal cause, for the log.
     #[must_use]
     pub fn because(mut self, cause: impl Into<String>) -> Self {
         self.cause = Some(cause.into());

@@ -1,4 +1,4 @@
-//! Bodies that come compressed, unpacked as they arrive.
+//! Compressed bodies, unpacked as they arrive.
 //!
 //! Invariant: a body costs no more memory than the largest plain one, whatever it unpacks to.
 
@@ -9,20 +9,20 @@ use flate2::{Decompress, FlushDecompress, Status, write::MultiGzDecoder};
 
 use crate::Fault;
 
-/// How a body is compressed.
+/// A way to compress a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
-    /// As `gzip` does it.
+    /// The format of `gzip`.
     Gzip,
-    /// As zlib does it.
+    /// The format of zlib.
     Deflate,
 }
 
 impl Coding {
-    /// How a body is compressed, if it is, by the values of its `Content-Encoding`.
+    /// Reads the values of a body's `Content-Encoding`. Returns nothing for a body that is plain.
     ///
     /// # Errors
-    /// When that is not known, or more than one.
+    /// An encoding that is not known, or more than one.
     pub fn named<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Result<Option<Self>, Fault> {
         let (first, second) = (values.next(), values.next());
         let Some(name) = first else {
@@ -58,7 +58,7 @@ enum Decoder {
     Deflate(Zlib),
 }
 
-/// Takes so many bytes and then fails.
+/// A buffer that fails to grow beyond its limit.
 #[derive(Debug)]
 struct Bounded {
     bytes: Vec<u8>,
@@ -81,7 +81,7 @@ impl Write for Bounded {
     }
 }
 
-/// The library's own writer does not notice when the end is missing.
+/// A decoder of zlib's format. The library's own does not notice when the end is missing.
 #[derive(Debug)]
 struct Zlib {
     stream: Decompress,
@@ -92,7 +92,7 @@ struct Zlib {
 impl Zlib {
     fn feed(&mut self, mut piece: &[u8]) -> io::Result<()> {
         let mut buffer = [0; 8 << 10];
-        // Until nothing more goes in and nothing more comes out.
+        // One piece may unpack to many buffers, so go on until nothing goes in and nothing comes out.
         while !self.ended {
             let (read, written) = (self.stream.total_in(), self.stream.total_out());
             let status = self
@@ -125,7 +125,8 @@ impl Zlib {
 }
 
 impl Inflate {
-    /// Unpacks to at most `limit` bytes and `ratio_cap` times what comes in.
+    /// Makes a decoder that unpacks to at most `limit` bytes, and at most `ratio_cap` times the bytes
+    /// that come in.
     pub fn new(coding: Coding, limit: usize, ratio_cap: u32) -> Self {
         let unpacked = Bounded {
             bytes: Vec::new(),
@@ -147,10 +148,10 @@ impl Inflate {
         }
     }
 
-    /// Takes a piece of the body as it came.
+    /// Unpacks a piece of the body.
     ///
     /// # Errors
-    /// When it cannot be unpacked, or unpacks to too much. Then the rest need not be fed.
+    /// A piece that cannot be unpacked, or unpacks to too much. The rest need not be fed then.
     pub fn feed(&mut self, piece: &[u8]) -> Result<(), Fault> {
         self.received += piece.len();
         let fed = match &mut self.decoder {
@@ -160,10 +161,10 @@ impl Inflate {
         fed.map_err(|error| self.refuse(&error))
     }
 
-    /// The whole body, once all of it has come.
+    /// Returns the whole body, once all of it was fed.
     ///
     /// # Errors
-    /// As [`Inflate::feed`], or when the end is missing.
+    /// As [`Inflate::feed`] has them, and a body whose end is missing.
     pub fn finish(mut self) -> Result<Bytes, Fault> {
         let finished = match &mut self.decoder {
             Decoder::Gzip(decoder) => decoder.try_finish(),
@@ -196,7 +197,7 @@ impl Inflate {
         if !unpacked.full {
             return Fault::bad_request("the body cannot be unpacked").because(error.to_string());
         }
-        // What is both too large and too dense is more likely meant to harm.
+        // A body that is both too large and too dense is probably an attack, so it is called a bomb.
         if self.is_bomb(unpacked.limit) {
             return Fault::bomb(self.ratio_cap);
         }

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use asyncgate_api::Code;
+use asyncgate_api::{Code, CreateTask, Operation as _};
 use asyncgate_core::{
     Env, Json, Principal, TenantId, Timestamp,
     admission::{Asks, LimitCheck, NonceCheck, NonceResult, Tier, Verdicts, sha256},
@@ -18,9 +18,10 @@ use serde_json::{Map, Value};
 use sha2::Sha256;
 
 use crate::{
-    Engine, Fault, Remote,
+    Engine, Fault, Remote, Touches,
+    call::{NO_NEW_WORK, check_touches},
     operations::host_fault,
-    rate::{self, Header, Told},
+    rate_headers::{Header, ReportedLimit, headers},
     view,
 };
 
@@ -136,9 +137,13 @@ impl Engine {
         let now = self.now();
         sent.in_time(now, ingress.timestamp_window_secs)?;
         if !self.is_accepting() {
-            let message = "the server takes no new work at the moment; try again";
-            return Err(Fault::new(Code::HostUnavailable, message).retry_after(1));
+            return Err(Fault::new(Code::HostUnavailable, NO_NEW_WORK).retry_after(1));
         }
+        let task = Touches::Task {
+            task_type: &ingress.task_type,
+            bytes: payload.len(),
+        };
+        check_touches(self, &CreateTask::SPEC, task)?;
         let check = self.ingress_limit_check(ingress, now, sent.key).await?;
         let asks = Asks {
             limits: vec![check.clone()],
@@ -164,11 +169,11 @@ impl Engine {
         if let Some(limited) = &limited {
             self.metrics.admission.limited(&check.policy, limited);
         }
-        let told = limited.map(|limited| {
+        let reported = limited.map(|limited| {
             let bucket = format!("{}:{}", ingress.policy, check.key);
-            Told::new(&ingress.policy, &bucket, &check, &limited, now)
+            ReportedLimit::new(&ingress.policy, &bucket, &check, &limited, now)
         });
-        let headers = rate::headers(told.as_slice());
+        let headers = headers(reported.as_slice());
         match created {
             Some(created) => {
                 self.metrics.created.inc();
@@ -282,7 +287,7 @@ impl Sent {
         let timestamp = timestamp
             .ok_or_else(|| wrong("timestamp", "seconds since 1970 or an RFC 3339 time"))?;
         let key = match &ingress.key {
-            LimitBy::Address => Remote::client(),
+            LimitBy::Address => Remote::client_key(),
             LimitBy::Field(path) => read_key(&fields, path)
                 .ok_or_else(|| wrong(&path.join("."), "a string of 1 to 256 bytes, or a number"))?,
         };

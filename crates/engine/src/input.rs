@@ -1,4 +1,4 @@
-//! Turning what callers send into what rules understand. Everything else is refused here.
+//! Reading of inputs: from the values that callers send to those that rules understand.
 
 use std::{ops::RangeInclusive, str::FromStr, time::Duration};
 
@@ -16,19 +16,19 @@ const MAX_WAIT_SECONDS: u32 = 60;
 /// The longest time that anything may be asked to last: a hundred years.
 pub(crate) const MAX_MILLIS: i64 = 100 * 366 * 86_400_000;
 
-/// Reads an operation's input.
+/// Decodes an operation's input.
 ///
 /// # Errors
-/// When it is not what the operation takes.
+/// Input that the operation does not take, with the field that is wrong.
 pub fn decode<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Fault> {
     match source {
         Source::Json(bytes) => {
-            // A struct would also be read from an array, field by field.
+            // serde would also read a struct from an array, field by field.
             let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
             if first != Some(&b'{') {
                 return Err(Fault::bad_request("the input must be a JSON object"));
             }
-            // Whole text is checked more cheaply at once than string by string.
+            // To check all bytes at once is cheaper than string by string.
             let read = match str::from_utf8(bytes) {
                 Ok(text) => serde_json::from_str(text),
                 Err(_) => serde_json::from_slice(bytes),
@@ -41,8 +41,8 @@ pub fn decode<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Fault> {
     }
 }
 
-/// Says which field is wrong. It reads the input once more, so that good input does not pay for
-/// knowing where it is.
+/// Finds the field that is wrong. It reads the input once more, so that good input does not pay for
+/// keeping track of its fields.
 fn explain<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Fault {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let path = match serde_path_to_error::deserialize::<_, T>(&mut json) {
@@ -55,23 +55,29 @@ fn explain<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Faul
     }
 }
 
-/// An id, or a clear refusal that names the field.
+/// Reads an id.
 pub(crate) fn id<T: FromStr>(field: &str, text: &str) -> Result<T, Fault> {
     text.parse()
         .map_err(|_| Fault::bad_request(format!("{field} is not a UUID")))
 }
 
-/// A name: not empty, not long, nothing invisible.
+/// Reads a name.
 pub(crate) fn name(field: &str, text: String) -> Result<String, Fault> {
+    check_name(field, &text)?;
+    Ok(text)
+}
+
+/// Refuses a name that is empty, too long, or has invisible characters.
+pub(crate) fn check_name(field: &str, text: &str) -> Result<(), Fault> {
     if text.is_empty() || text.len() > MAX_NAME_BYTES || text.chars().any(char::is_control) {
         return Err(Fault::bad_request(format!(
             "{field} must have 1 to {MAX_NAME_BYTES} bytes and no control characters"
         )));
     }
-    Ok(text)
+    Ok(())
 }
 
-/// A list of names.
+/// Reads a list of names.
 pub(crate) fn names(field: &str, list: Vec<String>) -> Result<Vec<String>, Fault> {
     if list.len() > MAX_NAMES {
         return Err(Fault::bad_request(format!(
@@ -81,7 +87,7 @@ pub(crate) fn names(field: &str, list: Vec<String>) -> Result<Vec<String>, Fault
     list.into_iter().map(|entry| name(field, entry)).collect()
 }
 
-/// A longer text.
+/// Reads a longer text.
 pub(crate) fn text(field: &str, text: Option<String>) -> Result<Option<String>, Fault> {
     if text
         .as_ref()
@@ -94,17 +100,17 @@ pub(crate) fn text(field: &str, text: Option<String>) -> Result<Option<String>, 
     Ok(text)
 }
 
-/// A JSON value that is kept as it is.
+/// Takes a JSON value and keeps its bytes.
 pub(crate) fn json(field: &str, raw: Box<RawValue>) -> Result<Json, Fault> {
     Json::new(raw).map_err(|error| Fault::bad_request(format!("{field}: {error}")))
 }
 
-/// A JSON value that may be missing.
+/// Takes a JSON value that may be missing.
 pub(crate) fn some_json(field: &str, raw: Option<Box<RawValue>>) -> Result<Option<Json>, Fault> {
     raw.map(|raw| json(field, raw)).transpose()
 }
 
-/// A number of seconds that must be positive, in milliseconds.
+/// Reads a positive number of seconds, and returns it in milliseconds.
 pub(crate) fn positive_seconds(field: &str, seconds: Option<i64>) -> Result<Option<i64>, Fault> {
     match seconds {
         Some(seconds) if seconds <= 0 => {
@@ -115,7 +121,7 @@ pub(crate) fn positive_seconds(field: &str, seconds: Option<i64>) -> Result<Opti
     }
 }
 
-/// A number within its bounds.
+/// Refuses a number out of its bounds.
 pub(crate) fn within(field: &str, value: i64, bounds: &RangeInclusive<i64>) -> Result<i64, Fault> {
     if bounds.contains(&value) {
         return Ok(value);
@@ -124,7 +130,7 @@ pub(crate) fn within(field: &str, value: i64, bounds: &RangeInclusive<i64>) -> R
     Err(Fault::bad_request(format!("{field} must be {start} to {end}")).with("field", field))
 }
 
-/// How long a call may wait.
+/// Reads the time that a call may wait.
 pub(crate) fn wait(seconds: Option<u32>) -> Result<Duration, Fault> {
     let seconds = seconds.unwrap_or(0);
     if seconds > MAX_WAIT_SECONDS {
@@ -135,7 +141,7 @@ pub(crate) fn wait(seconds: Option<u32>) -> Result<Duration, Fault> {
     Ok(Duration::from_secs(u64::from(seconds)))
 }
 
-/// A page size: the default when left out, the maximum when larger.
+/// Returns a page size: the default if none is wished, and at most `max`.
 pub(crate) fn limit(
     field: &str,
     wished: Option<u32>,
@@ -150,15 +156,15 @@ pub(crate) fn limit(
 }
 
 impl Engine {
-    /// How many entries a list gives.
+    /// Returns the number of entries that a list may give.
     pub(crate) fn page_size(&self, wished: Option<u32>) -> Result<usize, Fault> {
         let settings = self.settings();
         let (default, max) = (settings.default_list_limit, settings.max_list_limit);
         limit("limit", wished, default, max)
     }
 
-    /// The page of the ledger after `since`, which must name a receipt of the tenant. It asks for
-    /// one more than will be given, to see whether there are more.
+    /// Returns the page of the ledger after `since`, which must name a receipt of the tenant. The page
+    /// asks for one more than `limit`, which shows if there are more.
     pub(crate) async fn page_after(
         &self,
         tenant: asyncgate_core::TenantId,

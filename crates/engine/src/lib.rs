@@ -1,12 +1,15 @@
 //! The canonical operations: authorise, transact, answer.
 //!
-//! Facades decode nothing and decide nothing: they find an operation in the [`registry`], hand it
-//! the caller and the input as they came, and encode the answer or the [`Fault`].
+//! Facades decide nothing: they find an operation in the [`registry`], hand it the caller and the input
+//! as they came, and encode the answer or the [`Fault`]. Every call takes the way of the module `call`.
 
 mod authorise;
+mod call;
+mod call_limits;
 mod caller;
-mod client;
+mod client_limits;
 mod clock;
+mod domains;
 mod engine;
 mod events;
 #[cfg(feature = "fakes")]
@@ -19,17 +22,19 @@ mod mailbox;
 mod metrics;
 mod operations;
 mod origin;
-mod own;
-mod rate;
+mod rate_headers;
 mod registry;
 mod settings;
 mod sign;
 mod sweep;
+mod touches;
 mod view;
 
 pub use asyncgate_core::{Principal, PrincipalKind, TenantId};
+pub use call::execute;
 pub use caller::{Authenticator, Caller, Role};
 pub use clock::{Clock, Entropy};
+pub use domains::{DomainAnswer, DomainRequest, Domains};
 pub use engine::Engine;
 pub use events::{Event, Events, Subscription};
 pub use fault::Fault;
@@ -37,9 +42,10 @@ pub use inflate::{Coding, Inflate};
 pub use ingress::{Ingress, Ingresses, LimitBy, Received, Secret};
 pub use input::decode;
 pub use mailbox::{MessageStream, Streamed};
-pub use operations::Execute;
+pub use operations::{Descriptor, Execute};
 pub use origin::{CorrId, Remote};
-pub use rate::rate_headers;
-pub use registry::{Answer, Answered, Call, Entry, Source, authorise, execute, registry};
+pub use rate_headers::{Header, rate_headers};
+pub use registry::{Answer, Answered, Call, Entry, Source, registry};
 pub use settings::{Bodies, Durability, Settings};
 pub use sign::Signer;
+pub use touches::Touches;

@@ -1,4 +1,4 @@
-//! What the engine counts. Labels are operation names and codes: few and fixed.
+//! The engine's metrics. Labels are operation names and codes: few and fixed.
 
 mod admission;
 mod mailbox;
@@ -55,7 +55,8 @@ impl MetricConstructor<Histogram> for Latencies {
     }
 }
 
-/// What nearly every call counts, kept at hand: finding it among all labels costs more than counting.
+/// The metrics that nearly every call counts, kept at hand: to find them among all labels costs more than
+/// to count.
 #[derive(Debug)]
 struct Usual {
     ok: Counter,
@@ -65,7 +66,7 @@ struct Usual {
 /// The engine's counters.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    /// By the operation's place in the registry, once it was called.
+    /// One for each operation, by its index in the registry, made at its first call.
     usual: Box<[OnceLock<Usual>]>,
     requests: Family<Outcome, Counter>,
     seconds: Family<Named, Histogram, Latencies>,
@@ -98,7 +99,7 @@ impl Default for Metrics {
     }
 }
 
-/// Counts a call that waits for as long as it lives, however it ends.
+/// A guard that counts a waiting call until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting(Gauge);
 
@@ -109,14 +110,14 @@ impl Drop for Waiting {
 }
 
 impl Metrics {
-    /// Counts a call that waits, until the guard is dropped.
+    /// Counts a waiting call until the guard is dropped.
     pub(crate) fn waiting(&self) -> Waiting {
         self.waiting.inc();
         Waiting(self.waiting.clone())
     }
 
-    /// Counts an operation, by its place in the registry, that took as long as `watch` says and ended with
-    /// `code`.
+    /// Counts a call that ended with `code`. `place` is the operation's index in the registry, `watch`
+    /// runs since the call began.
     pub(crate) fn observe(&self, place: usize, code: &'static str, watch: Stopwatch) {
         let operation = registry()[place].spec.name;
         let usual = self.usual[place].get_or_init(|| self.usual(operation));
@@ -142,7 +143,7 @@ impl Metrics {
 }
 
 impl Engine {
-    /// Makes the engine's and the store's metrics part of what `registry` reports.
+    /// Adds the engine's and the store's metrics to `registry`.
     pub fn register_metrics(&self, registry: &mut Registry) {
         let metrics = &self.metrics;
         self.store.metrics().register(registry);
@@ -180,8 +181,8 @@ impl Engine {
         metrics.admission.register(registry);
     }
 
-    /// Makes the metrics of the mailbox and of the host part of what `registry` reports. They have names
-    /// that operators know from elsewhere, so `registry` should put nothing in front of them.
+    /// Adds the metrics of the mailbox and of the host to `registry`. Their names are those that operators
+    /// know from elsewhere, so `registry` should put no prefix in front of them.
     pub fn register_mailbox_metrics(&self, registry: &mut Registry) {
         self.metrics.mailbox.register(registry);
         self.host.register_metrics(registry);
@@ -190,7 +191,7 @@ impl Engine {
             "Events that readers were too slow for",
             self.events.lagged(),
         );
-        // All that is ever shed is work that was not accepted yet.
+        // The one queue that sheds is the one before the writer: nothing in it is accepted yet.
         let work = registry.sub_registry_with_label(("queue".into(), "work".into()));
         work.register(
             "queue_dropped",
@@ -219,13 +220,13 @@ impl Engine {
         }
     }
 
-    /// Counts a fault that stopped a call before anybody knew which operation it is for.
+    /// Counts a fault that stopped a call before its operation was known.
     pub fn note_refusal(&self, fault: &Fault) {
         self.metrics.mailbox.rejected(fault);
     }
 
-    /// A fault as the operation's plane calls it, counted. The registry does this for what happens
-    /// in an operation; a facade does it for what stops a call before that.
+    /// Counts a fault, and gives it the code that the operation's plane has for it. A facade calls this
+    /// for a fault that stops a call before it reaches the engine; every other call passes it anyway.
     #[must_use]
     pub fn refuse(&self, spec: &Spec, mut fault: Fault) -> Fault {
         fault.code = spec.plane.code(fault.code);

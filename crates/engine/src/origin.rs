@@ -1,8 +1,8 @@
-//! Where a request comes from and what it is known by.
+//! The origin of a request: the other end of its connection, and its correlation id.
 //!
-//! Both follow the request through its task, so that every line of the log can name them and no
-//! signature has to. No rule reads them; a message that has no correlation id of its own takes the
-//! request's.
+//! Both follow the request through its task, so that every line of the log can name them without an
+//! argument in every function. No rule reads them; a message without a correlation id of its own takes
+//! the request's.
 
 use std::{fmt, net::SocketAddr};
 
@@ -33,33 +33,33 @@ impl fmt::Display for Remote {
 }
 
 impl Remote {
-    /// Does `work` for this end of a connection.
+    /// Runs `work` on behalf of this end of a connection.
     pub fn scope<F: Future>(self, work: F) -> impl Future<Output = F::Output> {
         REMOTE.scope(self, work)
     }
 
-    /// The other end of the connection that this is done for.
+    /// Returns the other end of the connection that the current work is for.
     pub fn current() -> Option<Self> {
         REMOTE.try_get().ok()
     }
 }
 
-/// What a request is known by in its answer and in the log.
+/// The id of a request in its answer and in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CorrId {
-    /// As it stands in `X-Corr-Id`.
+    /// The text of the header `X-Corr-Id`.
     pub text: String,
-    /// Whether it was the caller's choice.
+    /// True if the caller chose it.
     pub given: bool,
 }
 
 impl CorrId {
-    /// Answers the request that is known by this.
+    /// Runs `work` on behalf of the request with this id.
     pub fn scope<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
         CORR_ID.scope(self.clone(), work)
     }
 
-    /// The id of the request that is being answered, if one is.
+    /// Returns the id of the request that is being answered, if one is.
     pub fn current() -> Option<Self> {
         CORR_ID.try_get().ok()
     }

@@ -1,20 +1,12 @@
-//! The one list of operations. Facades mount what stands here and nothing else.
-
-use std::pin::{Pin, pin};
+//! The one list of operations. Facades mount the operations of this list and no others.
 
 use asyncgate_api::{self as api, Spec};
-use asyncgate_store::Stopwatch;
 use futures_util::future::BoxFuture;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
-use tracing::Instrument as _;
 
-use crate::{
-    Caller, Engine, Fault, Settings, input,
-    metrics::{OK, span},
-    operations::Execute,
-};
+use crate::{Caller, Engine, Fault, Settings, call, operations::Execute, rate_headers::Header};
 
-/// Every operation, in the order documents list them.
+/// Returns every operation, in the order in which documents list them.
 pub fn registry() -> &'static [Entry] {
     ENTRIES
 }
@@ -70,8 +62,9 @@ const ENTRIES: &[Entry] = &[
     entry::<api::GetHealth>(),
 ];
 
-/// Where an operation stands in the registry.
-const fn place<O: Execute>() -> usize {
+/// Returns an operation's index in the registry. It is known at compile time, so that counting a call
+/// needs no search.
+pub(crate) const fn place<O: Execute>() -> usize {
     let mut place = 0;
     while !is_same(ENTRIES[place].spec.name, O::SPEC.name) {
         place += 1;
@@ -99,21 +92,21 @@ pub enum Source<'a> {
     Form(&'a str),
 }
 
-/// A success: the output, already encoded, and whether something new came to be.
+/// A success, with the output already encoded.
 #[derive(Debug)]
 pub struct Answer {
     /// The output as JSON.
     pub json: Vec<u8>,
     /// True when the call created something (HTTP 201).
     pub created: bool,
-    /// What HTTP tells beside the body.
-    pub headers: Vec<(&'static str, String)>,
+    /// HTTP headers of the answer.
+    pub headers: Vec<Header>,
 }
 
-/// Runs an operation: decodes, authorises, does it, encodes.
+/// Runs an operation from its encoded input to its encoded output.
 pub type Call = for<'a> fn(&'a Engine, &'a Caller, Source<'a>) -> Answered<'a>;
 
-/// What a [`Call`] answers with.
+/// The outcome of a [`Call`].
 pub type Answered<'a> = BoxFuture<'a, Result<Answer, Fault>>;
 
 /// One operation as facades see it.
@@ -125,17 +118,17 @@ pub struct Entry {
     pub input_schema: fn() -> Schema,
     /// The JSON Schema of the output.
     pub output_schema: fn() -> Schema,
-    /// How many bytes the input may have, if that is more than others may.
+    /// The largest input in bytes, for operations that may have more than the usual limit.
     pub max_input_bytes: fn(&Settings) -> Option<usize>,
-    /// Runs it.
+    /// Runs the operation.
     pub call: Call,
 }
 
 impl Entry {
-    /// How many bytes the input may have where others may have `usual`.
+    /// Returns the largest input in bytes, where `usual` is the limit of most operations.
     pub fn input_limit(&self, engine: &Engine, usual: usize) -> usize {
-        let own = (self.max_input_bytes)(&engine.settings());
-        own.map_or(usual, |own| own.max(usual))
+        let special = (self.max_input_bytes)(&engine.settings());
+        special.map_or(usual, |special| special.max(usual))
     }
 }
 
@@ -145,106 +138,8 @@ const fn entry<O: Execute>() -> Entry {
         input_schema: schema::<O::Input>,
         output_schema: output_schema::<O::Output>,
         max_input_bytes: O::max_input_bytes,
-        call: |engine, caller, source| Box::pin(call::<O>(engine, caller, source)),
+        call: |engine, caller, source| Box::pin(call::answer::<O>(engine, caller, source)),
     }
-}
-
-async fn call<O: Execute>(
-    engine: &Engine,
-    caller: &Caller,
-    source: Source<'_>,
-) -> Result<Answer, Fault> {
-    let answering = pin!(async {
-        authorise::<O>(engine, caller)?;
-        let mut headers = engine.charge(caller, &O::SPEC).await?;
-        // Later ones win: what an operation tells of a limit that was asked for counts.
-        match answer::<O>(engine, caller, source).await {
-            Ok(mut answer) => {
-                headers.append(&mut answer.headers);
-                Ok(Answer { headers, ..answer })
-            }
-            Err(mut fault) => {
-                headers.append(&mut fault.headers);
-                Err(Fault { headers, ..fault })
-            }
-        }
-    });
-    observed::<O, _>(engine, answering).await
-}
-
-/// Most answers are shorter.
-const USUAL_ANSWER_BYTES: usize = 1_024;
-
-async fn answer<O: Execute>(
-    engine: &Engine,
-    caller: &Caller,
-    source: Source<'_>,
-) -> Result<Answer, Fault> {
-    let input = input::decode::<O::Input>(source)?;
-    let output = O::execute(engine, caller, input).await?;
-    let mut json = Vec::with_capacity(USUAL_ANSWER_BYTES);
-    serde_json::to_writer(&mut json, &output).map_err(|error| {
-        Fault::new(api::Code::Internal, "the answer could not be encoded")
-            .because(error.to_string())
-    })?;
-    Ok(Answer {
-        created: O::created(&output),
-        headers: O::headers(&output),
-        json,
-    })
-}
-
-/// Runs an operation as [`Entry::call`] does, for a facade whose protocol has types of its own:
-/// nothing is decoded or encoded.
-pub async fn execute<O: Execute>(
-    engine: &Engine,
-    caller: &Caller,
-    input: O::Input,
-) -> Result<O::Output, Fault> {
-    let running = pin!(async {
-        authorise::<O>(engine, caller)?;
-        engine.charge(caller, &O::SPEC).await?;
-        O::execute(engine, caller, input).await
-    });
-    observed::<O, _>(engine, running).await
-}
-
-/// Operations that bring new work. They are the first to be turned away when the server is not well,
-/// so that what is there can be worked off.
-const BRINGS_WORK: [&str; 3] = ["create_task", "mailbox_send", "mailbox_send_batch"];
-
-/// When to try again with new work, in seconds.
-const NOT_ACCEPTING_RETRY: u32 = 5;
-
-/// Whether a caller may call an operation now.
-pub fn authorise<O: Execute>(engine: &Engine, caller: &Caller) -> Result<(), Fault> {
-    let authorised = caller.authorise(O::SPEC.access);
-    span::note_authorised(authorised.is_ok());
-    authorised?;
-    if !engine.is_accepting() && BRINGS_WORK.contains(&O::SPEC.name) {
-        let message = "the server takes no new work at the moment; try again";
-        return Err(Fault::new(api::Code::Unavailable, message).retry_after(NOT_ACCEPTING_RETRY));
-    }
-    Ok(())
-}
-
-/// Counts how an operation ends, and calls its error what its plane calls it. It is given where the operation
-/// is, not the operation: to move thousands of bytes about would cost as much as many an operation does.
-async fn observed<O: Execute, T>(
-    engine: &Engine,
-    running: Pin<&mut impl Future<Output = Result<T, Fault>>>,
-) -> Result<T, Fault> {
-    let watch = Stopwatch::start();
-    let answer = running
-        .instrument(span::of(engine, &O::SPEC))
-        .await
-        .map_err(|fault| engine.refuse(&O::SPEC, fault));
-    let code = answer
-        .as_ref()
-        .map_or_else(|fault| fault.code.as_str(), |_| OK);
-    let place = const { place::<O>() };
-    engine.metrics.observe(place, code, watch);
-    answer
 }
 
 fn schema<T: JsonSchema>() -> Schema {
@@ -279,16 +174,6 @@ mod tests {
                 spec.tool.is_none_or(|tool| tools.insert(tool)),
                 "{:?}",
                 spec.tool
-            );
-        }
-    }
-
-    #[test]
-    fn what_brings_work_exists() {
-        for name in BRINGS_WORK {
-            assert!(
-                registry().iter().any(|entry| entry.spec.name == name),
-                "{name}"
             );
         }
     }

@@ -1,28 +1,28 @@
-//! What an operator can set about the engine.
+//! The settings of the engine, as its operator chose them.
 
 use std::{sync::Arc, time::Duration};
 
 use asyncgate_core::{Policy, admission::Limits};
 use asyncgate_warrants::RevocationPolicy;
 
-use crate::Ingresses;
+use crate::{Domains, Ingresses};
 
 /// The engine's settings. They can be replaced while it runs.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Which of several servers this is.
+    /// The name of this server among several.
     pub instance_id: Arc<str>,
-    /// Where it runs, as its operator calls it.
+    /// The operator's name for the place where it runs.
     pub environment: String,
     /// The server's version.
     pub version: &'static str,
-    /// Whether answers are durable.
+    /// The promise of a success answer.
     pub durability: Durability,
-    /// How the server is deployed: `micronode` or `macronode`.
+    /// The kind of deployment: `micronode` or `macronode`.
     pub profile: &'static str,
-    /// What the rules read.
+    /// The settings of the rules.
     pub policy: Arc<Policy>,
-    /// How bodies may come.
+    /// The limits of request bodies.
     pub bodies: Bodies,
     /// The page size when a list names none.
     pub default_list_limit: u32,
@@ -32,24 +32,27 @@ pub struct Settings {
     pub default_bootstrap_items: u32,
     /// The largest page of bootstrap.
     pub max_bootstrap_items: u32,
-    /// The longest time between two looks at deadlines.
+    /// The longest time between two checks of deadlines.
     pub sweep_interval_ms: u64,
-    /// How often a signed head is written into each ledger that has grown; 0 means never.
+    /// The time between two signed heads of a ledger that grows; 0 means that none are written.
     pub sign_interval_seconds: u64,
-    /// The policies that limits can be asked by.
+    /// The policies of limits.
     pub limits: Arc<Limits>,
     /// The ways in for senders that sign.
     pub ingress: Arc<Ingresses>,
-    /// What warrants are verified by.
+    /// The settings that verify warrants.
     pub warrants: Arc<asyncgate_warrants::Policy>,
-    /// How the host of admission is asked.
+    /// The settings of domains.
+    pub domains: Arc<Domains>,
+    /// The settings of the guard before the host of admission.
     pub admission: asyncgate_admission::Settings,
-    /// What topics are called in metrics and logs: the class of the first prefix that fits.
+    /// Prefixes of topics, each with the class that stands for the topic in metrics and logs. The first
+    /// prefix that fits counts.
     pub topic_classes: Vec<(String, String)>,
 }
 
 impl Settings {
-    /// What a topic is called in metrics and logs.
+    /// Returns the class that stands for a topic in metrics and logs.
     pub fn topic_class(&self, topic: &str) -> &str {
         let mut classes = self.topic_classes.iter();
         let found = classes.find(|(prefix, _)| topic.starts_with(prefix.as_str()));
@@ -57,12 +60,12 @@ impl Settings {
     }
 }
 
-/// How the bodies of requests may come.
+/// The limits of request bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bodies {
-    /// How many times its size a compressed one may unpack to.
+    /// The most times its size that a compressed body may unpack to.
     pub ratio_cap: u32,
-    /// The longest pause while one arrives.
+    /// The longest pause while a body arrives.
     pub pause: Duration,
 }
 
@@ -76,7 +79,7 @@ impl Default for Bodies {
 }
 
 impl Durability {
-    /// What becomes of dead letters.
+    /// Returns the name of what happens to dead letters at a restart.
     pub const fn dlq_profile(self) -> &'static str {
         match self {
             Self::Fsync => "durable",
@@ -85,12 +88,12 @@ impl Durability {
     }
 }
 
-/// What a success answer means.
+/// The promise of a success answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// It is on disk.
+    /// The change is on disk.
     Fsync,
-    /// It lasts as long as the process.
+    /// The change lasts as long as the process.
     None,
 }
 
@@ -118,6 +121,7 @@ impl Default for Settings {
                 revocation: RevocationPolicy::Marked,
                 clock_skew_secs: 30,
             }),
+            domains: Arc::default(),
             admission: asyncgate_admission::Settings::default(),
             topic_classes: Vec::new(),
         }

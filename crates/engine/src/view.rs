@@ -1,4 +1,4 @@
-//! From what rules and stores know to what callers see.
+//! Translation from the types of rules and stores to those of the wire.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ pub(crate) fn principal(principal: &Principal) -> api::Principal {
     }
 }
 
-/// A name that is shared until somebody outside is told it.
+/// Copies a name for the wire. Inside the server, names are shared.
 pub(crate) fn name(shared: &Arc<str>) -> String {
     shared.as_ref().to_owned()
 }
@@ -136,7 +136,7 @@ fn result(end: &End) -> api::TaskResult {
     }
 }
 
-/// A task in the hands of the worker that holds `lease`.
+/// Returns a task for the worker that holds `lease`.
 pub(crate) fn leased(task: &Task, lease: &Lease) -> api::LeasedTask {
     let spec = &task.spec;
     let required = !spec.requirements.is_empty();
@@ -189,14 +189,15 @@ pub(crate) fn relationship(known: &Relationship) -> api::RelationshipRecord {
     }
 }
 
-/// A page of which one more than `limit` was asked for, cut, with its cursors.
+/// A page with its cursors.
 pub(crate) struct Cut<T> {
     pub(crate) items: Vec<T>,
     pub(crate) cursor: Option<String>,
     pub(crate) next_cursor: Option<String>,
 }
 
-/// An empty page leaves the reader where it was, at `since`.
+/// Cuts a page to one less than was `asked` for: the last entry only shows if there are more. An empty
+/// page leaves the reader at `since`.
 pub(crate) fn cut<T>(
     mut items: Vec<T>,
     asked: usize,

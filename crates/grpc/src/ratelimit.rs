@@ -1,10 +1,10 @@
 //! Envoy's rate limit service over the policies of limits.
 //!
-//! A descriptor comes to a policy and a key by the settings; all that do are asked in one step, and
-//! the rest is not limited. Refusals are answers: an error means that nothing was decided.
+//! The engine finds the limit of each descriptor and asks all of them in one step. A refusal is an
+//! answer: an error means that nothing was decided.
 
-use asyncgate_api::{CheckLimits, CheckLimitsInput, LimitCheck, LimitVerdict};
-use asyncgate_engine::{Caller, Engine, Fault, authorise, execute, rate_headers};
+use asyncgate_api::LimitVerdict;
+use asyncgate_engine::{Caller, Descriptor, Engine, Fault, rate_headers};
 use prost_types::Duration;
 
 use crate::envoy::{
@@ -22,39 +22,15 @@ pub(crate) async fn should_rate_limit(
     caller: &Caller,
     request: RateLimitRequest,
 ) -> Result<RateLimitResponse, Fault> {
-    // Who may not ask is not told what is limited either.
-    authorise::<CheckLimits>(engine, caller)?;
-    if request.domain.is_empty() || request.descriptors.is_empty() {
-        return Err(Fault::bad_request(
-            "give a domain and at least one descriptor",
-        ));
-    }
-    let checks: Vec<Option<LimitCheck>> = {
-        let limits = &engine.settings().limits;
-        let descriptors = request.descriptors.iter();
-        let check = |descriptor| {
-            let (policy, key) = limits.described(&request.domain, &entries(descriptor))?;
-            Some(LimitCheck {
-                policy: policy.to_string(),
-                key,
-                cost: Some(hits(descriptor, request.hits_addend)),
-            })
-        };
-        descriptors.map(check).collect()
-    };
-    let limited: Vec<bool> = checks.iter().map(Option::is_some).collect();
-    let checks: Vec<LimitCheck> = checks.into_iter().flatten().collect();
-    let verdicts = if checks.is_empty() {
-        Vec::new()
-    } else {
-        let input = CheckLimitsInput {
-            checks: Some(checks),
-            ..CheckLimitsInput::default()
-        };
-        let output = execute::<CheckLimits>(engine, caller, input).await?;
-        output.results.unwrap_or_default()
-    };
-    Ok(response(&limited, &verdicts))
+    let descriptors = request.descriptors.iter();
+    let descriptors: Vec<Descriptor<'_>> = descriptors
+        .map(|descriptor| Descriptor {
+            entries: entries(descriptor),
+            cost: hits(descriptor, request.hits_addend),
+        })
+        .collect();
+    let checked = engine.check_descriptors(caller, &request.domain, &descriptors);
+    Ok(response(&checked.await?))
 }
 
 fn entries(descriptor: &RateLimitDescriptor) -> Vec<(&str, &str)> {
@@ -64,27 +40,21 @@ fn entries(descriptor: &RateLimitDescriptor) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// How much a descriptor is charged.
+/// Returns the tokens that a descriptor takes: its own number, or that of the request.
 fn hits(descriptor: &RateLimitDescriptor, of_request: u32) -> i64 {
     let of_request = u64::from(of_request.max(1));
     let hits = descriptor.hits_addend.unwrap_or(of_request);
-    // More than any limit has, so the end of the numbers is as good.
+    // No limit has as many, so the largest number is as good.
     i64::try_from(hits).unwrap_or(i64::MAX)
 }
 
-/// The answer about descriptors, of which some are limited and have a verdict.
-fn response(limited: &[bool], verdicts: &[LimitVerdict]) -> RateLimitResponse {
-    let allowed = verdicts.iter().all(|verdict| verdict.allowed);
-    let mut verdicts_left = verdicts.iter();
-    let statuses = limited.iter().map(|limited| {
-        let verdict = if *limited { verdicts_left.next() } else { None };
-        verdict.map_or_else(unlimited, status)
-    });
-    let statuses = statuses.collect();
-    let headers = rate_headers(verdicts).into_iter();
+/// Makes the answer from the verdicts on all descriptors. One without a verdict is not limited.
+fn response(verdicts: &[Option<LimitVerdict>]) -> RateLimitResponse {
+    let limited = || verdicts.iter().flatten();
+    let headers = rate_headers(limited()).into_iter();
     RateLimitResponse {
-        overall_code: code(allowed).into(),
-        statuses,
+        overall_code: code(limited().all(|verdict| verdict.allowed)).into(),
+        statuses: verdicts.iter().map(status).collect(),
         response_headers_to_add: headers
             .map(|(name, value)| HeaderValue {
                 key: name.to_owned(),
@@ -101,14 +71,13 @@ const fn code(allowed: bool) -> Code {
     }
 }
 
-fn unlimited() -> DescriptorStatus {
-    DescriptorStatus {
-        code: Code::Ok.into(),
-        ..DescriptorStatus::default()
-    }
-}
-
-fn status(verdict: &LimitVerdict) -> DescriptorStatus {
+fn status(verdict: &Option<LimitVerdict>) -> DescriptorStatus {
+    let Some(verdict) = verdict else {
+        return DescriptorStatus {
+            code: Code::Ok.into(),
+            ..DescriptorStatus::default()
+        };
+    };
     DescriptorStatus {
         code: code(verdict.allowed).into(),
         current_limit: Some(RateLimit {
@@ -128,7 +97,7 @@ fn clipped(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// The unit that a limit's time is exactly.
+/// Returns the unit that is exactly as long as a limit's window.
 const fn unit(window_secs: Option<u64>) -> Unit {
     match window_secs {
         Some(1) => Unit::Second,

@@ -180,9 +180,7 @@ impl Call<'_> {
 
     async fn receive(self) -> Answer {
         let message: Result<pb::RecvRequest, Fault> = message::read(self.body, self.limit).await;
-        let spec = &api::ReceiveMessages::SPEC;
         let input = message.and_then(Decode::decode);
-        let input = input.map_err(|fault| self.engine.refuse(spec, fault))?;
         stream::receive(self.engine, &self.caller, input).await
     }
 
@@ -221,7 +219,6 @@ where
     O: Execute,
     A: Message + From<O::Output>,
 {
-    let input = input.map_err(|fault| engine.refuse(&O::SPEC, fault))?;
     let output = execute::<O>(engine, caller, input).await?;
     Ok(message::one(&A::from(output)))
 }

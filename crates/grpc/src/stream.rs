@@ -94,11 +94,10 @@ impl Session {
             let decoded = messages.into_iter().map(Decode::decode);
             decoded.collect::<Result<Vec<I>, Fault>>()
         });
-        let messages = messages.map_err(|fault| self.engine.refuse(&O::SPEC, fault))?;
-        if messages.is_empty() {
+        if messages.as_ref().is_ok_and(Vec::is_empty) {
             return Ok(None);
         }
-        let output = execute::<O>(&self.engine, &self.caller, input(messages)).await?;
+        let output = execute::<O>(&self.engine, &self.caller, messages.map(input)).await?;
         Ok(Some(framed(&results(output))))
     }
 }
@@ -116,7 +115,7 @@ fn failure(fault: &Fault, corr_id: &str) -> HeaderMap {
 pub(crate) async fn receive(
     engine: &Arc<Engine>,
     caller: &Caller,
-    input: RecvInput,
+    input: Result<RecvInput, Fault>,
 ) -> Result<Response<Body>, Fault> {
     let stream = engine.receive_stream(caller, input).await?;
     // The connection asks for the next frame only when it has room for it. When the call is over it

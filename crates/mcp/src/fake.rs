@@ -20,6 +20,7 @@ const BASE: Spec = Spec {
     tool: Some("fake.echo"),
     access: Access::Any,
     effect: Effect::Read,
+    brings_work: false,
     summary: "Gives back.",
     doc: "All of it.",
     plane: Plane::Tasks,

@@ -8,7 +8,7 @@ mod openapi;
 mod routes;
 mod stream;
 
-pub use domains::{DOMAIN_PATHS, Decide, DomainStates, Domains, StateLost, domain_router};
+pub use domains::{DOMAIN_PATHS, domain_router};
 pub use errors::error_response;
 pub use ingress::{INGRESS_PATH, ingress_router};
 pub use openapi::{EVENTS, openapi};

@@ -1,108 +1,76 @@
-//! `/domain/*` over HTTP, with domains kept in memory.
+//! `/domain/*` over HTTP, from the routes to the store.
 
 #![expect(
     clippy::unwrap_used,
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::sync::Arc;
 
 use asyncgate_domains::{
-    Compat, Decision, Evaluator, Hash, Kind, Limiter, Poprf, Request as DomainRequest, Rules,
-    SecretKey, State, signing_hash,
+    Compat, Evaluator, Kind, Limiter, Poprf, Request as DomainRequest, Rules, SecretKey,
+    signing_hash,
 };
 use asyncgate_engine::{
-    Engine, Settings,
+    Domains, Engine, Settings,
     fakes::{Counter, FakeClock},
 };
-use asyncgate_rest::{Decide, DomainStates, Domains, StateLost, domain_router};
-use asyncgate_store::memory::MemoryStore;
+use asyncgate_rest::domain_router;
+use asyncgate_store::{Store, memory::MemoryStore};
+use asyncgate_store_sqlite::{Options, SqliteStore};
 use axum::{
     Router,
     body::Body,
     http::{Request, Response, StatusCode},
 };
-use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
 use k256::ecdsa::SigningKey;
+use rusqlite::Connection;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 const START: i64 = 1_700_000_000;
 
-/// Domains in memory, which can be out of reach.
-#[derive(Default)]
-struct Memory {
-    states: Mutex<HashMap<Hash, State>>,
-    lost: AtomicBool,
-}
-
-impl Memory {
-    fn reach(&self) -> Result<(), StateLost> {
-        let lost = self.lost.load(Ordering::SeqCst);
-        (!lost).then_some(()).ok_or(StateLost("planted".to_owned()))
-    }
-}
-
-impl DomainStates for Memory {
-    fn load(&self, domain: Hash) -> BoxFuture<'_, Result<Option<State>, StateLost>> {
-        Box::pin(async move {
-            self.reach()?;
-            Ok(self.states.lock().unwrap().get(&domain).copied())
-        })
-    }
-
-    fn decide(&self, domain: Hash, decide: Decide) -> BoxFuture<'_, Result<Decision, StateLost>> {
-        Box::pin(async move {
-            self.reach()?;
-            let mut states = self.states.lock().unwrap();
-            let decision = decide(states.get(&domain).copied());
-            if let Some(state) = decision.state {
-                states.insert(domain, state);
-            }
-            Ok(decision)
-        })
-    }
-}
-
 struct World {
     router: Router,
     clock: Arc<FakeClock>,
-    memory: Arc<Memory>,
 }
 
 impl World {
     fn new(evaluator: Box<dyn Evaluator>, enabled: bool) -> Self {
+        Self::over(Arc::new(MemoryStore::new()), evaluator, enabled)
+    }
+
+    fn over(store: Arc<dyn Store>, evaluator: Box<dyn Evaluator>, enabled: bool) -> Self {
         let clock = Arc::new(FakeClock::at(START * 1_000 + 999));
-        let memory = Arc::new(Memory::default());
-        let engine = Engine::new(
-            Arc::new(MemoryStore::new()),
-            clock.clone(),
-            Arc::new(Counter::default()),
-            Settings::default(),
-        );
-        let rules = Rules {
-            compat: Compat::Odis,
-            evaluator,
-            version: "1.2.3",
-        };
         let domains = Domains {
-            rules,
-            states: memory.clone(),
+            rules: Rules {
+                compat: Compat::Odis,
+                evaluator,
+                version: "1.2.3",
+            },
             enabled,
             client_policy: None,
         };
+        let settings = Settings {
+            domains: Arc::new(domains),
+            ..Settings::default()
+        };
+        let entropy = Arc::new(Counter::default());
+        let engine = Engine::new(store, clock.clone(), entropy, settings);
         Self {
-            router: domain_router(Arc::new(engine), clock.clone(), domains),
+            router: domain_router(Arc::new(engine)),
             clock,
-            memory,
         }
+    }
+
+    /// Asserts that nobody has used the domain of [`signed`].
+    async fn assert_unused(&self) {
+        let (_, body) = self
+            .post(Kind::QuotaStatus, &signed(Kind::QuotaStatus, 0))
+            .await;
+        let unused = json!({"timer": 0, "counter": 0, "disabled": false, "now": START});
+        assert_eq!(body["status"], unused);
     }
 
     async fn send(&self, request: Request<Body>) -> (Response<()>, Value) {
@@ -281,7 +249,7 @@ async fn what_is_refused_changes_nothing() {
             "{body}"
         );
     }
-    assert!(world.memory.states.lock().unwrap().is_empty());
+    world.assert_unused().await;
 }
 
 #[tokio::test]
@@ -302,8 +270,16 @@ async fn a_request_is_served_once_however_often_it_is_sent() {
 
 #[tokio::test]
 async fn a_store_that_is_out_of_reach_serves_nobody() {
-    let world = limiter();
-    world.memory.lost.store(true, Ordering::SeqCst);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("domains.db");
+    let store = Arc::new(SqliteStore::open(&file, &Options::default()).unwrap());
+    let world = World::over(store, Box::new(Limiter), true);
+    let database = Connection::open(&file).unwrap();
+    let rename = |from: &str, to: &str| {
+        let renamed = database.execute_batch(&format!("ALTER TABLE {from} RENAME TO {to}"));
+        renamed.unwrap();
+    };
+    rename("domain", "planted");
     for (kind, word) in [
         (Kind::Sign, "CELO_ODIS_ERR_01"),
         (Kind::Disable, "CELO_ODIS_ERR_01"),
@@ -313,11 +289,11 @@ async fn a_store_that_is_out_of_reach_serves_nobody() {
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         let text = body["error"].as_str().unwrap();
         assert!(
-            text.starts_with(word) && !text.contains("planted"),
+            text.starts_with(word) && !text.contains("no such table"),
             "{text}"
         );
     }
-    world.memory.lost.store(false, Ordering::SeqCst);
+    rename("planted", "domain");
     let (response, _) = world.post(Kind::Sign, &signed(Kind::Sign, 0)).await;
     assert_eq!(response.status(), StatusCode::OK);
 }
@@ -365,7 +341,7 @@ async fn an_evaluator_answers_with_the_key_that_was_asked_for() {
     assert_eq!(public.len(), 64);
     let (response, _) = world.post(Kind::Sign, &signed(Kind::Sign, 0)).await;
     assert_eq!(response.status(), StatusCode::BAD_REQUEST, "no element");
-    assert!(world.memory.states.lock().unwrap().is_empty());
+    world.assert_unused().await;
 }
 
 /// What one attempt of a published sequence comes to: when, whether it is accepted or when it would be

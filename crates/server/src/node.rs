@@ -87,12 +87,6 @@ impl Node {
         })
     }
 
-    /// Where domains are kept, and how requests about them are decided.
-    pub fn domains(&self, settings: &Settings) -> asyncgate_rest::Domains {
-        let (store, clock) = (self.store.clone(), self.clock.clone());
-        for_domains(&settings.domains, store, clock)
-    }
-
     /// What looks after it.
     pub fn monitor(&self) -> Monitor {
         Monitor::new(self.engine.clone(), self.clock.clone(), self.store.clone())
@@ -186,6 +180,7 @@ pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
         limits: Arc::new(settings.limits.clone()),
         ingress: Arc::new(settings.ingress.clone()),
         warrants: Arc::new(settings.warrants.clone()),
+        domains: Arc::new(for_domains(&settings.domains)),
         admission: settings.admission.clone(),
         topic_classes: settings.topic_classes.clone(),
     }

@@ -137,7 +137,7 @@ impl Monitor {
             }
             self.look().await;
             self.tell(looks.is_multiple_of(TELL_EVERY));
-            self.engine.tell_counts();
+            self.engine.publish_counts();
             looks = looks.wrapping_add(1);
         }
     }
@@ -178,7 +178,7 @@ impl Monitor {
         }
         if changed || anyway {
             for (topic, body) in self.events() {
-                self.engine.tell(topic, body);
+                self.engine.publish_event(topic, body);
             }
         }
         *told = Some(missing);

@@ -194,8 +194,7 @@ fn routes(
     let mcp = asyncgate_mcp::router(engine.clone(), keys.clone(), for_mcp(settings));
     let grpc = asyncgate_grpc::router(engine.clone(), keys.clone(), for_grpc(monitor.clone()));
     let events = tell::router(engine.clone(), keys, monitor.clone());
-    let domains =
-        asyncgate_rest::domain_router(engine.clone(), node.clock.clone(), node.domains(settings));
+    let domains = asyncgate_rest::domain_router(engine.clone());
     let ingress = asyncgate_rest::ingress_router(engine.clone());
     rest.merge(mcp)
         .merge(grpc)

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use asyncgate_engine::{Caller, Engine, Execute, Fault, Source, authorise, decode, execute};
+use asyncgate_engine::{Caller, Engine, Execute, Fault, Source, decode, execute};
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 
@@ -52,9 +52,7 @@ where
     O: Execute<Output: 'static>,
 {
     Box::pin(async move {
-        let read = authorise::<O>(engine, caller)
-            .and_then(|()| decode::<O::Input>(Source::Json(input.as_bytes())));
-        let input = read.map_err(|fault| engine.refuse(&O::SPEC, fault))?;
+        let input = decode::<O::Input>(Source::Json(input.as_bytes()));
         let output = execute::<O>(engine, caller, input).await?;
         Ok(Answer {
             created: O::created(&output),

@@ -30,6 +30,7 @@ macro_rules! operation {
             const SPEC: crate::Spec = crate::Spec {
                 $($field: $value,)+
                 plane: crate::Plane::Admission,
+                brings_work: false,
                 headers: &[],
                 successor: None,
             };

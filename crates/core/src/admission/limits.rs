@@ -65,9 +65,9 @@ pub enum Flaw {
         /// The name in the settings.
         named: String,
     },
-    /// A policy that the server's own operations cannot be limited by.
+    /// A policy that cannot limit calls.
     #[error("{named} must be a token_bucket or a fixed_window")]
-    NotForOwn {
+    NotForCalls {
         /// What is named.
         named: String,
     },
@@ -164,8 +164,8 @@ pub enum Policy {
 pub struct Limits {
     policies: BTreeMap<Arc<str>, Policy>,
     tiers: HashMap<String, Tier>,
-    /// By what the server's own operations are limited.
-    pub(super) own: Vec<(Scope, Resolved)>,
+    /// The rules that limit calls to the server itself.
+    pub(super) calls: Vec<(Scope, Resolved)>,
     pub(super) descriptors: Descriptors,
 }
 
@@ -192,7 +192,7 @@ impl Default for Limits {
         Self {
             policies: built_in(),
             tiers: HashMap::new(),
-            own: Vec::new(),
+            calls: Vec::new(),
             descriptors: Descriptors::default(),
         }
     }

@@ -10,25 +10,25 @@
 
 mod asks;
 mod bucket;
+mod call_limits;
 mod delay;
 mod descriptors;
 mod domain;
 mod limits;
 mod name;
 mod nonce;
-mod own;
 mod revocation;
 mod rule;
 mod window;
 
 pub use asks::{Asks, Decision, Together, Verdicts, decide};
 pub use bucket::{Bucket, MILLIONTHS};
+pub use call_limits::{SERVER_TENANT, Scope};
 pub use delay::{Attempt, Delay, Progress, Stage, attempt};
 pub use domain::DomainState;
 pub use limits::{ClientTier, Flaw, Limits, Policy, Resolved, Tier, Tiered, UnknownPolicy};
 pub use name::Name;
 pub use nonce::{MAX_NONCE_BYTES, NonceCheck, NonceResult};
-pub use own::{OWN_TENANT, Scope};
 pub use revocation::{
     Freshness, NotAKind, Protected, Revocation, RevocationCache, Subject, SubjectKind, sha256,
 };

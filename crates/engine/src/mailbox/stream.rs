@@ -2,14 +2,14 @@
 
 use std::{future::pending, mem, pin::pin, sync::Arc, time::Duration};
 
-use asyncgate_api::{Access, Code, Envelope, Operation, ReceiveMessages, RecvInput};
+use asyncgate_api::{Code, Envelope, Operation, ReceiveMessages, RecvInput};
 use asyncgate_core::{TenantId, mailbox::Message};
 use asyncgate_store::{Deliveries, take_or_wait};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::{Order, envelope};
-use crate::{Caller, Engine, Fault, metrics::span, origin::Origin};
+use crate::{Caller, Engine, Fault, call, metrics::span, origin::Origin};
 
 /// The longest silence of a stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -53,19 +53,19 @@ impl std::fmt::Debug for MessageStream {
 }
 
 impl Engine {
-    /// Opens a stream. It looks for messages once, so that what would refuse a receiver refuses
-    /// this too. `wait_seconds` means nothing here: a stream waits.
+    /// Opens a stream: one call of [`ReceiveMessages`]. It looks for messages once, so that whatever
+    /// refuses a receiver refuses a stream too. `wait_seconds` means nothing here: a stream waits.
     ///
     /// # Errors
-    /// The errors of [`ReceiveMessages`].
+    /// The errors of [`ReceiveMessages`], and the facade's own if it could not decode the input.
     pub async fn receive_stream(
         self: &Arc<Self>,
         caller: &Caller,
-        input: RecvInput,
+        input: Result<RecvInput, Fault>,
     ) -> Result<MessageStream, Fault> {
-        let span = span::of(self, &ReceiveMessages::SPEC);
-        let opened = self.open_stream(caller, input).instrument(span).await;
-        opened.map_err(|fault| self.refuse(&ReceiveMessages::SPEC, fault))
+        let open = |input| self.open_stream(caller, input);
+        call::run::<ReceiveMessages, _, _, _>(self, caller, || input, open, |stream, _| stream)
+            .await
     }
 
     async fn open_stream(
@@ -73,10 +73,6 @@ impl Engine {
         caller: &Caller,
         input: RecvInput,
     ) -> Result<MessageStream, Fault> {
-        let authorised = caller.authorise(Access::Any);
-        span::note_authorised(authorised.is_ok());
-        authorised?;
-        self.charge(caller, &ReceiveMessages::SPEC).await?;
         let order = Order::new(&self.settings().policy.mailbox, input)?;
         let mut stream = MessageStream {
             engine: Arc::clone(self),

@@ -1,4 +1,4 @@
-//! What admission counts beside what its host does. Policies are few, and named by the operator.
+//! Metrics of admission, beside those of its host. The labels are policies: few, and named by the operator.
 
 use asyncgate_core::admission::Limited;
 use prometheus_client::{
@@ -22,7 +22,7 @@ pub(crate) struct AdmissionMetrics {
 }
 
 impl AdmissionMetrics {
-    /// Counts what a limit said.
+    /// Counts the decision of a limit.
     pub(crate) fn limited(&self, policy: &str, limited: &Limited) {
         let result = match (limited.shadowed, limited.allowed) {
             (true, _) => "shadowed",

@@ -190,7 +190,7 @@ impl MailboxMetrics {
         match sent {
             Ok(sent) => {
                 let topic_class = class.topic_class.as_str();
-                span::note(topic_class, Some(sent.shard), None);
+                span::note_shard(Some(sent.shard));
                 tracing::debug!(
                     event = "send.accepted",
                     topic_class,
@@ -209,7 +209,7 @@ impl MailboxMetrics {
                     Full::Shard { shard } => Some(*shard),
                     Full::Inflight | Full::Dedup { .. } => None,
                 };
-                span::note(topic_class, shard, None);
+                span::note_shard(shard);
                 tracing::debug!(
                     event = "send.rejected",
                     reason = "saturated",

@@ -1,4 +1,4 @@
-//! How far messages are delivered out of the order in which they were sent.
+//! Measures the disorder of deliveries: messages that overtake others of their shard.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -7,12 +7,11 @@ use std::{
 
 use asyncgate_core::{MessageId, TenantId, mailbox::Message};
 
-/// How many first deliveries of a topic are remembered. Deeper disorder is not told apart.
+/// The number of first deliveries that are remembered for each topic. Deeper disorder is not measured.
 const REMEMBERED: usize = 64;
-/// For how many topics. Beyond that all are forgotten and watched anew.
+/// The most topics that are remembered. Beyond that, all are forgotten and begin anew.
 const MAX_TOPICS: usize = 1_024;
-/// How many messages that their senders held back may wait for their delivery. Beyond that all are
-/// forgotten.
+/// The most delayed messages that are remembered until their delivery. Beyond that, all are forgotten.
 const MAX_HELD_BACK: usize = 65_536;
 
 /// The last first deliveries of each tenant's topics, shard by shard.
@@ -28,7 +27,7 @@ struct Seen {
 }
 
 impl Reorder {
-    /// The sender of a message had it wait: others go before it by its will.
+    /// Notes a message that its sender delayed: others may overtake it.
     pub(super) fn held_back(&self, tenant: TenantId, id: MessageId) {
         let held_back = &mut self.seen().held_back;
         if held_back.len() >= MAX_HELD_BACK {
@@ -37,8 +36,8 @@ impl Reorder {
         held_back.insert((tenant, id));
     }
 
-    /// How many messages were delivered before this one although they were sent later. Not those that
-    /// were meant to: the message was held back, or came back from the dead.
+    /// Returns the number of messages that were delivered before this one although they were sent later.
+    /// Returns nothing if that was intended: the message was delayed, or is a dead letter that came back.
     pub(super) fn depth(&self, tenant: TenantId, message: &Message) -> Option<i64> {
         let Seen { recent, held_back } = &mut *self.seen();
         if held_back.remove(&(tenant, message.id)) || message.since != message.sent_at {

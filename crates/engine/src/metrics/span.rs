@@ -1,13 +1,13 @@
-//! Spans around the operations of the mailbox, for those who follow a call. They exist while the log
-//! is at `debug`; otherwise they cost a comparison.
+//! Spans around the operations of the mailbox, for operators who follow a call. They exist while the log
+//! is at `debug`; otherwise each costs a comparison.
 
 use asyncgate_api::Spec;
 use tracing::{Level, Span, field::Empty};
 
 use super::mailbox::scope;
-use crate::{CorrId, Engine};
+use crate::{CorrId, Engine, Touches};
 
-/// The span of a call. Operations that have none are not followed.
+/// Opens the span of a call, for the operations that have one.
 pub(crate) fn of(engine: &Engine, spec: &Spec) -> Span {
     macro_rules! open {
         ($name:literal) => {
@@ -34,12 +34,12 @@ pub(crate) fn of(engine: &Engine, spec: &Spec) -> Span {
     }
 }
 
-/// The span of one round of the watch over messages.
+/// Opens the span of one round of the watch over messages.
 pub(crate) fn scanner(engine: &Engine) -> Span {
     tracing::debug_span!("svc.mailbox.scanner", profile = engine.settings().profile)
 }
 
-/// Notes on the span of the call under way what it met. Of many messages, the last.
+/// Notes a message on the span of the call under way. Of many messages, the last one stays.
 pub(crate) fn note(topic_class: &str, shard: Option<u16>, attempt: Option<u32>) {
     record(|span| {
         span.record("topic_class", topic_class);
@@ -48,7 +48,33 @@ pub(crate) fn note(topic_class: &str, shard: Option<u16>, attempt: Option<u32>) 
     });
 }
 
-/// Notes whether the caller may do what the call asks for.
+/// Notes where a sent message went. Its topic was noted before the call ran.
+pub(crate) fn note_shard(shard: Option<u16>) {
+    record(|span| {
+        span.record("shard", shard);
+    });
+}
+
+/// Notes what a call touches, before it runs. Topics appear by their classes only: their names are for
+/// no log.
+pub(crate) fn note_touches(engine: &Engine, spec: &Spec, touches: Touches<'_>) {
+    if !tracing::enabled!(Level::DEBUG) || matches!(touches, Touches::Nothing) {
+        return;
+    }
+    let settings = engine.settings();
+    let topic_class = touches.topics().last();
+    let topic_class = topic_class.map(|topic| settings.topic_class(topic));
+    Span::current().record("topic_class", topic_class);
+    tracing::trace!(
+        event = "call.touches",
+        operation = spec.name,
+        topic_class,
+        topics = touches.topics().count(),
+        bytes = touches.bytes(),
+    );
+}
+
+/// Notes the result of the role check.
 pub(crate) fn note_authorised(authorised: bool) {
     let result = if authorised { "ok" } else { "denied" };
     record(|span| {
@@ -56,7 +82,7 @@ pub(crate) fn note_authorised(authorised: bool) {
     });
 }
 
-/// Notes how long a receiver keeps messages.
+/// Notes the time for which a receiver keeps messages.
 pub(crate) fn note_visibility(millis: i64) {
     record(|span| {
         span.record("visibility_ms", millis);

@@ -8,7 +8,7 @@ use asyncgate_core::{
 use asyncgate_store::{IdempotencyKey, ReadSet};
 
 use super::Execute;
-use crate::{Caller, Engine, Fault, authorise::Named, input, view};
+use crate::{Caller, Engine, Fault, Touches, authorise::Named, input, view};
 
 /// Ten years: a longer delay is a mistake.
 const MAX_DELAY_SECONDS: i64 = 315_360_000;
@@ -45,6 +45,14 @@ impl Execute for CreateTask {
             status: view::status(created.task.status()),
             duplicate: created.duplicate,
         })
+    }
+
+    fn touches(input: &CreateTaskInput) -> Touches<'_> {
+        let payload = input.payload.as_ref();
+        Touches::Task {
+            task_type: &input.task_type,
+            bytes: payload.map_or(0, |raw| raw.get().len()),
+        }
     }
 
     fn created(output: &CreateTaskOutput) -> bool {

@@ -1,5 +1,7 @@
-//! The operations, one file each: decode is done, authorisation by role is done; what is left is to
-//! name the principal, declare what to load, and hand the rule its data.
+//! The operations, one file each.
+//!
+//! When an operation runs, its caller's role was checked and its input decoded. It names the acting
+//! principal, declares the rows to load, and hands them to a rule.
 
 mod ack_receipt;
 mod admission;
@@ -29,35 +31,45 @@ use asyncgate_api::{Operation, PrincipalKind};
 use asyncgate_core::{Rejection, Task, TaskId, task::Hold};
 use asyncgate_store::{ReadSet, Snapshot};
 
+pub use self::admission::Descriptor;
 pub(crate) use self::admission::{host_fault, unix};
-use crate::{Caller, Engine, Fault, Settings, authorise::Named, input};
+use crate::{
+    Caller, Engine, Fault, Settings, Touches, authorise::Named, input, rate_headers::Header,
+};
 
-/// How an operation is done.
+/// The work of an operation.
 pub trait Execute: Operation {
-    /// Does it. The caller's role has been checked, ownership has not.
+    /// Does the work. The caller's role has been checked, ownership has not.
     fn execute(
         engine: &Engine,
         caller: &Caller,
         input: Self::Input,
     ) -> impl Future<Output = Result<Self::Output, Fault>> + Send;
 
-    /// Whether the answer stands for something new.
+    /// States what a decoded call touches. Rules about topics and bytes see nothing else of it, so an
+    /// input with a topic must name it here.
+    fn touches(_input: &Self::Input) -> Touches<'_> {
+        Touches::Nothing
+    }
+
+    /// Returns true if the call created something.
     fn created(_output: &Self::Output) -> bool {
         false
     }
 
-    /// What HTTP tells beside the body.
-    fn headers(_output: &Self::Output) -> Vec<(&'static str, String)> {
+    /// Returns the HTTP headers that go with the output.
+    fn headers(_output: &Self::Output) -> Vec<Header> {
         Vec::new()
     }
 
-    /// How many bytes its input may have as JSON, if that is more than others may.
+    /// Returns the largest input in bytes as JSON, for an operation that may have more than the usual
+    /// limit.
     fn max_input_bytes(_settings: &Settings) -> Option<usize> {
         None
     }
 }
 
-/// What every call under a lease names.
+/// The task and the lease that a worker's call names.
 struct UnderLease {
     task_id: TaskId,
     hold: Hold,
@@ -84,7 +96,7 @@ impl UnderLease {
     }
 }
 
-/// Declares one task.
+/// Declares one task to load.
 fn one_task(id: TaskId) -> ReadSet {
     ReadSet {
         tasks: vec![id],
@@ -92,7 +104,7 @@ fn one_task(id: TaskId) -> ReadSet {
     }
 }
 
-/// The one task that was declared.
+/// Takes the one task that was declared.
 fn the_task(snapshot: &mut Snapshot) -> Result<Task, Rejection> {
     snapshot.tasks.pop().ok_or(Rejection::TaskNotFound)
 }

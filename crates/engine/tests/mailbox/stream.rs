@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use asyncgate_api::{Envelope, RecvInput};
-use asyncgate_engine::{MessageStream, Streamed};
+use asyncgate_engine::{Fault, MessageStream, Streamed};
 use serde_json::json;
 
 use crate::world::World;
 
-fn input(window: u32) -> RecvInput {
-    RecvInput {
+fn input(window: u32) -> Result<RecvInput, Fault> {
+    Ok(RecvInput {
         topic: "t".to_owned(),
         max_messages: Some(window),
         ..RecvInput::default()
-    }
+    })
 }
 
 async fn messages(stream: &mut MessageStream) -> Vec<Envelope> {

@@ -1,4 +1,4 @@
-//! Asks limits.
+//! Checks calls of others against limits.
 
 use asyncgate_api::{
     self as api, CheckLimits, CheckLimitsInput, CheckLimitsOutput, Code, LimitVerdict,
@@ -11,13 +11,13 @@ use asyncgate_core::{
 use super::{Execute, at, host_fault, needed, one_or_many, provenance, unix};
 use crate::{
     Caller, Engine, Fault,
-    rate::{rate_headers, window_secs},
+    rate_headers::{Header, rate_headers, window_secs},
 };
 
 const MAX_CHECKS: usize = 32;
 const MAX_KEY_BYTES: usize = 256;
 
-/// A limit to ask, with what the answer repeats.
+/// A limit to ask, with the parts that the answer repeats.
 struct Asked {
     policy: String,
     tier: Option<Tier>,
@@ -62,13 +62,13 @@ impl Execute for CheckLimits {
         }
     }
 
-    fn headers(output: &CheckLimitsOutput) -> Vec<(&'static str, String)> {
+    fn headers(output: &CheckLimitsOutput) -> Vec<Header> {
         output.rate_headers.clone()
     }
 }
 
 impl Engine {
-    /// What a check comes to for its key.
+    /// Finds the rule of a check for its key.
     async fn read_check(
         &self,
         tenant: TenantId,
@@ -185,7 +185,7 @@ impl Engine {
     }
 }
 
-/// A refusal as an error, for proxies that only look at the status.
+/// Turns a refusal into an error, for proxies that only look at the status.
 fn refusal(output: CheckLimitsOutput) -> Fault {
     let refused = output.results.iter().flatten();
     let waits = refused
@@ -193,7 +193,7 @@ fn refusal(output: CheckLimitsOutput) -> Fault {
         .map(|verdict| verdict.retry_after_secs);
     let wait = match output.retry_after_secs {
         Some(wait) => wait,
-        // All of them must allow it, so the longest wait counts.
+        // All limits must allow the call, so the longest wait counts.
         None => waits.reduce(|one, other| Some(one?.max(other?))).flatten(),
     };
     let mut fault = Fault::new(Code::RateLimit, "too many requests; try again later");

@@ -1,8 +1,9 @@
-//! The operations of admission, one file each, and how what they are given is read.
+//! The operations of admission, one file each, and the reading of their inputs.
 
 mod check_limits;
 mod check_nonces;
 mod check_revocations;
+mod descriptors;
 mod health;
 mod increment_counter;
 mod policies;
@@ -17,10 +18,11 @@ use asyncgate_admission::Unavailable;
 use asyncgate_api::{self as api, Code};
 use asyncgate_core::{Timestamp, admission::MAX_SECS};
 
+pub use self::descriptors::Descriptor;
 use super::Execute;
 use crate::Fault;
 
-/// How an answer came about, as the wire says it.
+/// Writes the origin of an answer as the wire has it.
 fn provenance(from: asyncgate_admission::Provenance) -> api::Provenance {
     api::Provenance {
         source: from.source.as_str().to_owned(),
@@ -30,7 +32,7 @@ fn provenance(from: asyncgate_admission::Provenance) -> api::Provenance {
     }
 }
 
-/// The host does not answer, and its failure mode allows nothing without it.
+/// Makes the fault for a host that does not answer, when its failure mode allows nothing without it.
 pub(crate) fn host_fault(failure: Unavailable) -> Fault {
     let seconds = u32::try_from(failure.retry_after_secs).unwrap_or(u32::MAX);
     let message = "the backend of admission does not answer; try again";
@@ -39,12 +41,12 @@ pub(crate) fn host_fault(failure: Unavailable) -> Fault {
         .because(failure.cause)
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 pub(crate) const fn unix(time: Timestamp) -> i64 {
     time.as_millis().div_euclid(1_000)
 }
 
-/// Thirty-two bytes in lower-case hexadecimal digits.
+/// Reads thirty-two bytes from lower-case hexadecimal digits.
 fn hex64(field: &str, text: &str) -> Result<[u8; 32], Fault> {
     let wrong = || {
         Fault::bad_request(format!("{field} must be 64 lower-case hexadecimal digits"))
@@ -53,7 +55,7 @@ fn hex64(field: &str, text: &str) -> Result<[u8; 32], Fault> {
     hex(text).ok_or_else(wrong)
 }
 
-/// Bytes in lower-case hexadecimal digits.
+/// Reads bytes from lower-case hexadecimal digits.
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -71,7 +73,7 @@ fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// How long a window or a life is.
+/// Checks the length of a window or a life.
 fn seconds(field: &str, value: u64) -> Result<u64, Fault> {
     if (1..=MAX_SECS).contains(&value) {
         return Ok(value);
@@ -80,7 +82,7 @@ fn seconds(field: &str, value: u64) -> Result<u64, Fault> {
     Err(Fault::bad_request(message).with("field", field))
 }
 
-/// Either one, or a list of at most `max`; never both.
+/// Takes either one item or a list of at most `max`, and says if it was one. To give both is refused.
 fn one_or_many<T>(
     (one, is_one): (impl FnOnce() -> Result<T, Fault>, bool),
     (field, many): (&str, Option<Vec<T>>),
@@ -99,7 +101,7 @@ fn one_or_many<T>(
     }
 }
 
-/// Says which one of many is wrong.
+/// Adds to a fault the index of the item that is wrong, if there are many.
 fn at(index: usize, single: bool) -> impl FnOnce(Fault) -> Fault {
     move |fault| match single {
         true => fault,
@@ -107,7 +109,7 @@ fn at(index: usize, single: bool) -> impl FnOnce(Fault) -> Fault {
     }
 }
 
-/// A field that one alone must have.
+/// Requires a field that an item of its own must have.
 fn needed<T>(field: &str, value: Option<T>) -> Result<T, Fault> {
     let missing = || Fault::bad_request(format!("missing field `{field}`")).with("field", field);
     value.ok_or_else(missing)

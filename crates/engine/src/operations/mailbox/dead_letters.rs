@@ -8,7 +8,7 @@ use asyncgate_store::{
 
 use super::Execute;
 use crate::{
-    Caller, Engine, Fault, input,
+    Caller, Engine, Fault, Touches,
     mailbox::{dead_letter, message_id},
 };
 
@@ -23,10 +23,7 @@ impl Execute for ListDeadLetters {
             message_id(&cursor).map_err(|_| Fault::bad_request("cursor names no message"))
         });
         let filter = DeadFilter {
-            topic: input
-                .topic
-                .map(|topic| input::name("topic", topic))
-                .transpose()?,
+            topic: input.topic,
             reason: input.reason,
             died_by: input
                 .older_than_secs
@@ -53,5 +50,12 @@ impl Execute for ListDeadLetters {
             messages: letters[..given].iter().filter_map(dead_letter).collect(),
             next_cursor: next.map(|id| id.to_string()),
         })
+    }
+
+    fn touches(input: &ListDeadLettersInput) -> Touches<'_> {
+        input
+            .topic
+            .as_deref()
+            .map_or(Touches::Nothing, Touches::Topic)
     }
 }

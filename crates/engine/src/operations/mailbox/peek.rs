@@ -5,7 +5,7 @@ use asyncgate_store::mailbox::Take;
 
 use super::Execute;
 use crate::{
-    Caller, Engine, Fault, input,
+    Caller, Engine, Fault, Touches,
     mailbox::{envelope, max_bytes, max_messages},
 };
 
@@ -17,7 +17,7 @@ impl Execute for PeekMessages {
     ) -> Result<RecvOutput, Fault> {
         let policy = &engine.settings().policy.mailbox;
         let take = Take {
-            topic: input::name("topic", input.topic)?,
+            topic: input.topic,
             max_messages: max_messages(policy, input.max_messages)?,
             max_bytes: max_bytes(policy, input.max_bytes),
         };
@@ -27,5 +27,9 @@ impl Execute for PeekMessages {
         Ok(RecvOutput {
             messages: intact.map(envelope).collect(),
         })
+    }
+
+    fn touches(input: &PeekInput) -> Touches<'_> {
+        Touches::Topic(&input.topic)
     }
 }

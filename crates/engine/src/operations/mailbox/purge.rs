@@ -5,7 +5,7 @@ use asyncgate_core::{TenantId, mailbox::purge};
 use asyncgate_store::mailbox::{DeadFilter, Reads};
 
 use super::Execute;
-use crate::{Caller, Engine, Fault, input};
+use crate::{Caller, Engine, Fault, Touches};
 
 /// How many messages one transaction throws away, so that requests are not held up behind it.
 const STEP: usize = 1_000;
@@ -16,7 +16,7 @@ impl Execute for PurgeTopic {
         caller: &Caller,
         input: PurgeInput,
     ) -> Result<PurgeOutput, Fault> {
-        let topic = input::name("topic", input.topic)?;
+        let topic = input.topic;
         let (waiting, dead) = match input.state {
             PurgeState::Ready => (true, false),
             PurgeState::Dlq => (false, true),
@@ -43,6 +43,10 @@ impl Execute for PurgeTopic {
             purged += engine.purge(caller.tenant, &reads).await?;
         }
         Ok(PurgeOutput { purged })
+    }
+
+    fn touches(input: &PurgeInput) -> Touches<'_> {
+        Touches::Topic(&input.topic)
     }
 }
 

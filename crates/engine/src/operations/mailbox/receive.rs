@@ -5,7 +5,7 @@ use asyncgate_core::MessageId;
 
 use super::Execute;
 use crate::{
-    Caller, Engine, Fault, input,
+    Caller, Engine, Fault, Touches, input,
     mailbox::{Order, envelope},
 };
 
@@ -30,6 +30,10 @@ impl Execute for ReceiveMessages {
         Ok(RecvOutput {
             messages: taken.messages.iter().map(envelope).collect(),
         })
+    }
+
+    fn touches(input: &RecvInput) -> Touches<'_> {
+        Touches::Topic(&input.topic)
     }
 }
 

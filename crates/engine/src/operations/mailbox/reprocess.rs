@@ -10,7 +10,7 @@ use asyncgate_core::{
 use asyncgate_store::mailbox::{DeadFilter, Reads};
 
 use super::Execute;
-use crate::{Caller, Engine, Fault, input, metrics::span};
+use crate::{Caller, Engine, Fault, Touches};
 
 const DEFAULT_LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 10_000;
@@ -21,8 +21,7 @@ impl Execute for ReprocessDeadLetters {
         caller: &Caller,
         input: ReprocessInput,
     ) -> Result<ReprocessOutput, Fault> {
-        let topic = input::name("topic", input.topic)?;
-        span::note(engine.settings().topic_class(&topic), None, None);
+        let topic = input.topic;
         let limit = input.limit.unwrap_or(DEFAULT_LIMIT);
         if !(1..=MAX_LIMIT).contains(&limit) {
             return Err(Fault::bad_request(format!(
@@ -53,6 +52,10 @@ impl Execute for ReprocessDeadLetters {
         Ok(ReprocessOutput {
             moved: moved as u64,
         })
+    }
+
+    fn touches(input: &ReprocessInput) -> Touches<'_> {
+        Touches::Topic(&input.topic)
     }
 }
 

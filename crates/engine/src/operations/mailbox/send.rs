@@ -14,7 +14,7 @@ use asyncgate_store::{
 use uuid::Uuid;
 
 use super::Execute;
-use crate::{Caller, CorrId, Engine, Fault, Settings, input};
+use crate::{Caller, CorrId, Engine, Fault, Settings, Touches, input};
 
 const MAX_ATTRS: usize = 64;
 const MAX_ATTRS_BYTES: usize = 16 << 10;
@@ -34,6 +34,10 @@ impl Execute for SendMessage {
         let sent = sent.into_iter().next();
         let sent = sent.ok_or_else(|| Fault::new(Code::Internal, "the send has no answer"))?;
         answer(engine, mode, sent)
+    }
+
+    fn touches(input: &SendInput) -> Touches<'_> {
+        Touches::Sends(std::slice::from_ref(input))
     }
 
     /// A body holds the payload in base64.

@@ -6,7 +6,7 @@ use super::{
     Execute,
     send::{answer, check},
 };
-use crate::{Caller, Engine, Fault, Settings, mailbox::Batch};
+use crate::{Caller, Engine, Fault, Settings, Touches, mailbox::Batch};
 
 const MAX_BATCH_BYTES: usize = 16 << 20;
 
@@ -25,6 +25,10 @@ impl Execute for SendMessages {
         Ok(SendBatchOutput {
             results: batch.answers(engine, spec, answers, done, SendResult::Refused),
         })
+    }
+
+    fn touches(input: &SendBatchInput) -> Touches<'_> {
+        Touches::Sends(&input.messages)
     }
 
     fn max_input_bytes(_settings: &Settings) -> Option<usize> {

@@ -1,22 +1,22 @@
-//! The limits of the server's own operations: for everyone together, for each tenant, for each principal.
+//! The limits of calls to the server itself: for everyone together, for each tenant, for each principal.
 
 use super::{Flaw, LimitCheck, Limits, Resolved, Rule, Tier};
 use crate::{Principal, TenantId};
 
-/// Whose rows these limits have. It is nobody's tenant, so that no caller can reach them, and one, so
-/// that all are charged in one step.
-pub const OWN_TENANT: TenantId = TenantId::from_bytes([0; 16]);
+/// The tenant of the server itself, which no credential has. The rows of these limits belong to it: no
+/// caller can reach them, and all of them can be charged in one step.
+pub const SERVER_TENANT: TenantId = TenantId::from_bytes([0; 16]);
 
-/// Whom a limit of the server's own operations counts together.
+/// The calls that one limit counts together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Everyone.
+    /// The calls of everyone.
     Global,
-    /// Each tenant.
+    /// The calls of each tenant.
     Tenant,
-    /// Each principal of a tenant.
+    /// The calls of each principal of a tenant.
     Principal,
-    /// Each tenant, but only its calls of `create_task`.
+    /// Each tenant's calls of `create_task`.
     Tasks,
 }
 
@@ -24,7 +24,7 @@ impl Scope {
     /// Every scope, the widest first.
     pub const ALL: [Self; 4] = [Self::Global, Self::Tenant, Self::Principal, Self::Tasks];
 
-    /// The scope's name in settings and headers.
+    /// Returns the scope's name in settings and headers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Global => "global",
@@ -34,7 +34,7 @@ impl Scope {
         }
     }
 
-    /// What the bucket of a caller is called.
+    /// Returns the name of a caller's bucket.
     pub fn bucket(self, tenant: TenantId, principal: &Principal) -> String {
         match self {
             Self::Global => "global:api_calls".to_owned(),
@@ -47,12 +47,12 @@ impl Scope {
         }
     }
 
-    /// What it asks of a caller.
+    /// Returns the check that a call of this caller must pass.
     fn check(self, by: &Resolved, tenant: TenantId, principal: &Principal) -> LimitCheck {
         let bucket = self.bucket(tenant, principal);
         LimitCheck {
             policy: by.policy.clone(),
-            // Principals of two tenants may have one name.
+            // Two tenants may have principals of the same name.
             key: match self {
                 Self::Principal => format!("{tenant}/{bucket}"),
                 Self::Global | Self::Tenant | Self::Tasks => bucket,
@@ -65,12 +65,16 @@ impl Scope {
 }
 
 impl Limits {
-    /// These, with policies for the server's own operations.
-    pub fn with_own(
+    /// Adds the policies that limit calls. A policy fits if it does not depend on the client's tier and
+    /// is no sequential delay.
+    ///
+    /// # Errors
+    /// Returns everything that is wrong, with the name of the scope that it is about.
+    pub fn with_call_limits(
         mut self,
         named: impl IntoIterator<Item = (Scope, String)>,
     ) -> Result<Self, Vec<(String, Flaw)>> {
-        let (mut own, mut flaws) = (Vec::new(), Vec::new());
+        let (mut calls, mut flaws) = (Vec::new(), Vec::new());
         for (scope, policy) in named {
             match self.resolve(&policy, Tier::default()) {
                 Ok(
@@ -80,34 +84,37 @@ impl Limits {
                     }
                     | Resolved { tier: Some(_), .. },
                 ) => {
-                    flaws.push((scope.as_str().to_owned(), Flaw::NotForOwn { named: policy }));
+                    flaws.push((
+                        scope.as_str().to_owned(),
+                        Flaw::NotForCalls { named: policy },
+                    ));
                 }
-                Ok(resolved) => own.push((scope, resolved)),
+                Ok(resolved) => calls.push((scope, resolved)),
                 Err(_) => flaws.push((scope.as_str().to_owned(), Flaw::NoPolicy { named: policy })),
             }
         }
         match flaws.is_empty() {
             true => {
-                self.own = own;
+                self.calls = calls;
                 Ok(self)
             }
             false => Err(flaws),
         }
     }
 
-    /// Whether anything limits the server's own operations.
-    pub fn limit_own(&self) -> bool {
-        !self.own.is_empty()
+    /// Returns true if any policy limits calls.
+    pub fn limits_calls(&self) -> bool {
+        !self.calls.is_empty()
     }
 
-    /// What to ask before an operation of a caller, by [`OWN_TENANT`].
-    pub fn own_checks(
+    /// Returns the checks that a caller's call must pass, to be asked as [`SERVER_TENANT`].
+    pub fn call_checks(
         &self,
         tenant: TenantId,
         principal: &Principal,
         makes_task: bool,
     ) -> Vec<(Scope, LimitCheck)> {
-        let asked = self.own.iter();
+        let asked = self.calls.iter();
         let asked = asked.filter(|(scope, _)| makes_task || *scope != Scope::Tasks);
         asked
             .map(|(scope, by)| (*scope, scope.check(by, tenant, principal)))
@@ -127,19 +134,19 @@ mod tests {
         Principal::new(PrincipalKind::Agent, id)
     }
 
-    fn own(named: &[(Scope, &str)]) -> Result<Limits, Vec<(String, Flaw)>> {
+    fn limited(named: &[(Scope, &str)]) -> Result<Limits, Vec<(String, Flaw)>> {
         let named = named
             .iter()
             .map(|(scope, name)| (*scope, (*name).to_owned()));
-        Limits::default().with_own(named)
+        Limits::default().with_call_limits(named)
     }
 
     #[test]
-    fn each_scope_counts_its_own_callers_together() {
+    fn each_scope_counts_its_callers_together() {
         let all = Scope::ALL.map(|scope| (scope, "standard"));
-        let limits = own(&all).unwrap();
+        let limits = limited(&all).unwrap();
         let keys = |tenant, id: &str| -> Vec<String> {
-            let asked = limits.own_checks(tenant, &agent(id), true);
+            let asked = limits.call_checks(tenant, &agent(id), true);
             asked.into_iter().map(|(_, check)| check.key).collect()
         };
         let (ann, bob, other_ann) = (keys(ACME, "ann"), keys(ACME, "bob"), keys(OTHER, "ann"));
@@ -157,11 +164,11 @@ mod tests {
 
     #[test]
     fn only_new_tasks_count_as_tasks() {
-        let limits = own(&[(Scope::Tasks, "standard")]).unwrap();
+        let limits = limited(&[(Scope::Tasks, "standard")]).unwrap();
         let ann = agent("ann");
-        assert_eq!(limits.own_checks(ACME, &ann, true).len(), 1);
-        assert_eq!(limits.own_checks(ACME, &ann, false).len(), 0);
-        assert!(limits.limit_own() && !Limits::default().limit_own());
+        assert_eq!(limits.call_checks(ACME, &ann, true).len(), 1);
+        assert_eq!(limits.call_checks(ACME, &ann, false).len(), 0);
+        assert!(limits.limits_calls() && !Limits::default().limits_calls());
     }
 
     #[test]
@@ -169,12 +176,12 @@ mod tests {
         let missing = Flaw::NoPolicy {
             named: "nope".into(),
         };
-        let flaws = own(&[(Scope::Global, "nope")]).unwrap_err();
+        let flaws = limited(&[(Scope::Global, "nope")]).unwrap_err();
         assert_eq!(flaws, [("global".to_owned(), missing)]);
-        let tiered = Flaw::NotForOwn {
+        let tiered = Flaw::NotForCalls {
             named: "client".into(),
         };
-        let flaws = own(&[(Scope::Tenant, "client")]).unwrap_err();
+        let flaws = limited(&[(Scope::Tenant, "client")]).unwrap_err();
         assert_eq!(flaws, [("tenant".to_owned(), tiered)]);
     }
 }

@@ -1,24 +1,26 @@
-//! The limits of the server's own operations.
+//! The limits of calls to the server itself.
 //!
-//! They are asked once per call, after the caller's right and before its input. Where nothing is
-//! limited, that costs one look at the settings.
+//! A call is charged once, after its caller's role was checked and before its input is read. A server
+//! without such limits pays one look at the settings.
 
 use asyncgate_api::{Access, Code, CreateTask, Operation as _, Spec};
-use asyncgate_core::admission::{Asks, OWN_TENANT, Scope};
+use asyncgate_core::admission::{Asks, SERVER_TENANT, Scope};
 
 use crate::{
     Caller, Engine, Fault,
     operations::host_fault,
-    rate::{self, Header, Told},
+    rate_headers::{Header, ReportedLimit, headers, tighter},
 };
 
 impl Engine {
-    /// Charges a call to the limits of its caller. Answers what HTTP tells of them.
+    /// Charges a call to the limits of its caller. Returns the headers that tell of them.
     pub(crate) async fn charge(&self, caller: &Caller, spec: &Spec) -> Result<Vec<Header>, Fault> {
-        if spec.access == Access::Open || !self.settings().limits.limit_own() {
+        // Without a credential there is nobody to charge.
+        let is_anonymous = spec.access == Access::Open || caller.tenant == SERVER_TENANT;
+        if is_anonymous || !self.settings().limits.limits_calls() {
             return Ok(Vec::new());
         }
-        // Boxed, so that calls without limits do not carry it around.
+        // Boxed, so that the futures of calls without limits stay small.
         Box::pin(self.charge_all(caller, spec)).await
     }
 
@@ -26,36 +28,36 @@ impl Engine {
         let now = self.now();
         let makes_task = spec.name == CreateTask::SPEC.name;
         let limits = &self.settings().limits;
-        let checks = limits.own_checks(caller.tenant, &caller.principal, makes_task);
+        let checks = limits.call_checks(caller.tenant, &caller.principal, makes_task);
         let asks = Asks {
             limits: checks.iter().map(|(_, check)| check.clone()).collect(),
             ..Asks::default()
         };
-        let answered = self.host.admit(OWN_TENANT, now, asks).await;
+        let answered = self.host.admit(SERVER_TENANT, now, asks).await;
         let answered = answered.map_err(host_fault)?.answer;
-        let mut all = Vec::with_capacity(checks.len());
-        let mut refused: Option<(Scope, Told)> = None;
+        let mut reported = Vec::with_capacity(checks.len());
+        let mut refused: Option<(Scope, ReportedLimit)> = None;
         for ((scope, check), limited) in checks.iter().zip(&answered.limits) {
             self.metrics.admission.limited(&check.policy, limited);
             let bucket = scope.bucket(caller.tenant, &caller.principal);
-            let told = Told::new(scope.as_str(), &bucket, check, limited, now);
-            let tightest = refused.as_ref();
-            let is_tightest = tightest.is_none_or(|(_, other)| rate::tighter(&told, other).is_lt());
-            if !told.allowed && is_tightest {
-                refused = Some((*scope, told.clone()));
+            let limit = ReportedLimit::new(scope.as_str(), &bucket, check, limited, now);
+            let other = refused.as_ref();
+            let is_tightest = other.is_none_or(|(_, other)| tighter(&limit, other).is_lt());
+            if !limit.allowed && is_tightest {
+                refused = Some((*scope, limit.clone()));
             }
-            all.push(told);
+            reported.push(limit);
         }
-        let headers = rate::headers(&all);
+        let headers = headers(&reported);
         match refused {
             None => Ok(headers),
-            Some((scope, told)) => Err(refusal(scope, &told, headers)),
+            Some((scope, limit)) => Err(refusal(scope, &limit, headers)),
         }
     }
 }
 
-/// A call that a limit refuses.
-fn refusal(scope: Scope, told: &Told, headers: Vec<Header>) -> Fault {
+/// Makes the fault of a call that a limit refuses.
+fn refusal(scope: Scope, limit: &ReportedLimit, headers: Vec<Header>) -> Fault {
     let message = match scope {
         Scope::Global => "the server takes no more calls at the moment; try again later",
         Scope::Tenant => "your tenant made too many calls; try again later",
@@ -64,19 +66,19 @@ fn refusal(scope: Scope, told: &Told, headers: Vec<Header>) -> Fault {
     };
     let mut fault = Fault::new(Code::RateLimit, message)
         .with("error", "rate_limit_exceeded")
-        .with("bucket", told.bucket.as_str())
-        .with("limit", told.limit);
-    if let Some(secs) = told.window_secs {
+        .with("bucket", limit.bucket.as_str())
+        .with("limit", limit.limit);
+    if let Some(secs) = limit.window_secs {
         fault = fault.with("window", window(secs));
     }
     fault.headers = headers;
-    match told.retry_after_secs {
+    match limit.retry_after_secs {
         Some(secs) => fault.retry_after(u32::try_from(secs).unwrap_or(u32::MAX)),
         None => fault,
     }
 }
 
-/// A length of time in the largest unit that it is a number of.
+/// Writes a length of time in the largest unit that divides it.
 fn window(secs: u64) -> String {
     match secs {
         secs if secs % 3_600 == 0 => format!("{}h", secs / 3_600),

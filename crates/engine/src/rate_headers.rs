@@ -1,4 +1,4 @@
-//! What HTTP tells of limits, by the names that are in use and by those of the coming standard.
+//! HTTP headers about limits, under the names in use today and those of the coming standard.
 
 use std::cmp::Ordering;
 
@@ -13,24 +13,24 @@ use crate::operations::unix;
 /// A header's name and text.
 pub type Header = (&'static str, String);
 
-/// A limit as headers tell it.
+/// The figures of a limit that headers report.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
-    /// What the policy is called, in a text without quotes.
+pub(crate) struct ReportedLimit {
+    /// The name of the policy, without quotes.
     pub(crate) policy: String,
     pub(crate) bucket: String,
     pub(crate) allowed: bool,
     pub(crate) limit: u64,
     pub(crate) remaining: u64,
     pub(crate) reset_at: i64,
-    /// How many seconds that is from now.
+    /// The seconds from now to `reset_at`.
     pub(crate) reset_in_secs: u64,
     pub(crate) retry_after_secs: Option<u64>,
     pub(crate) window_secs: Option<u64>,
 }
 
-impl Told {
-    /// What a check came to, under the names that its asker knows.
+impl ReportedLimit {
+    /// Takes the figures of a check's result. `policy` and `bucket` are the names that the caller knows.
     pub(crate) fn new(
         policy: &str,
         bucket: &str,
@@ -53,7 +53,7 @@ impl Told {
     }
 }
 
-impl From<&LimitVerdict> for Told {
+impl From<&LimitVerdict> for ReportedLimit {
     fn from(verdict: &LimitVerdict) -> Self {
         Self {
             policy: verdict.policy.clone(),
@@ -69,19 +69,19 @@ impl From<&LimitVerdict> for Told {
     }
 }
 
-/// The headers of limits that were asked together.
+/// Returns the headers about limits that were asked together.
 pub fn rate_headers<'a>(verdicts: impl IntoIterator<Item = &'a LimitVerdict>) -> Vec<Header> {
-    let told: Vec<Told> = verdicts.into_iter().map(Told::from).collect();
-    headers(&told)
+    let limits: Vec<ReportedLimit> = verdicts.into_iter().map(ReportedLimit::from).collect();
+    headers(&limits)
 }
 
-/// The figures of the tightest of these limits, and the policies of all.
-pub(crate) fn headers(told: &[Told]) -> Vec<Header> {
-    let Some(tightest) = told.iter().min_by(|one, other| tighter(one, other)) else {
+/// Returns headers with the figures of the tightest of these limits, and the policies of all.
+pub(crate) fn headers(limits: &[ReportedLimit]) -> Vec<Header> {
+    let Some(tightest) = limits.iter().min_by(|one, other| tighter(one, other)) else {
         return Vec::new();
     };
-    let policies: Vec<String> = told.iter().map(policy).collect();
-    let Told {
+    let policies: Vec<String> = limits.iter().map(policy).collect();
+    let ReportedLimit {
         remaining,
         reset_in_secs,
         ..
@@ -103,28 +103,30 @@ pub(crate) fn headers(told: &[Told]) -> Vec<Header> {
     headers
 }
 
-fn policy(told: &Told) -> String {
-    let window = told.window_secs.map(|secs| format!(";w={secs}"));
+fn policy(limit: &ReportedLimit) -> String {
+    let window = limit.window_secs.map(|secs| format!(";w={secs}"));
     let window = window.unwrap_or_default();
-    format!("\"{}\";q={}{window}", told.policy, told.limit)
+    format!("\"{}\";q={}{window}", limit.policy, limit.limit)
 }
 
-/// What refuses comes first, and of two the one that does so longer; then the one with the smaller
-/// share left.
-pub(crate) fn tighter(one: &Told, other: &Told) -> Ordering {
-    let wait = |told: &Told| match (told.allowed, told.retry_after_secs) {
+/// Orders limits by how tight they are. A limit that refuses comes before one that allows, the longer
+/// wait before the shorter, and then the smaller share that is left.
+pub(crate) fn tighter(one: &ReportedLimit, other: &ReportedLimit) -> Ordering {
+    let wait = |limit: &ReportedLimit| match (limit.allowed, limit.retry_after_secs) {
         (true, _) => 0,
-        // For ever.
+        // Without a time to wait for, the limit refuses for ever.
         (false, None) => u64::MAX,
         (false, Some(secs)) => secs.max(1),
     };
-    let left = |of: &Told, at: &Told| u128::from(of.remaining) * u128::from(at.limit.max(1));
+    let left = |of: &ReportedLimit, at: &ReportedLimit| {
+        u128::from(of.remaining) * u128::from(at.limit.max(1))
+    };
     wait(other)
         .cmp(&wait(one))
         .then_with(|| left(one, other).cmp(&left(other, one)))
 }
 
-/// How long a rule takes until all is there again.
+/// Returns the seconds after which a rule allows its full limit again.
 pub(crate) fn window_secs(rule: &Rule) -> Option<u64> {
     match rule {
         Rule::Bucket(bucket) => Some(bucket.fill_secs()),
@@ -133,12 +135,12 @@ pub(crate) fn window_secs(rule: &Rule) -> Option<u64> {
     }
 }
 
-/// `<policy>:<key>`, fit for a header.
+/// Returns `<policy>:<key>`, fit for a header.
 fn bucket_name(policy: &str, key: &str) -> String {
     format!("{policy}:{}", fit(key))
 }
 
-/// A text with what a header cannot hold percent-encoded.
+/// Percent-encodes the bytes that a header cannot hold.
 pub(crate) fn fit(text: &str) -> String {
     let mut fit = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -165,8 +167,13 @@ mod tests {
         }
     }
 
-    fn told(policy: &str, remaining: u64, limit: u64, wait: Option<Option<u64>>) -> Told {
-        Told {
+    fn reported(
+        policy: &str,
+        remaining: u64,
+        limit: u64,
+        wait: Option<Option<u64>>,
+    ) -> ReportedLimit {
+        ReportedLimit {
             policy: policy.to_owned(),
             bucket: format!("{policy}:k"),
             allowed: wait.is_none(),
@@ -181,13 +188,13 @@ mod tests {
 
     #[test]
     fn the_tightest_limit_is_told_and_all_policies() {
-        let open = told("open", 9, 10, None);
-        let low = told("low", 80, 100, None);
-        let short = told("short", 0, 10, Some(Some(1)));
-        let long = told("long", 0, 10, Some(Some(60)));
-        let never = told("delay", 0, 3, Some(None));
-        let bucket = |told: &[Told]| {
-            let headers = headers(told);
+        let open = reported("open", 9, 10, None);
+        let low = reported("low", 80, 100, None);
+        let short = reported("short", 0, 10, Some(Some(1)));
+        let long = reported("long", 0, 10, Some(Some(60)));
+        let never = reported("delay", 0, 3, Some(None));
+        let bucket = |limits: &[ReportedLimit]| {
+            let headers = headers(limits);
             headers[3].1.clone()
         };
         for (limits, tightest) in [
@@ -197,7 +204,7 @@ mod tests {
             (vec![&short, &long], "long:k"),
             (vec![&long, &never, &short], "delay:k"),
         ] {
-            let limits: Vec<Told> = limits.into_iter().cloned().collect();
+            let limits: Vec<ReportedLimit> = limits.into_iter().cloned().collect();
             assert_eq!(bucket(&limits), tightest);
         }
         let all = headers(&[open, long]);

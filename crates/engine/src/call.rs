@@ -1,0 +1,155 @@
+//! The one way to run an operation.
+//!
+//! Every call passes [`run`] exactly once, whatever its form: JSON and forms (REST, MCP), typed values
+//! (gRPC), the opening of a stream, Envoy's descriptors, and the server's own questions for clients
+//! that show no credential.
+//!
+//! Invariant: the steps have one order. The caller's role, readiness for new work, the limits of calls,
+//! decoding, the rules about what the input touches, the operation. A caller without the right learns
+//! nothing about its input, and input that cannot be read has been paid for.
+
+use std::pin::pin;
+
+use asyncgate_api::{Code, Spec};
+use asyncgate_store::Stopwatch;
+use tracing::Instrument as _;
+
+use crate::{
+    Answer, Caller, Engine, Fault, Source, Touches, input,
+    metrics::{OK, span},
+    operations::Execute,
+    rate_headers::Header,
+    registry::place,
+};
+
+/// The message to a caller whose new work is refused.
+pub(crate) const NO_NEW_WORK: &str = "the server takes no new work at the moment; try again";
+/// The time after which new work is worth another try, in seconds.
+const NO_NEW_WORK_RETRY: u32 = 5;
+/// The room for an encoded answer. Most are shorter.
+const USUAL_ANSWER_BYTES: usize = 1_024;
+
+/// Runs an operation on input as a facade received it, and encodes its output.
+pub(crate) fn answer<'a, O: Execute>(
+    engine: &'a Engine,
+    caller: &'a Caller,
+    source: Source<'a>,
+) -> impl Future<Output = Result<Answer, Fault>> + Send + 'a {
+    run::<O, _, _, _>(
+        engine,
+        caller,
+        move || input::decode(source),
+        move |input| async move { encode::<O>(&O::execute(engine, caller, input).await?) },
+        |mut answer, mut headers| {
+            // The last header of a name wins: an operation that was asked about a limit tells of that
+            // one, not of the caller's.
+            headers.append(&mut answer.headers);
+            Answer { headers, ..answer }
+        },
+    )
+}
+
+/// Runs an operation for a facade whose protocol has types of its own. `input` is the facade's result of
+/// decoding; a failure is refused in its turn, after the caller's role was checked.
+pub fn execute<'a, O: Execute>(
+    engine: &'a Engine,
+    caller: &'a Caller,
+    input: Result<O::Input, Fault>,
+) -> impl Future<Output = Result<O::Output, Fault>> + Send + 'a {
+    run::<O, _, _, _>(
+        engine,
+        caller,
+        || input,
+        move |input| O::execute(engine, caller, input),
+        |output, _| output,
+    )
+}
+
+/// Takes a call through all steps. `decode` gives the input, `operate` does the work, and `finish` adds
+/// to its result the headers that tell of the caller's limits.
+///
+/// The forms of a call return this future as it is. To await it in a future of their own would copy
+/// kilobytes once more, which costs as much as many an operation does.
+pub(crate) async fn run<O, W, R, T>(
+    engine: &Engine,
+    caller: &Caller,
+    decode: impl FnOnce() -> Result<O::Input, Fault>,
+    operate: impl FnOnce(O::Input) -> W,
+    finish: impl FnOnce(R, Vec<Header>) -> T,
+) -> Result<T, Fault>
+where
+    O: Execute,
+    W: Future<Output = Result<R, Fault>>,
+{
+    let watch = Stopwatch::start();
+    // Pinned where it is made, for the same reason.
+    let running = pin!(async {
+        check_role(caller, &O::SPEC)?;
+        check_accepting(engine, &O::SPEC)?;
+        let mut headers = engine.charge(caller, &O::SPEC).await?;
+        let checked = |input| check_touches(engine, &O::SPEC, O::touches(&input)).map(|()| input);
+        let done = match decode().and_then(checked) {
+            Ok(input) => operate(input).await,
+            Err(fault) => Err(fault),
+        };
+        match done {
+            Ok(done) => Ok(finish(done, headers)),
+            Err(mut fault) => {
+                headers.append(&mut fault.headers);
+                Err(Fault { headers, ..fault })
+            }
+        }
+    });
+    let outcome = running
+        .instrument(span::of(engine, &O::SPEC))
+        .await
+        .map_err(|fault| engine.refuse(&O::SPEC, fault));
+    let code = outcome
+        .as_ref()
+        .map_or_else(|fault| fault.code.as_str(), |_| OK);
+    let place = const { place::<O>() };
+    engine.metrics.observe(place, code, watch);
+    outcome
+}
+
+fn check_role(caller: &Caller, spec: &Spec) -> Result<(), Fault> {
+    let allowed = caller.authorise(spec.access);
+    span::note_authorised(allowed.is_ok());
+    allowed
+}
+
+/// Refuses new work while the server takes none. Everything else goes on.
+fn check_accepting(engine: &Engine, spec: &Spec) -> Result<(), Fault> {
+    if spec.brings_work && !engine.is_accepting() {
+        let fault = Fault::new(Code::Unavailable, NO_NEW_WORK);
+        return Err(fault.retry_after(NO_NEW_WORK_RETRY));
+    }
+    Ok(())
+}
+
+/// Refuses a decoded call for what it touches. This is the place for every rule about topics, task types
+/// and bytes.
+pub(crate) fn check_touches(
+    engine: &Engine,
+    spec: &Spec,
+    touches: Touches<'_>,
+) -> Result<(), Fault> {
+    span::note_touches(engine, spec, touches);
+    match touches {
+        Touches::Topic(topic) => input::check_name("topic", topic),
+        // The messages of a batch have answers of their own, so an unfit topic refuses only its message.
+        Touches::Nothing | Touches::Sends(_) | Touches::Task { .. } => Ok(()),
+    }
+}
+
+fn encode<O: Execute>(output: &O::Output) -> Result<Answer, Fault> {
+    let mut json = Vec::with_capacity(USUAL_ANSWER_BYTES);
+    serde_json::to_writer(&mut json, output).map_err(|error| {
+        Fault::new(Code::Internal, "the answer could not be encoded").because(error.to_string())
+    })?;
+    Ok(Answer {
+        created: O::created(output),
+        headers: O::headers(output),
+        json,
+    })
+}
