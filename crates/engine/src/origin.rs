@@ -1,10 +1,10 @@
-//! Where a request comes from and what it is known by.
+//! The remote end and the correlation id of the request that a task works on.
 //!
 //! Both follow the request through its task, so that every line of the log can name them and no
-//! signature has to. No rule reads them; a message that has no correlation id of its own takes the
-//! request's.
+//! function has to pass them on. No rule reads them; a message that has no correlation id of its own
+//! takes the request's.
 
-use std::{fmt, net::SocketAddr};
+use std::{fmt, net::SocketAddr, sync::Arc};
 
 use tokio::task::JoinHandle;
 
@@ -40,34 +40,34 @@ impl Remote {
         REMOTE.scope(self, work)
     }
 
-    /// The other end of the connection that this is done for.
+    /// The other end of the connection that the current task works for.
     pub fn current() -> Option<Self> {
         REMOTE.try_get().ok()
     }
 }
 
-/// What a request is known by in its answer and in the log.
+/// The name of a request in its answer and in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CorrId {
-    /// As it stands in `X-Corr-Id`.
-    pub text: String,
-    /// Whether it was the caller's choice.
+    /// The id as it stands in `X-Corr-Id`. It is shared: several layers keep it for each request.
+    pub text: Arc<str>,
+    /// True if the caller chose the id.
     pub given: bool,
 }
 
 impl CorrId {
-    /// Answers the request that is known by this.
+    /// Runs `work`, which answers the request of this id.
     pub fn scope<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
         CORR_ID.scope(self.clone(), work)
     }
 
-    /// The id of the request that is being answered, if one is.
+    /// The id of the request that the current task answers, if it answers one.
     pub fn current() -> Option<Self> {
         CORR_ID.try_get().ok()
     }
 }
 
-/// Starts a task that goes on with the request that is being answered.
+/// Starts a task that goes on with the request that the current task answers.
 pub fn spawn(work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
     let (remote, corr_id) = (Remote::current(), CorrId::current());
     tokio::spawn(async move {

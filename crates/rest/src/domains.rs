@@ -7,21 +7,17 @@ use std::{fmt, sync::Arc};
 
 use asyncgate_api::Code;
 use asyncgate_domains::{Admitted, Answer, Decision, Hash, Kind, Problem, Rules, State};
-use asyncgate_engine::{Clock, Coding, Engine, Fault};
+use asyncgate_edge::{BodyLimits, coding, correlate, json_response, read_body, set_corr_id};
+use asyncgate_engine::{Clock, Engine, Fault};
 use axum::{
     Router,
     body::Body,
-    http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header},
+    http::{HeaderMap, HeaderName, Request, Response, StatusCode, header},
     routing::{get, post},
 };
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde_json::json;
-
-use crate::{
-    input,
-    routes::{CORR_ID, json_response, stamp},
-};
 
 /// The routes of domains.
 pub const DOMAIN_PATHS: [&str; 4] = [
@@ -116,7 +112,7 @@ impl App {
         let body = serde_json::to_vec(&answer.body).unwrap_or_default();
         let status = StatusCode::from_u16(answer.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = json_response(status, Body::from(body));
-        stamp(&mut response, &corr_id);
+        set_corr_id(&mut response, &corr_id);
         let headers = response.headers_mut();
         if let Some(seconds) = answer.retry_after {
             headers.insert(header::RETRY_AFTER, seconds.into());
@@ -179,10 +175,8 @@ impl App {
     }
 
     async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
-        let bodies = self.engine.settings().bodies;
-        let codings = headers.get_all(header::CONTENT_ENCODING).iter();
-        let coding = Coding::named(codings.map(HeaderValue::as_bytes))?;
-        input::read(body, coding, MAX_BODY_BYTES, bodies).await
+        let limits = BodyLimits::new(&self.engine, MAX_BODY_BYTES);
+        read_body(body, coding(headers)?, limits).await
     }
 
     async fn decide(&self, admitted: &Arc<Admitted>) -> Result<Decision, StateLost> {
@@ -213,12 +207,11 @@ impl App {
             "keys": keys.collect::<Vec<_>>(),
         });
         let mut response = json_response(StatusCode::OK, Body::from(body.to_string()));
-        stamp(&mut response, &self.corr_id(request.headers()));
+        set_corr_id(&mut response, &self.corr_id(request.headers()));
         response
     }
 
-    fn corr_id(&self, headers: &HeaderMap) -> String {
-        let given = headers.get(CORR_ID).and_then(|value| value.to_str().ok());
-        self.engine.correlate(given).text
+    fn corr_id(&self, headers: &HeaderMap) -> Arc<str> {
+        correlate(headers, || self.engine.corr_id()).text
     }
 }

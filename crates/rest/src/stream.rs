@@ -7,6 +7,7 @@
 use std::{convert::Infallible, sync::Arc};
 
 use asyncgate_api::{Code, Operation, ReceiveMessages, RecvInput};
+use asyncgate_edge::{error_response, set_corr_id};
 use asyncgate_engine::{Caller, Engine, Fault, Streamed, decode};
 use axum::{
     body::Body,
@@ -16,10 +17,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{
-    error_response,
-    routes::{App, stamp},
-};
+use crate::routes::App;
 
 /// Where the stream is.
 pub(crate) const PATH: &str = "/v1/recv/stream";
@@ -45,7 +43,7 @@ pub(crate) async fn serve(app: Arc<App>, request: Request<Body>) -> Response<Bod
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    stamp(&mut response, &corr_id.text);
+    set_corr_id(&mut response, &corr_id.text);
     response
 }
 
