@@ -1,9 +1,11 @@
 //! The caller of an operation: the identity behind a credential that was checked.
 
+use std::fmt;
+
 use asyncgate_core::{Principal, TenantId, admission::SERVER_TENANT};
 use futures_util::future::BoxFuture;
 
-use crate::Fault;
+use crate::{CorrId, Fault, Remote};
 
 /// The identity that every operation runs under. The tenant comes from the credential only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,8 +51,36 @@ impl Role {
     }
 }
 
-/// Turns a bearer credential into a [`Caller`].
+/// What is known of a request before its caller is.
+#[derive(Clone, Default)]
+pub struct RequestContext<'a> {
+    /// The credential behind `Authorization: Bearer`.
+    pub credential: Option<&'a str>,
+    /// The program that says it sent the request.
+    pub user_agent: Option<&'a str>,
+    /// The other end of the connection.
+    pub remote: Option<Remote>,
+    /// The correlation id.
+    pub corr_id: Option<CorrId>,
+}
+
+impl fmt::Debug for RequestContext<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The credential is a secret, so only its presence is shown.
+        f.debug_struct("RequestContext")
+            .field("credential", &self.credential.map(|_| "***"))
+            .field("user_agent", &self.user_agent)
+            .field("remote", &self.remote)
+            .field("corr_id", &self.corr_id)
+            .finish()
+    }
+}
+
+/// Turns a request's credential into a [`Caller`].
 pub trait Authenticator: Send + Sync {
-    /// Checks the text behind `Authorization: Bearer`, or its absence.
-    fn authenticate<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<Caller, Fault>>;
+    /// Checks the credential of a request, or its absence.
+    fn authenticate<'a>(
+        &'a self,
+        request: &RequestContext<'a>,
+    ) -> BoxFuture<'a, Result<Caller, Fault>>;
 }

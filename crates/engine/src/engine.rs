@@ -15,10 +15,9 @@ use asyncgate_store::{Decided, Declared, Health, Messages, Plane, Store, Tasks};
 use tokio::sync::watch;
 
 use crate::{
-    Clock, CorrId, Entropy, Events, Fault, Settings, Signer, mailbox::DrainMeter, metrics::Metrics,
+    Clock, Entropy, Events, Fault, Settings, Signer, mailbox::DrainMeter, metrics::Metrics,
 };
 
-const MAX_CORR_ID_BYTES: usize = 128;
 /// How late a round of the watch over messages may be.
 const OVERDUE_MS: i64 = 30_000;
 
@@ -151,21 +150,16 @@ impl Engine {
         age <= longest.saturating_add(OVERDUE_MS)
     }
 
-    /// A new correlation id.
-    pub fn corr_id(&self) -> String {
-        self.ids(self.now()).lease(0).to_string()
-    }
-
-    /// What a request is known by: the correlation id that its caller gave, if it is fit to be
-    /// repeated, or a new one.
-    pub fn correlate(&self, given: Option<&str>) -> CorrId {
-        let fit = given
-            .filter(|id| !id.is_empty() && id.len() <= MAX_CORR_ID_BYTES)
-            .filter(|id| id.bytes().all(|byte| byte.is_ascii_graphic()));
-        CorrId {
-            text: fit.map_or_else(|| self.corr_id(), str::to_owned),
-            given: fit.is_some(),
-        }
+    /// Makes a correlation id: a UUIDv7 with 74 random bits, so that nobody can guess it and no other
+    /// instance makes the same.
+    pub fn corr_id(&self) -> Arc<str> {
+        let millis = u64::try_from(self.now().as_millis()).unwrap_or_default();
+        let mut random = [0; 10];
+        random[..2].copy_from_slice(&self.entropy.next_u64().to_be_bytes()[..2]);
+        random[2..].copy_from_slice(&self.entropy.next_u64().to_be_bytes());
+        let id = uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid();
+        let mut text = uuid::Uuid::encode_buffer();
+        Arc::from(&*id.hyphenated().encode_lower(&mut text))
     }
 
     /// Ends all waiting at once, so that the process can end.

@@ -15,7 +15,6 @@ mod events;
 #[cfg(feature = "fakes")]
 pub mod fakes;
 mod fault;
-mod inflate;
 mod ingress;
 mod input;
 mod mailbox;
@@ -32,13 +31,12 @@ mod view;
 
 pub use asyncgate_core::{Principal, PrincipalKind, TenantId};
 pub use call::execute;
-pub use caller::{Authenticator, Caller, Role};
+pub use caller::{Authenticator, Caller, RequestContext, Role};
 pub use clock::{Clock, Entropy};
 pub use domains::{DomainAnswer, DomainRequest, Domains};
 pub use engine::Engine;
 pub use events::{Event, Events, Subscription};
 pub use fault::Fault;
-pub use inflate::{Coding, Inflate};
 pub use ingress::{Ingress, Ingresses, LimitBy, Received, Secret};
 pub use input::decode;
 pub use mailbox::{MessageStream, Streamed};

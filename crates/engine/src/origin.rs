@@ -4,7 +4,7 @@
 //! argument in every function. No rule reads them; a message without a correlation id of its own takes
 //! the request's.
 
-use std::{fmt, net::SocketAddr};
+use std::{fmt, net::SocketAddr, sync::Arc};
 
 tokio::task_local! {
     static REMOTE: Remote;
@@ -47,8 +47,8 @@ impl Remote {
 /// The id of a request in its answer and in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CorrId {
-    /// The text of the header `X-Corr-Id`.
-    pub text: String,
+    /// The text of the header `X-Corr-Id`. It is shared, because several layers keep it for each request.
+    pub text: Arc<str>,
     /// True if the caller chose it.
     pub given: bool,
 }

@@ -1,12 +1,12 @@
-//! Between the messages of the protocol and the wire types. Structs are taken apart by name, so that
-//! a field which is new on one side is not forgotten on the other.
+//! Conversions between the messages of the protocol and the wire types. Structs are taken apart by
+//! name, so that the compiler finds a field which is new on one side and forgotten on the other.
 
 use asyncgate_api::{self as api, Payload};
 use asyncgate_engine::Fault;
 
 use crate::pb;
 
-/// A message of the protocol as an operation's input.
+/// A message of the protocol that becomes an operation's input.
 pub(crate) trait Decode<T> {
     fn decode(self) -> Result<T, Fault>;
 }
@@ -45,7 +45,7 @@ impl Decode<api::SendInput> for pb::SendRequest {
     }
 }
 
-/// The mode as metadata names it.
+/// Reads the mode from a call's metadata.
 pub(crate) fn idempotency_mode(text: &str) -> Result<api::IdempotencyMode, Fault> {
     serde_json::from_value(text.into()).map_err(|_| unknown("x-idempotency-mode"))
 }

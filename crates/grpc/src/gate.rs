@@ -1,11 +1,12 @@
-//! The gate before the service: who calls, under which correlation id, until when, and how much may
-//! be read.
+//! The gate before the services: it finds the caller, the correlation id, the deadline of the call and
+//! the limits on its messages.
 
 use std::{sync::Arc, time::Duration};
 
+use asyncgate_edge::{BodyLimits, correlate, request_context, response, set_corr_id};
 use asyncgate_engine::{Authenticator, Engine};
 use axum::body::Body;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
 use tokio::time::timeout;
 use tonic::Status;
 
@@ -14,13 +15,12 @@ use crate::{
     status::status,
 };
 
-const CORR_ID: HeaderName = HeaderName::from_static("x-corr-id");
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// What a message may have around its payload.
+/// The most bytes that a message may have beside its payload.
 const AROUND_PAYLOAD_BYTES: usize = 64 << 10;
-/// What a batch may have in all.
+/// The most bytes that a batch may have in all.
 const MAX_BATCH_BYTES: usize = 16 << 20;
 
 pub(crate) struct Gate {
@@ -35,32 +35,28 @@ impl Gate {
 
     /// Answers a call. The credential is checked before any of the message is read.
     pub(crate) async fn pass(&self, request: Request<Body>) -> Response<Body> {
-        if !is_grpc(request.headers()) {
-            let mut response = Response::new(Body::empty());
-            *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            return response;
-        }
-        let corr_id = self.engine.correlate(text(request.headers(), &CORR_ID));
-        let mut response = match corr_id.scope(self.call(request, &corr_id.text)).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(fault)) => status(&fault, &corr_id.text).into_http(),
-            Err(status) => status.into_http(),
+        let corr_id = correlate(request.headers(), || self.engine.corr_id());
+        let mut response = if is_grpc(request.headers()) {
+            match corr_id.scope(self.call(request, &corr_id.text)).await {
+                Ok(Ok(response)) => response,
+                Ok(Err(fault)) => status(&fault, &corr_id.text).into_http(),
+                Err(status) => status.into_http(),
+            }
+        } else {
+            not_grpc()
         };
-        if let Ok(mut corr_id) = HeaderValue::from_str(&corr_id.text) {
-            // It never comes again: no connection shall remember it.
-            corr_id.set_sensitive(true);
-            response.headers_mut().insert(CORR_ID, corr_id);
-        }
+        set_corr_id(&mut response, &corr_id.text);
         response
     }
 
-    /// A status stands for what is no matter of the service but of the protocol.
+    /// Runs a call. A status is the refusal of a call that breaks the protocol; a fault, of one that
+    /// the service refuses.
     async fn call(&self, request: Request<Body>, corr_id: &str) -> Result<Answer, Status> {
         let method = Method::at(request.uri().path());
-        // There is no such method, which anyone may know.
+        // Anyone may know which methods there are, so this comes before the credential.
         let method = method.ok_or_else(|| Status::unimplemented("no such method"))?;
-        let credential = bearer(request.headers());
-        let caller = match self.auth.authenticate(credential).await {
+        let context = request_context(request.headers());
+        let caller = match self.auth.authenticate(&context).await {
             Ok(caller) => caller,
             Err(fault) => return Ok(Err(self.engine.refuse(method.spec(), fault))),
         };
@@ -71,7 +67,7 @@ impl Gate {
             engine: &self.engine,
             caller,
             corr_id,
-            limit: self.limit(method),
+            limits: BodyLimits::new(&self.engine, self.max_bytes(method)),
             headers: head.headers,
             body,
         };
@@ -84,7 +80,7 @@ impl Gate {
         }
     }
 
-    fn limit(&self, method: Method) -> usize {
+    fn max_bytes(&self, method: Method) -> usize {
         if method.is_batch() {
             return MAX_BATCH_BYTES;
         }
@@ -93,14 +89,22 @@ impl Gate {
     }
 }
 
+/// The answer that the protocol asks for when a request does not speak it.
+fn not_grpc() -> Response<Body> {
+    let mut response = response(Body::empty());
+    *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    response
+}
+
 fn is_grpc(headers: &HeaderMap) -> bool {
     let given = text(headers, &header::CONTENT_TYPE).unwrap_or_default();
-    // What follows may name the format of the messages, which is always the same one here.
+    // A suffix may name the format of the messages. Here there is only one, so it is not read.
     let rest = given.strip_prefix("application/grpc");
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ';']))
 }
 
-/// Messages are small, and compressing them is not worth the time. Clients know how to do without.
+/// Refuses compressed messages: they are small, and unpacking them is not worth the time. Clients
+/// know how to do without.
 fn check_encoding(headers: &HeaderMap) -> Result<(), Status> {
     match text(headers, &ENCODING) {
         None | Some("identity") => Ok(()),
@@ -117,7 +121,7 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), Status> {
     }
 }
 
-/// How long the caller waits for the answer: up to eight digits and a unit.
+/// Returns how long the caller waits for the answer: up to eight digits and a unit.
 fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
     let Some(given) = headers.get(&TIMEOUT) else {
         return Ok(None);
@@ -146,16 +150,10 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = text(headers, &header::AUTHORIZATION)?;
-    let (scheme, credential) = value.split_once(' ')?;
-    scheme
-        .eq_ignore_ascii_case("bearer")
-        .then(|| credential.trim())
-}
-
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     #[test]

@@ -14,7 +14,7 @@ use tonic_health::pb::{
 /// The services whose health can be asked for; the empty name is the whole server.
 const SERVICES: [&str; 2] = ["", "ron.mailbox.v1.Mailbox"];
 
-/// How often a watcher looks.
+/// The time between two looks of a watcher.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) type Serving = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -44,8 +44,8 @@ impl health_server::Health for Health {
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
-    /// Tells the health now and whenever it changes. It ends when the server drains, which a watcher
-    /// has been told by then.
+    /// Sends the health now and whenever it changes. The stream ends when the server drains, after the
+    /// watcher has seen that it does.
     async fn watch(
         &self,
         request: Request<HealthCheckRequest>,

@@ -1,9 +1,9 @@
 //! gRPC: the mailbox as the service `ron.mailbox.v1.Mailbox`, limits as Envoy's
 //! `envoy.service.ratelimit.v3.RateLimitService`, with health and reflection.
 //!
-//! A call passes the gate, which knows who calls and bounds what is read; `message` takes it out of its
-//! frame; `service` turns it into an operation of the engine. Errors have one shape, made in `status`.
-//! Health and reflection are tonic's.
+//! A call passes the gate, which finds its caller and its limits; `message` takes it out of its frame;
+//! `service` turns it into an operation of the engine. Errors have one shape, made in `status`. Health
+//! and reflection are tonic's.
 
 mod convert;
 mod gate;
@@ -23,12 +23,12 @@ mod generated {
         reason = "nobody edits generated code"
     )]
 
-    /// What `cargo xtask codegen` makes of `proto/ron/mailbox/v1/mailbox.proto`.
+    /// The output of `cargo xtask codegen` for `proto/ron/mailbox/v1/mailbox.proto`.
     pub mod pb {
         include!("generated.rs");
     }
 
-    /// What `cargo xtask codegen` makes of `proto/envoy/service/ratelimit/v3/rls.proto`.
+    /// The output of `cargo xtask codegen` for `proto/envoy/service/ratelimit/v3/rls.proto`.
     pub mod envoy {
         include!("generated_envoy.rs");
     }
@@ -38,8 +38,9 @@ pub use generated::{envoy, pb};
 
 use std::{fmt, sync::Arc};
 
+use asyncgate_edge::correlated;
 use asyncgate_engine::{Authenticator, Engine};
-use axum::{Router, body::Body, routing::any};
+use axum::{Router, body::Body, middleware::from_fn_with_state, routing::any};
 use http::Request;
 
 use crate::{gate::Gate, health::Health, service::RATE_LIMIT};
@@ -68,10 +69,10 @@ pub const PATHS: [&str; 20] = [
     "/grpc.reflection.v1alpha.ServerReflection/{method}",
 ];
 
-/// How the facade is set up.
+/// The settings of the facade.
 #[derive(Clone)]
 pub struct Options {
-    /// Whether new work is welcome: what the health service tells.
+    /// Returns true if new work is welcome; the health service answers with it.
     pub serving: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
@@ -81,27 +82,30 @@ impl fmt::Debug for Options {
     }
 }
 
-/// The services as routes, to be served over HTTP/2.
+/// Returns the services as routes, to be served over HTTP/2.
 pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Options) -> Router {
     let health = Health::server(engine.clone(), options.serving);
+    // Tonic's services do not pass the gate, so their answers get their correlation ids here.
+    let standard = with_reflection(Router::new())
+        .route_service("/grpc.health.v1.Health/{method}", health)
+        .layer(from_fn_with_state(engine.clone(), correlated));
     let gate = Arc::new(Gate::new(engine, auth));
     let gate = any(move |request: Request<Body>| {
         let gate = Arc::clone(&gate);
-        // Boxed here, because it is large and routers move it around.
+        // The future is large, and routers move it around: a box moves as a pointer.
         Box::pin(async move { gate.pass(request).await })
     });
-    let router = Router::new()
+    Router::new()
         .route("/ron.mailbox.v1.Mailbox/{method}", gate.clone())
         .route(
             "/envoy.service.ratelimit.v3.RateLimitService/{method}",
             gate,
         )
-        .route_service("/grpc.health.v1.Health/{method}", health);
-    with_reflection(router)
+        .merge(standard)
 }
 
-/// Lets tools such as grpcurl ask what there is. Two versions, because many of them know only the
-/// older one.
+/// Adds the service by which tools such as grpcurl ask what there is, in two versions: many tools
+/// know only the older one.
 fn with_reflection(router: Router) -> Router {
     let describe = || {
         tonic_reflection::server::Builder::configure()

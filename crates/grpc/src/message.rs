@@ -9,10 +9,10 @@ use std::{
     mem,
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use asyncgate_api::Code;
+use asyncgate_edge::{BODY_TIMEOUT, BodyLimits, in_time};
 use asyncgate_engine::Fault;
 use axum::body::Body;
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -22,8 +22,6 @@ use http_body::{Body as _, Frame, SizeHint};
 use prost::Message;
 use tokio::time::timeout;
 
-/// The longest time in which a message may arrive.
-const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(30);
 const PREFIX_BYTES: usize = 5;
 /// The bytes of a stream after which reading pauses to handle what has come.
 const MAX_FILL_BYTES: usize = 1 << 20;
@@ -32,29 +30,32 @@ const NOT_ONE_MESSAGE: &str = "a message must have its length before it and end 
 pub(crate) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// Reads the one message of a request, which may have `limit` bytes.
-pub(crate) async fn read<M: Message + Default>(body: Body, limit: usize) -> Result<M, Fault> {
-    let late = |_| Fault::bad_request("the message did not arrive in time");
-    let whole = timeout(ARRIVAL_TIMEOUT, Messages::new(body, limit).only());
-    whole.await.map_err(late)?
+/// Reads the one message of a request. It must arrive in the time that any body has.
+pub(crate) async fn read<M: Message + Default>(body: Body, limits: BodyLimits) -> Result<M, Fault> {
+    let whole = timeout(BODY_TIMEOUT, Messages::new(body, limits).only());
+    whole.await.map_err(|_| late())?
+}
+
+fn late() -> Fault {
+    Fault::bad_request("the message did not arrive in time")
 }
 
 /// The messages of a request as they come.
 #[derive(Debug)]
 pub(crate) struct Messages {
     body: Body,
-    /// The most bytes that a message may have.
-    limit: usize,
+    /// The limits on each message.
+    limits: BodyLimits,
     /// The bytes that have come and are not read yet.
     bytes: BytesMut,
     ended: bool,
 }
 
 impl Messages {
-    pub(crate) fn new(body: Body, limit: usize) -> Self {
+    pub(crate) fn new(body: Body, limits: BodyLimits) -> Self {
         Self {
             body,
-            limit,
+            limits,
             bytes: BytesMut::new(),
             ended: false,
         }
@@ -85,7 +86,8 @@ impl Messages {
     /// Reads the only message of a request.
     async fn only<M: Message + Default>(mut self) -> Result<M, Fault> {
         while !self.ended && !self.is_more_than_one() {
-            self.fill().await?;
+            let filled = in_time(self.limits.bodies, self.fill()).await;
+            filled.ok_or_else(late)??;
         }
         match self.cut()? {
             Some(message) if self.bytes.is_empty() => decode(message),
@@ -134,7 +136,7 @@ impl Messages {
 
     /// Refuses a message that is too large as soon as its length is known.
     fn check_length(&self) -> Result<(), Fault> {
-        let limit = self.limit;
+        let limit = self.limits.max_bytes;
         if self.length().is_none_or(|length| length <= limit) {
             return Ok(());
         }
@@ -199,7 +201,7 @@ pub(crate) fn many(frames: impl Stream<Item = Frame<Bytes>> + Send + 'static) ->
 }
 
 fn answer(body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
+    let mut response = asyncgate_edge::response(body);
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, CONTENT_TYPE);
@@ -261,7 +263,12 @@ impl<S: Stream<Item = Frame<Bytes>>> http_body::Body for Many<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use asyncgate_api::Code;
+    use asyncgate_engine::Bodies;
+    use futures_util::{StreamExt as _, stream};
+    use tokio::time::Instant;
 
     use super::*;
     use crate::pb::AckRequest;
@@ -280,8 +287,15 @@ mod tests {
         Body::from_stream(futures_util::stream::iter(parts))
     }
 
+    fn limits(max_bytes: usize) -> BodyLimits {
+        BodyLimits {
+            max_bytes,
+            bodies: Bodies::default(),
+        }
+    }
+
     async fn refused(bytes: &[u8], limit: usize) -> Code {
-        let read = read::<AckRequest>(parts(bytes, 7), limit).await;
+        let read = read::<AckRequest>(parts(bytes, 7), limits(limit)).await;
         read.unwrap_err().code
     }
 
@@ -289,11 +303,25 @@ mod tests {
     async fn a_message_is_read_however_it_is_cut() {
         let bytes = framed([&ack()]);
         for size in 1..=bytes.len() {
-            let found: AckRequest = read(parts(&bytes, size), 1_000).await.unwrap();
+            let found: AckRequest = read(parts(&bytes, size), limits(1_000)).await.unwrap();
             assert_eq!(found, ack(), "parts of {size}");
         }
-        let empty: AckRequest = read(parts(&[0; 5], 5), 1_000).await.unwrap();
+        let empty: AckRequest = read(parts(&[0; 5], 5), limits(1_000)).await.unwrap();
         assert_eq!(empty, AckRequest::default());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_that_stops_half_way_is_given_up_after_a_pause() {
+        let half = stream::iter([Ok::<_, Infallible>(framed([&ack()]).slice(..9))]);
+        let body = Body::from_stream(half.chain(stream::pending()));
+        let begun = Instant::now();
+        let fault = read::<AckRequest>(body, limits(1_000)).await.unwrap_err();
+        assert_eq!(fault.message, "the message did not arrive in time");
+        assert!(
+            begun.elapsed() < Duration::from_secs(6),
+            "{:?}",
+            begun.elapsed()
+        );
     }
 
     #[tokio::test]
@@ -306,7 +334,7 @@ mod tests {
             .collect();
         let bytes = framed(&sent);
         for size in 1..=bytes.len() {
-            let mut messages = Messages::new(parts(&bytes, size), 1_000);
+            let mut messages = Messages::new(parts(&bytes, size), limits(1_000));
             let mut found: Vec<AckRequest> = Vec::new();
             loop {
                 let next = messages.next(2).await.unwrap();
@@ -318,7 +346,7 @@ mod tests {
             }
             assert_eq!(found, sent, "parts of {size}");
         }
-        let mut torn = Messages::new(parts(&bytes[..bytes.len() - 1], 3), 1_000);
+        let mut torn = Messages::new(parts(&bytes[..bytes.len() - 1], 3), limits(1_000));
         while let Ok(next) = torn.next::<AckRequest>(2).await {
             assert!(!next.is_empty(), "the end was not missed");
         }

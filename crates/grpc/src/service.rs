@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use asyncgate_api::{self as api, Operation as _, Spec};
+use asyncgate_edge::BodyLimits;
 use asyncgate_engine::{Caller, Engine, Execute, Fault, execute};
 use axum::body::Body;
 use bytes::Bytes;
@@ -106,8 +107,8 @@ pub(crate) struct Call<'a> {
     pub(crate) engine: &'a Arc<Engine>,
     pub(crate) caller: Caller,
     pub(crate) corr_id: &'a str,
-    /// The most bytes that a message of the request may have.
-    pub(crate) limit: usize,
+    /// The limits on each message of the request.
+    pub(crate) limits: BodyLimits,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Body,
 }
@@ -160,14 +161,14 @@ impl Call<'_> {
 
     async fn should_rate_limit(self) -> Answer {
         let refuse = |fault| self.engine.refuse(&api::CheckLimits::SPEC, fault);
-        let request = message::read(self.body, self.limit).await;
+        let request = message::read(self.body, self.limits).await;
         let request = request.map_err(refuse)?;
         let answer = ratelimit::should_rate_limit(self.engine, &self.caller, request).await?;
         Ok(message::one(&answer))
     }
 
     async fn send(self) -> Answer {
-        let message: Result<pb::SendRequest, Fault> = message::read(self.body, self.limit).await;
+        let message: Result<pb::SendRequest, Fault> = message::read(self.body, self.limits).await;
         let input = message.and_then(Decode::decode);
         let input = input.and_then(|mut input: api::SendInput| {
             if let Some(mode) = given(&self.headers, &IDEMPOTENCY_MODE) {
@@ -179,7 +180,7 @@ impl Call<'_> {
     }
 
     async fn receive(self) -> Answer {
-        let message: Result<pb::RecvRequest, Fault> = message::read(self.body, self.limit).await;
+        let message: Result<pb::RecvRequest, Fault> = message::read(self.body, self.limits).await;
         let input = message.and_then(Decode::decode);
         stream::receive(self.engine, &self.caller, input).await
     }
@@ -193,7 +194,7 @@ impl Call<'_> {
             engine: Arc::clone(self.engine),
             caller: self.caller,
             corr_id: self.corr_id.to_owned(),
-            messages: Messages::new(self.body, self.limit),
+            messages: Messages::new(self.body, self.limits),
         }))
     }
 }
@@ -205,7 +206,7 @@ where
     M: Message + Default + Decode<O::Input>,
     A: Message + From<O::Output>,
 {
-    let message: Result<M, Fault> = message::read(call.body, call.limit).await;
+    let message: Result<M, Fault> = message::read(call.body, call.limits).await;
     answer::<O, A>(
         call.engine,
         &call.caller,

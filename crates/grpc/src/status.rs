@@ -1,28 +1,20 @@
-//! The one shape of an error: a status, and in its details what a program needs.
+//! The one shape of an error: a status, with details for programs.
 
 use std::{collections::HashMap, time::Duration};
 
 use asyncgate_api::Code;
+use asyncgate_edge::log_fault;
 use asyncgate_engine::Fault;
 use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-/// Whose codes the reasons are.
+/// The name of the system whose codes the reasons are.
 const DOMAIN: &str = "asyncgate";
 
-/// A fault as a status. What only the log may know goes to the log.
+/// Returns a fault as a status, and logs it.
 pub(crate) fn status(fault: &Fault, corr_id: &str) -> Status {
+    log_fault(fault, corr_id);
     let code = fault.code;
-    if code.http_status() >= 500 {
-        tracing::error!(
-            corr_id,
-            code = code.as_str(),
-            cause = fault.cause,
-            "request failed"
-        );
-    } else {
-        tracing::debug!(corr_id, code = code.as_str(), "request refused");
-    }
     let mut details = ErrorDetails::new();
     details.set_error_info(code.as_str(), DOMAIN, metadata(fault, corr_id));
     // A full mailbox and a message that is too large have the same status: this tells them apart.
@@ -32,7 +24,7 @@ pub(crate) fn status(fault: &Fault, corr_id: &str) -> Status {
     Status::with_error_details(status_code(code), fault.message.as_ref(), details)
 }
 
-/// The details of the fault as texts.
+/// Returns the details of the fault as texts.
 fn metadata(fault: &Fault, corr_id: &str) -> HashMap<String, String> {
     let details = fault.details.iter().map(|(name, value)| {
         let text = value.as_str().map(str::to_owned);

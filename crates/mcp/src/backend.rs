@@ -1,9 +1,11 @@
-//! What stands behind the tools: the engine, or in tests a fake that needs none.
+//! The backend of the tools: the engine, or in tests a fake that needs none.
 
 use std::sync::Arc;
 
 use asyncgate_api::Spec;
-use asyncgate_engine::{Answer, Authenticator, Bodies, Caller, Engine, Fault, Source, registry};
+use asyncgate_engine::{
+    Answer, Authenticator, Bodies, Caller, Engine, Fault, RequestContext, Source, registry,
+};
 use futures_util::future::BoxFuture;
 use schemars::Schema;
 
@@ -17,10 +19,10 @@ pub(crate) struct Listed {
 
 /// Runs operations by their number.
 pub(crate) trait Backend: Send + Sync + 'static {
-    /// Whom a call runs as.
+    /// The identity that a call runs under.
     type Caller: Send + Sync + 'static;
 
-    /// Every operation, in a fixed order.
+    /// Returns every operation, in a fixed order.
     fn operations(&self) -> Vec<Listed>;
 
     /// Runs one operation with a JSON object as its input.
@@ -31,46 +33,47 @@ pub(crate) trait Backend: Send + Sync + 'static {
         input: &'a [u8],
     ) -> BoxFuture<'a, Result<Answer, Fault>>;
 
-    /// How many bytes an operation's input may have where others may have `usual`.
+    /// Returns how many bytes an operation's input may have where others may have `usual`.
     fn input_limit(&self, operation: usize, usual: usize) -> usize;
 
-    /// A fault that stopped a call before its operation, as the operation calls it.
+    /// Counts a fault that stopped a call before its operation, and gives it the code of the
+    /// operation's plane.
     fn refuse(&self, operation: usize, fault: Fault) -> Fault;
 
-    /// A fault that stopped a message before anybody knew what it calls.
+    /// Counts a fault that stopped a message before anybody knew which operation it calls.
     fn refused_unread(&self, fault: &Fault);
 
-    /// How bodies may come.
+    /// Returns the settings for bodies.
     fn bodies(&self) -> Bodies;
 
-    /// A new correlation id.
-    fn corr_id(&self) -> String;
+    /// Makes a correlation id.
+    fn corr_id(&self) -> Arc<str>;
 }
 
-/// Turns what stood behind `Authorization: Bearer` into a caller.
+/// Turns a request's credential into a caller.
 pub(crate) trait Guard<C>: Send + Sync + 'static {
-    fn check<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<C, Fault>>;
+    fn check<'a>(&'a self, request: &RequestContext<'a>) -> BoxFuture<'a, Result<C, Fault>>;
 }
 
 impl Guard<Caller> for Arc<dyn Authenticator> {
-    fn check<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<Caller, Fault>> {
-        self.authenticate(bearer)
+    fn check<'a>(&'a self, request: &RequestContext<'a>) -> BoxFuture<'a, Result<Caller, Fault>> {
+        self.authenticate(request)
     }
 }
 
 /// The engine and its registry.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct EngineBackend {
     engine: Arc<Engine>,
 }
 
-impl Live {
+impl EngineBackend {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         Self { engine }
     }
 }
 
-impl Backend for Live {
+impl Backend for EngineBackend {
     type Caller = Caller;
 
     fn operations(&self) -> Vec<Listed> {
@@ -102,12 +105,12 @@ impl Backend for Live {
         self.engine.settings().bodies
     }
 
-    fn corr_id(&self) -> String {
+    fn corr_id(&self) -> Arc<str> {
         self.engine.corr_id()
     }
 }
 
-/// The registry's operations.
+/// Returns the registry's operations.
 pub(crate) fn operations() -> Vec<Listed> {
     let listed = registry().iter().map(|entry| Listed {
         spec: entry.spec,

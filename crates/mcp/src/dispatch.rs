@@ -1,8 +1,9 @@
-//! From a request to its answer, whatever carried it here.
+//! The way from a request to its answer, whichever transport brought it.
 
 use std::sync::Arc;
 
 use asyncgate_api::Code;
+use asyncgate_edge::{error_body, log_fault};
 use asyncgate_engine::{Bodies, Fault};
 use serde_json::value::RawValue;
 
@@ -15,7 +16,7 @@ use crate::{
     wire::{self, Fixed},
 };
 
-/// Everything that an answer is made from. Cheap to share, never changed.
+/// Everything that answers are made from. It never changes, so all requests share it.
 #[derive(Debug)]
 pub(crate) struct Dispatcher<B> {
     backend: B,
@@ -58,12 +59,13 @@ impl<B: Backend> Dispatcher<B> {
         })
     }
 
-    pub(crate) fn corr_id(&self) -> String {
+    /// Makes a correlation id.
+    pub(crate) fn corr_id(&self) -> Arc<str> {
         self.backend.corr_id()
     }
 
-    /// A fault that stopped a request before its message was read, as the tool that it is for
-    /// calls it, if that is known.
+    /// Returns a fault that stopped a request before its message was read, with the code that the
+    /// plane of the called tool gives it, if the tool is known.
     pub(crate) fn refuse(&self, tool: Option<&str>, fault: Fault) -> Fault {
         match tool.and_then(|name| self.tools.find(name)) {
             Some(number) => self.backend.refuse(number, fault),
@@ -149,9 +151,9 @@ impl<B: Backend> Dispatcher<B> {
                 self.fixed.write_success(&mut json, era, &answer.json)?;
             }
             Err(fault) => {
-                wire::log_fault(&fault, &name, corr_id);
+                log_fault(&fault, corr_id);
                 json = jsonrpc::begin_result(admitted.request.id, 512);
-                let body = wire::error_body(&fault, corr_id);
+                let body = error_body(&fault, corr_id);
                 self.fixed.write_failure(&mut json, era, &body)?;
             }
         }
@@ -160,7 +162,7 @@ impl<B: Backend> Dispatcher<B> {
     }
 }
 
-/// The version that `initialize` will agree on.
+/// Returns the version that `initialize` will agree on.
 pub(crate) fn requested_version(params: &Params<'_>) -> Result<&'static str, Error> {
     let version = params.protocol_version.and_then(jsonrpc::text);
     version

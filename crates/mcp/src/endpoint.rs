@@ -3,17 +3,20 @@
 //! The order of the checks is fixed: `Origin`, credential, method, media types, size, JSON,
 //! envelope. So a stranger learns nothing but that a credential is missing.
 //!
-//! What fails before JSON-RPC is reached is answered as REST answers it, with the error body of
-//! all planes; what fails in it, with a JSON-RPC error.
+//! A request that fails before JSON-RPC is reached gets the error answer of all facades; one that
+//! fails in it, a JSON-RPC error.
 
 use std::sync::Arc;
 
 use asyncgate_api::Code;
-use asyncgate_engine::{Coding, CorrId, Fault, Inflate};
+use asyncgate_edge::{
+    BodyLimits, coding, correlate, error_response, json_response, read_body, request_context,
+    response, set_corr_id, status,
+};
+use asyncgate_engine::Fault;
 use axum::{Router, body::Body, response::Response, routing::any};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request as HttpRequest, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::{
     Options,
@@ -27,10 +30,8 @@ use crate::{
     wire,
 };
 
-/// Where the endpoint is.
+/// The path of the endpoint.
 pub const PATH: &str = "/mcp";
-
-const CORR_ID: &str = "x-corr-id";
 
 /// Mounts the endpoint.
 pub(crate) fn mount<B: Backend, G: Guard<B::Caller>>(
@@ -40,7 +41,6 @@ pub(crate) fn mount<B: Backend, G: Guard<B::Caller>>(
 ) -> Router {
     let endpoint = Arc::new(Endpoint {
         origins: Origins::new(&options.allowed_origins),
-        max_body_bytes: dispatcher.max_message_bytes,
         realm: options.realm.replace(['"', '\\'], ""),
         dispatcher,
         guard,
@@ -56,7 +56,6 @@ struct Endpoint<B, G> {
     dispatcher: Arc<Dispatcher<B>>,
     guard: G,
     origins: Origins,
-    max_body_bytes: usize,
     realm: String,
 }
 
@@ -67,13 +66,13 @@ struct Refusal {
     header: Option<(header::HeaderName, String)>,
 }
 
-/// What a POST is answered with.
+/// The answer to a POST.
 struct Answer {
     status: StatusCode,
     json: Option<Vec<u8>>,
 }
 
-/// How a client wants its answer.
+/// The form in which a client wants its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Json,
@@ -83,23 +82,15 @@ enum Form {
 impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
     async fn serve(&self, request: HttpRequest<Body>) -> Response {
         let (parts, body) = request.into_parts();
-        let corr_id = given_corr_id(&parts.headers).unwrap_or_else(|| self.dispatcher.corr_id());
-        // It names this exchange, which may hold many calls, and no message in it.
-        let known_by = CorrId {
-            text: corr_id.clone(),
-            given: false,
+        let mut corr_id = correlate(&parts.headers, || self.dispatcher.corr_id());
+        // The id names this exchange, which may hold many calls: a message in it may have another.
+        corr_id.given = false;
+        let answering = self.post(&parts.method, &parts.headers, body, &corr_id.text);
+        let mut response = match corr_id.scope(answering).await {
+            Ok(response) => response,
+            Err(refusal) => refusal.into_response(&corr_id.text),
         };
-        let answering = async {
-            let answered = self.post(&parts.method, &parts.headers, body, &corr_id);
-            match answered.await {
-                Ok(response) => response,
-                Err(refusal) => refusal.into_response(&corr_id),
-            }
-        };
-        let mut response = known_by.scope(answering).await;
-        if let Ok(value) = HeaderValue::from_str(&corr_id) {
-            response.headers_mut().insert(CORR_ID, value);
-        }
+        set_corr_id(&mut response, &corr_id.text);
         response
     }
 
@@ -111,56 +102,38 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
         corr_id: &str,
     ) -> Result<Response, Refusal> {
         if !self.origins.allow(headers) {
-            return Err(Refusal::new(
-                StatusCode::FORBIDDEN,
-                Fault::new(Code::Forbidden, "This origin may not call this server."),
-            ));
+            let message = "This origin may not call this server.";
+            return Err(Refusal::new(Fault::new(Code::Forbidden, message)));
         }
-        let bearer = bearer(headers);
-        let checked = self.guard.check(bearer).await;
+        let context = request_context(headers);
+        let checked = self.guard.check(&context).await;
         let refuse = |fault| {
             let tool = Routing::read(headers).tool();
             self.dispatcher.refuse(tool.as_deref(), fault)
         };
-        let caller = checked.map_err(|fault| self.unauthenticated(bearer, refuse(fault)))?;
+        let tried = context.credential.is_some();
+        let caller = checked.map_err(|fault| self.unauthenticated(tried, refuse(fault)))?;
         if method != Method::POST {
             let message =
                 "Only POST is served here: there is no session to end and no stream to open.";
-            let fault = Fault::new(Code::MethodNotAllowed, message);
-            let refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, fault);
+            let refusal = Refusal::new(Fault::new(Code::MethodNotAllowed, message));
             return Err(refusal.with(header::ALLOW, "POST"));
         }
         let form = form(headers)?;
         check_content_type(headers)?;
         let body = self.read(headers, body).await;
-        let body = body.map_err(|fault| {
-            let fault = refuse(fault);
-            Refusal::new(status(fault.code), fault)
-        })?;
+        let body = body.map_err(|fault| Refusal::new(refuse(fault)))?;
         let answer = self.answer(&caller, headers, &body, corr_id).await;
         Ok(answer.into_response(form))
     }
 
-    /// Reads a body that has at most as many bytes as any message may, unpacked.
-    async fn read(&self, headers: &HeaderMap, mut body: Body) -> Result<Bytes, Fault> {
-        let limit = self.max_body_bytes;
-        let codings = headers.get_all(header::CONTENT_ENCODING).iter();
-        let Some(coding) = Coding::named(codings.map(HeaderValue::as_bytes))? else {
-            let collected = Limited::new(body, limit).collect().await;
-            return collected.map(|body| body.to_bytes()).map_err(|error| {
-                if error.is::<LengthLimitError>() {
-                    return Fault::too_large(limit);
-                }
-                unreadable()
-            });
+    /// Reads a body that has at most as many bytes as any message may.
+    async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
+        let limits = BodyLimits {
+            max_bytes: self.dispatcher.max_message_bytes,
+            bodies: self.dispatcher.bodies(),
         };
-        let mut inflate = Inflate::new(coding, limit, self.dispatcher.bodies().ratio_cap);
-        while let Some(frame) = body.frame().await {
-            if let Ok(data) = frame.map_err(|_| unreadable())?.into_data() {
-                inflate.feed(&data)?;
-            }
-        }
-        inflate.finish()
+        read_body(body, coding(headers)?, limits).await
     }
 
     async fn answer(
@@ -214,23 +187,24 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
         Answer::new(status, reply.json)
     }
 
-    fn unauthenticated(&self, bearer: Option<&str>, fault: Fault) -> Refusal {
+    /// Refuses a caller that is not known. `tried` says that it gave a credential.
+    fn unauthenticated(&self, tried: bool, fault: Fault) -> Refusal {
+        let refusal = Refusal::new(fault);
+        if refusal.status != StatusCode::UNAUTHORIZED {
+            return refusal;
+        }
         let realm = &self.realm;
-        let retry_after = fault.retry_after_seconds;
-        let refusal = Refusal::new(status(fault.code), fault);
-        if refusal.status == StatusCode::UNAUTHORIZED {
-            let error = bearer.map_or("", |_| r#", error="invalid_token""#);
-            let challenge = format!(r#"Bearer realm="{realm}"{error}"#);
-            return refusal.with(header::WWW_AUTHENTICATE, challenge);
-        }
-        match retry_after {
-            Some(seconds) => refusal.with(header::RETRY_AFTER, seconds.to_string()),
-            None => refusal,
-        }
+        let error = if tried {
+            r#", error="invalid_token""#
+        } else {
+            ""
+        };
+        let challenge = format!(r#"Bearer realm="{realm}"{error}"#);
+        refusal.with(header::WWW_AUTHENTICATE, challenge)
     }
 }
 
-/// Notifications need no answer and have no effect on a server without state.
+/// Accepts a notification, which needs no answer and has no effect on a server without state.
 fn accept(notification: &Notification<'_>, routing: &Routing<'_>) -> Answer {
     tracing::trace!(method = %notification.method, "notification dropped");
     match unspoken(routing) {
@@ -239,7 +213,8 @@ fn accept(notification: &Notification<'_>, routing: &Routing<'_>) -> Answer {
     }
 }
 
-/// We ask clients nothing, so an answer of theirs has no question. The older era tolerates that.
+/// Accepts or refuses a response. The server asks clients nothing, so there is no question to it; the
+/// older era tolerates that.
 fn accept_response(routing: &Routing<'_>) -> Answer {
     if routing.version == Some(era::STATELESS) {
         let error = Error::invalid_request("a client sends requests and notifications only");
@@ -251,20 +226,6 @@ fn accept_response(routing: &Routing<'_>) -> Answer {
 fn unspoken(routing: &Routing<'_>) -> Option<Error> {
     let version = routing.version?;
     (!era::supported().contains(&version)).then(|| era::unsupported_version(version))
-}
-
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, credential) = value.split_once(' ')?;
-    scheme
-        .eq_ignore_ascii_case("bearer")
-        .then_some(credential.trim())
-}
-
-fn given_corr_id(headers: &HeaderMap) -> Option<String> {
-    let id = headers.get(CORR_ID)?.to_str().ok()?;
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
-    ((1..=128).contains(&id.len()) && id.bytes().all(plain)).then(|| id.to_owned())
 }
 
 fn form(headers: &HeaderMap) -> Result<Form, Refusal> {
@@ -291,7 +252,7 @@ fn form(headers: &HeaderMap) -> Result<Form, Refusal> {
     ))
 }
 
-/// A page can send other types across origins without asking first, so only this one is read.
+/// Refuses bodies that are not JSON: a page can send other types across origins without asking first.
 fn check_content_type(headers: &HeaderMap) -> Result<(), Refusal> {
     let value = headers.get(header::CONTENT_TYPE);
     let value = value.and_then(|value| value.to_str().ok());
@@ -309,26 +270,21 @@ fn media_type(value: &str) -> String {
     bare.trim().to_ascii_lowercase()
 }
 
-fn unreadable() -> Fault {
-    Fault::bad_request("the body could not be read")
-}
-
-/// The status of what does not come as far as JSON-RPC.
-fn status(code: Code) -> StatusCode {
-    StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
-}
-
 impl Refusal {
-    fn new(status: StatusCode, fault: Fault) -> Self {
+    fn new(fault: Fault) -> Self {
         Self {
-            status,
+            status: status(fault.code),
             fault: Box::new(fault),
             header: None,
         }
     }
 
+    /// A refusal by a status that no code stands for.
     fn bad(status: StatusCode, message: &'static str) -> Self {
-        Self::new(status, Fault::bad_request(message))
+        Self {
+            status,
+            ..Self::new(Fault::bad_request(message))
+        }
     }
 
     fn with(mut self, name: header::HeaderName, value: impl Into<String>) -> Self {
@@ -337,10 +293,8 @@ impl Refusal {
     }
 
     fn into_response(self, corr_id: &str) -> Response {
-        wire::log_fault(&self.fault, "mcp", corr_id);
-        let body = wire::error_body(&self.fault, corr_id);
-        let json = serde_json::to_vec(&body).unwrap_or_default();
-        let mut response = Answer::new(self.status, json).into_response(Form::Json);
+        let mut response = error_response(&self.fault, corr_id);
+        *response.status_mut() = self.status;
         if let Some((name, value)) = self.header
             && let Ok(value) = HeaderValue::from_str(&value)
         {
@@ -365,32 +319,28 @@ impl Answer {
         }
     }
 
-    /// The message itself was wrong.
+    /// An answer to a message that is itself wrong.
     fn malformed(id: Option<&serde_json::value::RawValue>, error: &Error) -> Self {
         Self::new(StatusCode::BAD_REQUEST, jsonrpc::error_answer(id, error))
     }
 
     fn into_response(self, form: Form) -> Response {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = self.status;
         let Some(json) = self.json else {
+            let mut response = response(Body::empty());
+            *response.status_mut() = self.status;
             return response;
         };
-        let streamed = form == Form::EventStream && self.status == StatusCode::OK;
-        let (media_type, body) = if streamed {
-            ("text/event-stream", event(json))
-        } else {
-            ("application/json", json)
-        };
-        *response.body_mut() = Body::from(body);
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if form == Form::Json || self.status != StatusCode::OK {
+            return json_response(self.status, json);
+        }
+        let mut response = response(Body::from(event(json)));
+        let stream = HeaderValue::from_static("text/event-stream");
+        response.headers_mut().insert(header::CONTENT_TYPE, stream);
         response
     }
 }
 
-/// A message as the one event of a stream.
+/// Returns a message as the one event of a stream.
 fn event(json: Vec<u8>) -> Vec<u8> {
     let mut event = b"event: message\ndata: ".to_vec();
     event.extend_from_slice(&wire::on_one_line(json));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use asyncgate_api::{Access, Code, Effect, Method, Plane, Spec};
-use asyncgate_engine::{Answer, Bodies, Fault};
+use asyncgate_engine::{Answer, Bodies, Fault, RequestContext};
 use futures_util::future::BoxFuture;
 use schemars::{Schema, json_schema};
 use tokio::sync::Notify;
@@ -132,8 +132,8 @@ impl Backend for Fake {
         Bodies::default()
     }
 
-    fn corr_id(&self) -> String {
-        "corr-new".to_owned()
+    fn corr_id(&self) -> Arc<str> {
+        "corr-new".into()
     }
 }
 
@@ -142,9 +142,13 @@ impl Backend for Fake {
 pub(crate) struct Keys;
 
 impl Guard<&'static str> for Keys {
-    fn check<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<&'static str, Fault>> {
+    fn check<'a>(
+        &'a self,
+        request: &RequestContext<'a>,
+    ) -> BoxFuture<'a, Result<&'static str, Fault>> {
+        let credential = request.credential;
         Box::pin(async move {
-            match bearer {
+            match credential {
                 Some("alice-key") => Ok(ALICE),
                 Some("busy-key") => Err(Fault::new(Code::RateLimit, "Slower.").retry_after(7)),
                 _ => Err(Fault::new(Code::Unauthorized, "Who is there?")),

@@ -18,7 +18,7 @@ mod endpoint;
 mod era;
 mod headers;
 mod jsonrpc;
-mod lines;
+mod line_reader;
 mod options;
 mod origin;
 mod portable;
@@ -38,11 +38,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub use endpoint::PATH;
 pub use options::Options;
 
-use crate::{backend::Live, dispatch::Dispatcher};
+use crate::{backend::EngineBackend, dispatch::Dispatcher};
 
-/// The HTTP endpoint `/mcp`.
+/// Returns the HTTP endpoint `/mcp`.
 pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Options) -> Router {
-    let dispatcher = Dispatcher::new(Live::new(engine), options.max_input_bytes);
+    let dispatcher = Dispatcher::new(EngineBackend::new(engine), options.max_input_bytes);
     endpoint::mount(dispatcher, auth, options)
 }
 
@@ -60,11 +60,11 @@ pub async fn stdio(
     reader: impl AsyncRead + Unpin + Send,
     writer: impl AsyncWrite + Unpin + Send,
 ) -> io::Result<()> {
-    let dispatcher = Dispatcher::new(Live::new(engine), options.max_input_bytes);
+    let dispatcher = Dispatcher::new(EngineBackend::new(engine), options.max_input_bytes);
     stdio::serve(dispatcher, caller, reader, writer).await
 }
 
-/// The tools as `tools/list` gives them: `{"tools": [...]}`.
+/// Returns the tools as `tools/list` gives them: `{"tools": [...]}`.
 pub fn tool_list() -> serde_json::Value {
     serde_json::json!({"tools": tools::describe(&backend::operations())})
 }

@@ -19,11 +19,11 @@ use crate::{
     dispatch::{Dispatcher, requested_version},
     era::{self, Params, admit},
     jsonrpc::{self, Body, Error, ErrorCode, Message, Notification},
-    lines::{Line, Lines},
+    line_reader::{Line, LineReader},
     wire,
 };
 
-/// Calls under way at most; past that the client has to wait.
+/// The most calls under way; past that the client has to wait.
 const MOST_CALLS: usize = 256;
 
 /// Serves one client until its stream ends and its calls are answered.
@@ -33,7 +33,7 @@ pub(crate) async fn serve<B: Backend>(
     reader: impl AsyncRead + Unpin,
     mut writer: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
-    let mut lines = Lines::new(reader, dispatcher.max_message_bytes);
+    let mut lines = LineReader::new(reader, dispatcher.max_message_bytes);
     let mut session = Session {
         dispatcher,
         caller: Arc::new(caller),
@@ -63,7 +63,7 @@ pub(crate) async fn serve<B: Backend>(
 struct Session<B: Backend> {
     dispatcher: Arc<Dispatcher<B>>,
     caller: Arc<B::Caller>,
-    /// What the handshake agreed on; it decides only whether batches are taken.
+    /// The version that the handshake agreed on; it decides only whether batches are taken.
     version: &'static str,
     calls: JoinSet<Option<Vec<u8>>>,
     running: HashMap<Id, Running>,
@@ -76,7 +76,7 @@ struct Running {
 }
 
 impl<B: Backend> Session<B> {
-    /// Takes in a line, and answers it unless that takes time or no answer is owed.
+    /// Handles a line. Returns its answer, unless one is not owed or comes later from [`Self::start`].
     async fn take(&mut self, line: Line) -> Option<Vec<u8>> {
         let Line::Whole(line) = line else {
             let error = Error::invalid_request("the message is too long");

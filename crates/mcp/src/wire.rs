@@ -1,10 +1,8 @@
-//! How results look on the wire, in each era.
+//! Results as they stand on the wire, in each era.
 //!
 //! Invariant: a tool's output is copied as bytes, into the text block and into
 //! `structuredContent`. It is never parsed here, so it cannot lose anything.
 
-use asyncgate_api::{Code, ErrorBody};
-use asyncgate_engine::Fault;
 use serde_json::{Value, json};
 
 use crate::{
@@ -12,8 +10,8 @@ use crate::{
     jsonrpc::{Error, ErrorCode},
 };
 
-/// How long a client may keep the tool list and what discovery told it. They change only when the
-/// server is replaced by a newer one.
+/// The time for which a client may keep the tool list and the answer of `server/discover`. Both
+/// change only when the server is replaced by a newer one.
 const TTL_MS: u32 = 300_000;
 
 const INSTRUCTIONS: &str = include_str!("instructions.md");
@@ -24,7 +22,7 @@ pub(crate) struct Fixed {
     pub discover: String,
     pub handshake_tools: String,
     pub stateless_tools: String,
-    /// What every other result ends with in the stateless era.
+    /// The end of every other result in the stateless era.
     stateless_end: String,
 }
 
@@ -73,10 +71,9 @@ impl Fixed {
         &self,
         json: &mut Vec<u8>,
         era: Era,
-        body: &ErrorBody,
+        body: &str,
     ) -> Result<(), Error> {
-        let text = serde_json::to_string(body).map_err(internal)?;
-        self.begin_content(json, &text)?;
+        self.begin_content(json, body)?;
         json.extend_from_slice(br#","isError":true"#);
         self.end(json, era);
         Ok(())
@@ -97,7 +94,7 @@ impl Fixed {
     }
 }
 
-/// The answer to `initialize`.
+/// Returns the answer to `initialize`.
 pub(crate) fn initialized(version: &str) -> Value {
     json!({
         "protocolVersion": version,
@@ -107,30 +104,8 @@ pub(crate) fn initialized(version: &str) -> Value {
     })
 }
 
-/// The body that tells a client why its request was not done.
-pub(crate) fn error_body(fault: &Fault, corr_id: &str) -> ErrorBody {
-    ErrorBody {
-        error: fault.code.as_str().to_ascii_lowercase(),
-        code: fault.code,
-        message: fault.message.clone().into_owned(),
-        corr_id: corr_id.to_owned(),
-        details: fault.details.clone(),
-    }
-}
-
-/// Puts what a client must not see into the log.
-pub(crate) fn log_fault(fault: &Fault, what: &str, corr_id: &str) {
-    let code = fault.code.as_str();
-    let cause = fault.cause.as_deref().unwrap_or_default();
-    if matches!(fault.code, Code::Internal | Code::Unavailable) {
-        tracing::error!(corr_id, code, what, cause, "{}", fault.message);
-    } else {
-        tracing::debug!(corr_id, code, what, cause, "{}", fault.message);
-    }
-}
-
-/// Takes line breaks out of a message, for framings where a line is a message. In JSON they can
-/// only stand between tokens, where a space means the same.
+/// Replaces the line breaks of a message by spaces, for framings where a line is a message. In JSON
+/// they can only stand between tokens, where a space means the same.
 pub(crate) fn on_one_line(mut json: Vec<u8>) -> Vec<u8> {
     for byte in &mut json {
         if matches!(byte, b'\n' | b'\r') {

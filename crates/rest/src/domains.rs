@@ -6,20 +6,16 @@
 
 use std::sync::Arc;
 
-use asyncgate_engine::{Coding, DomainAnswer, DomainRequest, Engine, Fault};
+use asyncgate_edge::{BodyLimits, coding, correlate, json_response, read_body, set_corr_id};
+use asyncgate_engine::{DomainAnswer, DomainRequest, Engine, Fault};
 use axum::{
     Router,
     body::Body,
-    http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header},
+    http::{HeaderMap, HeaderName, Request, Response, StatusCode, header},
     routing::{get, post},
 };
 use bytes::Bytes;
 use serde_json::json;
-
-use crate::{
-    input,
-    routes::{correlate, json_response, stamp},
-};
 
 /// The routes of domains.
 pub const DOMAIN_PATHS: [&str; 4] = [
@@ -55,7 +51,7 @@ pub fn domain_router(engine: Arc<Engine>) -> Router {
 }
 
 async fn serve(engine: &Engine, kind: DomainRequest, request: Request<Body>) -> Response<Body> {
-    let corr_id = correlate(engine, request.headers());
+    let corr_id = correlate(request.headers(), || engine.corr_id());
     let (parts, body) = request.into_parts();
     let version = parts.headers.get(KEY_VERSION);
     // Bytes that are no text become a text that is no number, and the rules refuse it as one.
@@ -66,17 +62,15 @@ async fn serve(engine: &Engine, kind: DomainRequest, request: Request<Body>) -> 
 }
 
 async fn read(engine: &Engine, headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
-    let bodies = engine.settings().bodies;
-    let codings = headers.get_all(header::CONTENT_ENCODING).iter();
-    let coding = Coding::named(codings.map(HeaderValue::as_bytes))?;
-    input::read(body, coding, MAX_BODY_BYTES, bodies).await
+    let limits = BodyLimits::new(engine, MAX_BODY_BYTES);
+    read_body(body, coding(headers)?, limits).await
 }
 
 fn encode(answer: &DomainAnswer, corr_id: &str) -> Response<Body> {
     let body = serde_json::to_vec(&answer.body).unwrap_or_default();
     let status = StatusCode::from_u16(answer.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json_response(status, Body::from(body));
-    stamp(&mut response, corr_id);
+    set_corr_id(&mut response, corr_id);
     let headers = response.headers_mut();
     if let Some(seconds) = answer.retry_after {
         headers.insert(header::RETRY_AFTER, seconds.into());
@@ -103,6 +97,6 @@ fn status(engine: &Engine, request: &Request<Body>) -> Response<Body> {
         "keys": keys.collect::<Vec<_>>(),
     });
     let mut response = json_response(StatusCode::OK, Body::from(body.to_string()));
-    stamp(&mut response, &correlate(engine, request.headers()).text);
+    set_corr_id(&mut response, &correlate(request.headers(), || engine.corr_id()).text);
     response
 }

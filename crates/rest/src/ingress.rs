@@ -2,61 +2,65 @@
 
 use std::sync::Arc;
 
+use asyncgate_edge::{BodyLimits, add_headers, answer, correlate, json_response, read_body};
 use asyncgate_engine::{Engine, Fault, Received};
 use axum::{
     Router,
     body::Body,
-    extract::Path,
+    extract::{Path, rejection::PathRejection},
     http::{HeaderName, Request, Response, StatusCode},
     routing::post,
 };
 use serde_json::json;
-
-use crate::{
-    error_response,
-    errors::tell,
-    input,
-    routes::{correlate, json_response, stamp},
-};
 
 /// The route of every ingress.
 pub const INGRESS_PATH: &str = "/v1/ingress/{name}";
 
 const SIGNATURE: HeaderName = HeaderName::from_static("x-signature-256");
 
-/// The route of every ingress.
+/// Returns the route of every ingress.
 pub fn ingress_router(engine: Arc<Engine>) -> Router {
-    let serve = move |Path(name): Path<String>, request: Request<Body>| {
+    let serve = move |name, request: Request<Body>| {
         let engine = Arc::clone(&engine);
-        async move { serve(&engine, &name, request).await }
+        async move { serve(&engine, name, request).await }
     };
     Router::new().route(INGRESS_PATH, post(serve))
 }
 
-async fn serve(engine: &Engine, name: &str, request: Request<Body>) -> Response<Body> {
-    let corr_id = correlate(engine, request.headers());
+async fn serve(
+    engine: &Engine,
+    name: Result<Path<String>, PathRejection>,
+    request: Request<Body>,
+) -> Response<Body> {
+    let corr_id = correlate(request.headers(), || engine.corr_id());
     let answering = async {
-        match receive(engine, name, request).await {
-            Ok(received) => accepted(&received, &corr_id.text),
+        let received = receive(engine, name, request).await;
+        match received {
+            Ok(received) => Ok(accepted(&received, &corr_id.text)),
             Err(fault) => {
                 let message = fault.message.clone();
-                let fault = fault.with("ok", false).with("msg", message);
-                error_response(&fault, &corr_id.text)
+                Err(fault.with("ok", false).with("msg", message))
             }
         }
     };
-    corr_id.scope(answering).await
+    answer(&corr_id, answering).await
 }
 
-async fn receive(engine: &Engine, name: &str, request: Request<Body>) -> Result<Received, Fault> {
+async fn receive(
+    engine: &Engine,
+    name: Result<Path<String>, PathRejection>,
+    request: Request<Body>,
+) -> Result<Received, Fault> {
+    let Path(name) = name.map_err(|_| Fault::bad_request("the path is not UTF-8"))?;
     let (parts, body) = request.into_parts();
-    let (limit, bodies) = (engine.ingress_limit(name), engine.settings().bodies);
-    // What is signed is what came over the wire, packed or not.
-    let body = input::read(body, None, limit, bodies).await?;
+    let limits = BodyLimits::new(engine, engine.ingress_limit(&name));
+    // The signature covers the bytes on the wire, so a packed body is not unpacked.
+    let body = read_body(body, None, limits).await?;
     let mut signatures = parts.headers.get_all(SIGNATURE).iter();
+    // Two signatures count as none: a proxy before us may have checked the other one.
     let signature = signatures.next().filter(|_| signatures.next().is_none());
     let signature = signature.map(|value| value.as_bytes());
-    engine.receive(name, signature, &body).await
+    engine.receive(&name, signature, &body).await
 }
 
 fn accepted(received: &Received, corr_id: &str) -> Response<Body> {
@@ -66,8 +70,7 @@ fn accepted(received: &Received, corr_id: &str) -> Response<Body> {
         "status": received.status,
         "corr_id": corr_id,
     });
-    let mut response = json_response(StatusCode::OK, Body::from(body.to_string()));
-    stamp(&mut response, corr_id);
-    tell(response.headers_mut(), &received.headers);
+    let mut response = json_response(StatusCode::OK, body.to_string());
+    add_headers(response.headers_mut(), &received.headers);
     response
 }

@@ -1,22 +1,16 @@
 //! Gathering an operation's input from path, query and body, without interpreting it.
 
-use std::{borrow::Cow, time::Duration};
+use std::borrow::Cow;
 
 use asyncgate_api::{Method, Spec};
-use asyncgate_engine::{Bodies, Coding, Fault, Inflate, Source};
+use asyncgate_edge::{BodyLimits, coding, read_body};
+use asyncgate_engine::{Fault, Source};
 use axum::{
     body::Body,
-    http::{HeaderMap, HeaderValue, header},
+    http::{HeaderMap, header, request::Parts},
 };
 use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt;
 use percent_encoding::percent_decode_str;
-
-/// How long a body may take to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How much of a body that is too large is read before the answer, so that a client which sends
-/// first and reads afterwards still sees it.
-const MAX_DISCARDED_BYTES: usize = 16 << 20;
 
 /// The input as one JSON object or one query string.
 #[derive(Debug)]
@@ -26,7 +20,7 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    /// As the engine reads it.
+    /// Returns the input as the engine reads it.
     pub(crate) fn source(&self) -> Source<'_> {
         match self {
             Self::Json(bytes) => Source::Json(bytes),
@@ -35,17 +29,15 @@ impl Input {
     }
 }
 
-/// Reads what an operation's input is made of.
+/// Reads the parts of an operation's input and puts them together.
 pub(crate) async fn gather(
     spec: &Spec,
-    path: &str,
-    query: Option<&str>,
-    headers: &HeaderMap,
+    head: &Parts,
     body: Body,
-    max_body_bytes: usize,
-    bodies: Bodies,
+    limits: BodyLimits,
 ) -> Result<Input, Fault> {
-    let query = query.unwrap_or_default();
+    let (path, headers) = (head.uri.path(), &head.headers);
+    let query = head.uri.query().unwrap_or_default();
     for (text, part) in [(path, "path"), (query, "query")] {
         if percent_decode_str(text).decode_utf8().is_err() {
             return Err(Fault::bad_request(format!("the {part} is not UTF-8")));
@@ -55,15 +47,13 @@ pub(crate) async fn gather(
         Method::Get | Method::Delete => Ok(Input::Form(form(spec, path, query))),
         Method::Post | Method::Put => {
             refuse_browser_forms(headers)?;
-            let codings = headers.get_all(header::CONTENT_ENCODING).iter();
-            let coding = Coding::named(codings.map(HeaderValue::as_bytes))?;
-            let body = read(body, coding, max_body_bytes, bodies).await?;
+            let body = read_body(body, coding(headers)?, limits).await?;
             splice(spec, path, query, headers, body).map(Input::Json)
         }
     }
 }
 
-/// Path fields and query, as one query string.
+/// Returns the path's fields and the query as one query string.
 fn form(spec: &Spec, path: &str, query: &str) -> String {
     let mut form = String::with_capacity(query.len() + 64);
     for (name, value) in path_values(spec, path) {
@@ -77,8 +67,8 @@ fn form(spec: &Spec, path: &str, query: &str) -> String {
     form
 }
 
-/// The body's object with the path's, the query's and the headers' fields in front. Their values are
-/// texts; a field that is given twice is refused when the object is read.
+/// Puts the path's, the query's and the headers' fields in front of those in the body's object. Their
+/// values are texts; a field that is given twice is refused when the object is read.
 fn splice(
     spec: &Spec,
     path: &str,
@@ -95,6 +85,7 @@ fn splice(
     if text.is_empty() {
         return Ok(object(&fields, b"}").freeze());
     }
+    // The usual case: the body goes to the engine as it came, without a copy.
     if fields.is_empty() {
         return Ok(body);
     }
@@ -124,14 +115,14 @@ fn json_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The path's fields with their values, still percent-encoded.
+/// Returns the path's fields with their values, which are still percent-encoded.
 fn path_values<'a>(spec: &Spec, path: &'a str) -> impl Iterator<Item = (&'static str, &'a str)> {
     let parts = spec.path.split('/').zip(path.split('/'));
     parts.filter_map(|(part, value)| Some((part.strip_prefix('{')?.strip_suffix('}')?, value)))
 }
 
-/// The fields that stand in headers. What is no text is not left out: it is refused like any value
-/// that the field cannot have.
+/// Returns the fields that stand in headers. A value that is no text is not left out: it is refused
+/// like any value that the field cannot have.
 fn header_values<'a>(
     spec: &Spec,
     headers: &'a HeaderMap,
@@ -163,8 +154,8 @@ fn decode(text: &str) -> Cow<'_, str> {
         .into()
 }
 
-/// A web page can make a browser send a form to this server, with whatever the network position of
-/// the browser grants; it cannot make it send JSON.
+/// Refuses requests of web pages that are not JSON. A page can make a browser send a form to this
+/// server, with whatever the network position of the browser grants; it cannot make it send JSON.
 fn refuse_browser_forms(headers: &HeaderMap) -> Result<(), Fault> {
     let is_json = headers
         .get(header::CONTENT_TYPE)
@@ -176,75 +167,9 @@ fn refuse_browser_forms(headers: &HeaderMap) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Reads a body that has at most `limit` bytes, unpacked.
-pub(crate) async fn read(
-    body: Body,
-    coding: Option<Coding>,
-    limit: usize,
-    bodies: Bodies,
-) -> Result<Bytes, Fault> {
-    let read = tokio::time::timeout(BODY_TIMEOUT, collect(body, coding, limit, bodies)).await;
-    read.unwrap_or_else(|_| Err(too_slow()))
-}
-
-async fn collect(
-    mut body: Body,
-    coding: Option<Coding>,
-    limit: usize,
-    bodies: Bodies,
-) -> Result<Bytes, Fault> {
-    let mut inflate = coding.map(|coding| Inflate::new(coding, limit, bodies.ratio_cap));
-    let mut whole = Bytes::new();
-    let mut total = 0;
-    let mut fed = Ok(());
-    while let Some(frame) = tokio::time::timeout(bodies.pause, body.frame())
-        .await
-        .map_err(|_| too_slow())?
-    {
-        let frame = frame.map_err(|error| {
-            Fault::bad_request("the body did not arrive whole").because(error.to_string())
-        })?;
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
-        total += data.len();
-        if total > MAX_DISCARDED_BYTES.max(limit) {
-            break;
-        }
-        if total > limit || fed.is_err() {
-            continue;
-        }
-        match &mut inflate {
-            Some(inflate) => fed = inflate.feed(&data),
-            None => whole = join(whole, data),
-        }
-    }
-    fed?;
-    if total > limit {
-        return Err(Fault::too_large(limit));
-    }
-    inflate.map_or(Ok(whole), Inflate::finish)
-}
-
-fn too_slow() -> Fault {
-    Fault::bad_request("the body did not arrive in time")
-}
-
-/// Most bodies arrive in one piece, which is not copied.
-fn join(whole: Bytes, data: Bytes) -> Bytes {
-    if whole.is_empty() {
-        return data;
-    }
-    let mut joined = whole
-        .try_into_mut()
-        .unwrap_or_else(|shared| BytesMut::from(shared.as_ref()));
-    joined.extend_from_slice(&data);
-    joined.freeze()
-}
-
 #[cfg(test)]
 mod tests {
-    use asyncgate_api::{CancelTask, Code, GetTask, Operation, SendMessage};
+    use asyncgate_api::{CancelTask, GetTask, Operation, SendMessage};
 
     use super::*;
 
@@ -303,20 +228,5 @@ mod tests {
             "task_id=7&wait_seconds=1"
         );
         assert_eq!(form(&GetTask::SPEC, "/v1/tasks/7", ""), "task_id=7");
-    }
-
-    #[tokio::test]
-    async fn a_body_may_be_exactly_as_large_as_the_limit() {
-        assert_eq!(
-            read(Body::from(vec![b'x'; 10]), None, 10, Bodies::default())
-                .await
-                .unwrap()
-                .len(),
-            10
-        );
-        let fault = read(Body::from(vec![b'x'; 11]), None, 10, Bodies::default())
-            .await
-            .unwrap_err();
-        assert_eq!(fault.code, Code::TooLarge);
     }
 }

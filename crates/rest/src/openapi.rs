@@ -5,9 +5,9 @@ use asyncgate_engine::{Entry, registry};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::{errors::status, stream};
+use crate::stream;
 
-/// The whole document.
+/// Returns the whole document.
 pub fn openapi() -> Value {
     let mut schemas = Map::new();
     let mut paths = Map::new();
@@ -89,7 +89,7 @@ fn operation(entry: &Entry, schemas: &mut Map<String, Value>) -> Value {
     operation
 }
 
-/// The stream takes what receiving takes, and answers line by line.
+/// Describes the stream, which takes the input of receiving and answers line by line.
 fn stream_path(paths: &Map<String, Value>) -> Value {
     let mut operation = paths[ReceiveMessages::SPEC.path]["post"].clone();
     operation["operationId"] = "mailbox_recv_stream".into();
@@ -103,7 +103,7 @@ fn stream_path(paths: &Map<String, Value>) -> Value {
     json!({ "post": operation })
 }
 
-/// Where admins are told what happens. The server has the route, because it knows what to tell.
+/// The path of the events for admins. The server has the route, because it knows the events.
 pub const EVENTS: &str = "/v1/events";
 
 fn events_path() -> Value {
@@ -131,7 +131,7 @@ fn events_path() -> Value {
 fn refusals() -> Value {
     let codes: Vec<String> = Code::ALL
         .iter()
-        .map(|code| format!("{} {}", status(*code).as_u16(), code.as_str()))
+        .map(|code| format!("{} {}", code.http_status(), code.as_str()))
         .collect();
     let description = format!(
         "Refused or failed; nothing was changed, except that after HOST_UNAVAILABLE a nonce may be used and \
@@ -146,7 +146,7 @@ fn refusals() -> Value {
     })
 }
 
-/// A schema whose definitions have moved to the document's components.
+/// Moves the definitions of a schema to the document's components, and returns the rest of it.
 fn component(mut schema: Value, schemas: &mut Map<String, Value>) -> Value {
     if let Some(object) = schema.as_object_mut() {
         object.remove("$schema");

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use asyncgate_api::{Access, Code, Method, Spec};
+use asyncgate_edge::{
+    BodyLimits, add_headers, answer, correlate, error_response, json_response, request_context,
+    set_corr_id,
+};
 use asyncgate_engine::{
     Answer, Authenticator, Caller, CorrId, Engine, Entry, Fault, Principal, Role, TenantId,
     registry,
@@ -10,27 +14,24 @@ use asyncgate_engine::{
 use axum::{
     Router,
     body::Body,
-    http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header},
+    http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header},
     routing::{MethodFilter, MethodRouter, get, on, post},
 };
 
 use crate::{
-    error_response,
-    errors::tell,
     input::{self, Input},
     openapi::openapi,
     stream,
 };
 
-/// The header that names a request in answers and in the log.
-pub const CORR_ID: HeaderName = HeaderName::from_static("x-corr-id");
-
 const DOCUMENT: &str = "/openapi.json";
+/// The document changes only when the server is replaced, so clients may keep it for some minutes.
+const DOCUMENT_CACHING: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
 /// The routes that stand beside those of the registry.
 pub const PATHS: [&str; 2] = [stream::PATH, DOCUMENT];
 
-/// How the facade is set up.
+/// The settings of the facade.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// The largest body that is read.
@@ -43,7 +44,7 @@ pub(crate) struct App {
     pub(crate) options: Options,
 }
 
-/// Every operation as a route, and the OpenAPI document.
+/// Returns every operation as a route, and the OpenAPI document.
 pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Options) -> Router {
     let app = Arc::new(App {
         engine,
@@ -62,8 +63,10 @@ pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Option
     let document: bytes::Bytes = openapi().to_string().into();
     let describing = Arc::clone(&app);
     let document = move |request: Request<Body>| {
-        let mut response = json_response(StatusCode::OK, Body::from(document.clone()));
-        stamp(&mut response, &describing.corr_id(request.headers()).text);
+        let mut response = json_response(StatusCode::OK, document.clone());
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, DOCUMENT_CACHING);
+        set_corr_id(&mut response, &describing.corr_id(request.headers()).text);
         std::future::ready(response)
     };
     let router = router.route(DOCUMENT, get(document));
@@ -74,7 +77,7 @@ pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Option
     })
 }
 
-/// Gives the routes of `router` that have none an answer to methods that they do not take.
+/// Makes the routes of `router` answer with 405 to methods that they do not take.
 pub fn refuse_methods(router: Router, engine: Arc<Engine>) -> Router {
     router.method_not_allowed_fallback(move |request: Request<Body>| {
         let message = "this route does not take this method; see Allow";
@@ -84,7 +87,8 @@ pub fn refuse_methods(router: Router, engine: Arc<Engine>) -> Router {
 }
 
 fn refused(engine: &Engine, request: &Request<Body>, fault: &Fault) -> Response<Body> {
-    error_response(fault, &correlate(engine, request.headers()).text)
+    let corr_id = correlate(request.headers(), || engine.corr_id());
+    error_response(fault, &corr_id.text)
 }
 
 fn route(app: &Arc<App>, entry: &'static Entry) -> MethodRouter {
@@ -104,22 +108,18 @@ fn route(app: &Arc<App>, entry: &'static Entry) -> MethodRouter {
 impl App {
     async fn serve(&self, entry: &Entry, request: Request<Body>) -> Response<Body> {
         let corr_id = self.corr_id(request.headers());
-        let answering = async {
-            match self.call(entry, request).await {
-                Ok(answer) => success(entry.spec, answer, &corr_id.text),
-                Err(fault) => error_response(&fault, &corr_id.text),
-            }
-        };
-        corr_id.scope(answering).await
+        answer(&corr_id, self.call(entry, request)).await
     }
 
-    async fn call(&self, entry: &Entry, request: Request<Body>) -> Result<Answer, Fault> {
+    async fn call(&self, entry: &Entry, request: Request<Body>) -> Result<Response<Body>, Fault> {
         let limit = entry.input_limit(&self.engine, self.options.max_body_bytes);
         let (caller, input) = self.receive(entry.spec, request, limit).await?;
-        (entry.call)(&self.engine, &caller, input.source()).await
+        let answer = (entry.call)(&self.engine, &caller, input.source()).await?;
+        Ok(success(entry.spec, answer))
     }
 
-    /// Who calls, and with what. What is wrong with either is called as the plane calls it.
+    /// Reads the caller and the input of a request, whose body may have `limit` bytes. A fault in
+    /// either has the code that the operation's plane gives it.
     pub(crate) async fn receive(
         &self,
         spec: &Spec,
@@ -128,11 +128,10 @@ impl App {
     ) -> Result<(Caller, Input), Fault> {
         let (parts, body) = request.into_parts();
         let received = async {
+            // The credential comes first: a stranger's body is not read.
             let caller = self.caller(spec, &parts.headers).await?;
-            let (path, query) = (parts.uri.path(), parts.uri.query());
-            let bodies = self.engine.settings().bodies;
-            let headers = &parts.headers;
-            let input = input::gather(spec, path, query, headers, body, limit, bodies).await?;
+            let limits = BodyLimits::new(&self.engine, limit);
+            let input = input::gather(spec, &parts, body, limits).await?;
             Ok((caller, input))
         };
         received
@@ -144,21 +143,15 @@ impl App {
         if spec.access == Access::Open {
             return Ok(nobody());
         }
-        self.auth.authenticate(bearer(headers)).await
+        self.auth.authenticate(&request_context(headers)).await
     }
 
-    /// The caller's correlation id if it is fit to be repeated, or a new one.
     pub(crate) fn corr_id(&self, headers: &HeaderMap) -> CorrId {
-        correlate(&self.engine, headers)
+        correlate(headers, || self.engine.corr_id())
     }
 }
 
-pub(crate) fn correlate(engine: &Engine, headers: &HeaderMap) -> CorrId {
-    let given = headers.get(CORR_ID).and_then(|value| value.to_str().ok());
-    engine.correlate(given)
-}
-
-/// Who calls an operation that is open to everyone. It has no rights.
+/// The caller of an operation that is open to everyone. It has no rights.
 fn nobody() -> Caller {
     Caller {
         tenant: TenantId::from_bytes([0; 16]),
@@ -167,24 +160,15 @@ fn nobody() -> Caller {
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, credential) = value.split_once(' ')?;
-    scheme
-        .eq_ignore_ascii_case("bearer")
-        .then(|| credential.trim())
-}
-
-fn success(spec: &Spec, answer: Answer, corr_id: &str) -> Response<Body> {
+fn success(spec: &Spec, answer: Answer) -> Response<Body> {
     let status = if answer.created {
         StatusCode::CREATED
     } else {
         StatusCode::OK
     };
-    let mut response = json_response(status, Body::from(answer.json));
-    stamp(&mut response, corr_id);
+    let mut response = json_response(status, answer.json);
     let headers = response.headers_mut();
-    tell(headers, &answer.headers);
+    add_headers(headers, &answer.headers);
     if let Some(successor) = spec.successor {
         let link = format!("<{successor}>; rel=\"successor-version\"");
         headers.insert("x-asyncgate-deprecated", HeaderValue::from_static("true"));
@@ -193,20 +177,5 @@ fn success(spec: &Spec, answer: Answer, corr_id: &str) -> Response<Body> {
             headers.insert(header::LINK, link);
         }
     }
-    response
-}
-
-/// Puts a correlation id on an answer.
-pub fn stamp(response: &mut Response<Body>, corr_id: &str) {
-    if let Ok(corr_id) = HeaderValue::from_str(corr_id) {
-        response.headers_mut().insert(CORR_ID, corr_id);
-    }
-}
-
-pub(crate) fn json_response(status: StatusCode, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, json);
     response
 }

@@ -7,6 +7,7 @@
 use std::{convert::Infallible, sync::Arc};
 
 use asyncgate_api::{Operation, ReceiveMessages};
+use asyncgate_edge::{error_response, set_corr_id};
 use asyncgate_engine::{Fault, Streamed, decode};
 use axum::{
     body::Body,
@@ -15,10 +16,7 @@ use axum::{
 use bytes::Bytes;
 use futures_util::stream;
 
-use crate::{
-    error_response,
-    routes::{App, stamp},
-};
+use crate::routes::App;
 
 /// The path of the stream.
 pub(crate) const PATH: &str = "/v1/recv/stream";
@@ -44,7 +42,7 @@ pub(crate) async fn serve(app: Arc<App>, request: Request<Body>) -> Response<Bod
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    stamp(&mut response, &corr_id.text);
+    set_corr_id(&mut response, &corr_id.text);
     response
 }
 

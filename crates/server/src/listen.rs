@@ -1,11 +1,12 @@
 //! The HTTP listener: accepts, bounds and drains connections, and hands requests to one router.
-//! HTTP/1.1 and HTTP/2 come to the same port, which HTTP/2 shows by its first bytes or, with TLS, says
-//! in the handshake.
+//! HTTP/1.1 and HTTP/2 come to the same port. A client that speaks HTTP/2 shows it by its first bytes
+//! or, with TLS, says it in the handshake.
 //!
 //! hyper is driven directly: the ready-made server has no limits on connections or time, and every
 //! layer that could add them boxes a body or sets a timer per request.
 //!
-//! Invariants: at most [`Limits::connections`] are open; no connection outlives [`Listener::drain`].
+//! Invariants: at most [`Options::connections`] are open; no connection outlives [`Listener::drain`];
+//! every answer passes [`Service::answer`], which counts it and puts the security headers on it.
 
 mod http2;
 mod preface;
@@ -17,6 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use asyncgate_edge::SecurityHeaders;
 use asyncgate_engine::Remote;
 use axum::Router;
 use axum::extract::Request;
@@ -36,13 +38,13 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
-use crate::live::Live;
-use crate::pulse::{Patience, Phase, Pulse, Watchdog, Watched};
+use crate::progress::{ObservedStream, Phase, Progress, StallDetector, Timeouts};
+use crate::reloadable::Reloadable;
 use crate::serve::PREFIX;
 use crate::tls;
 use crate::traffic::{Report, Traffic};
 use crate::uds::UnixSocket;
-use preface::{Spoken, peeked, read};
+use preface::{Protocol, peeked, read};
 
 /// The largest request line with headers.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
@@ -50,16 +52,18 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// The pause after an error of `accept` that is not the client's, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What bounds a listener.
+/// The settings of a listener.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Open connections; more wait to be accepted.
+pub struct Options {
+    /// The most open connections; more wait to be accepted.
     pub connections: usize,
-    /// How long connections may take.
-    pub patience: Patience,
+    /// The time limits of a connection.
+    pub timeouts: Timeouts,
+    /// Tells browsers to come by TLS only, also where this listener does not speak it itself.
+    pub hsts: bool,
 }
 
-/// What a listener counts.
+/// The counts of a listener.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     open: Gauge,
@@ -69,8 +73,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Makes the metrics part of what `registry` reports. What passes through has names that operators
-    /// know from other services, with nothing in front of them.
+    /// Adds the metrics to `registry`. Those of requests have the names that operators know from other
+    /// services, without a prefix.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(Report(self.traffic.clone())));
         let own = registry.sub_registry_with_prefix(PREFIX);
@@ -89,13 +93,13 @@ impl Metrics {
     }
 }
 
-/// Where connections come from.
+/// A socket that connections come to.
 pub enum Socket {
-    /// The network.
+    /// From the network.
     Tcp(TcpListener),
-    /// The network, with TLS.
+    /// From the network, with TLS.
     Tls(TcpListener, TlsAcceptor),
-    /// Processes of this machine.
+    /// From processes of this machine.
     Unix(UnixSocket),
 }
 
@@ -120,7 +124,7 @@ impl Socket {
             }
             Self::Tls(socket, acceptor) => {
                 let (stream, address) = socket.accept().await?;
-                // The handshake is the connection's own affair: nobody else waits for it.
+                // The handshake happens in the connection's own task: nobody else waits for it.
                 Ok((
                     Stream::Tls(acceptor.clone(), stream),
                     Remote::Network(address),
@@ -141,7 +145,7 @@ enum Stream {
     Unix(UnixStream),
 }
 
-/// How far the end has come.
+/// The stages of a listener's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Serving,
@@ -159,7 +163,7 @@ pub struct Listener {
     accepting: JoinHandle<()>,
     slots: Arc<Semaphore>,
     connections: usize,
-    patience: Live<Patience>,
+    timeouts: Reloadable<Timeouts>,
 }
 
 impl Listener {
@@ -167,7 +171,7 @@ impl Listener {
     pub fn start(
         socket: impl Into<Socket>,
         router: Router,
-        limits: Limits,
+        options: Options,
         metrics: Metrics,
     ) -> io::Result<Self> {
         let socket = socket.into();
@@ -177,12 +181,17 @@ impl Listener {
         };
         let (stage, _) = watch::channel(Stage::Serving);
         // A semaphore counts to a bound of its own, far beyond what a process can open.
-        let connections = limits.connections.min(u32::MAX as usize >> 4);
+        let connections = options.connections.min(u32::MAX as usize >> 4);
         let slots = Arc::new(Semaphore::new(connections));
-        let patience = Live::new(limits.patience);
+        let timeouts = Reloadable::new(options.timeouts);
+        let hsts = options.hsts || matches!(socket, Socket::Tls(..));
         let connection = Connection {
-            router,
-            patience: patience.clone(),
+            service: Service {
+                router,
+                traffic: metrics.traffic.clone(),
+                security: SecurityHeaders { hsts },
+            },
+            timeouts: timeouts.clone(),
             metrics,
             stage: stage.subscribe(),
         };
@@ -193,39 +202,56 @@ impl Listener {
             accepting,
             slots,
             connections,
-            patience,
+            timeouts,
         })
     }
 
-    /// From now on, new connections may take so long.
-    pub fn set_patience(&self, patience: Patience) {
-        self.patience.set(patience);
+    /// Puts other time limits in force, for connections that begin after this.
+    pub fn set_timeouts(&self, timeouts: Timeouts) {
+        self.timeouts.set(timeouts);
     }
 
-    /// Where it listens, on the network; the real port if 0 was asked for.
+    /// Returns the address on the network, with the real port if 0 was asked for.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Stops accepting, and lets requests in flight finish for at most `patience`. True if all did.
-    pub async fn drain(self, patience: Duration) -> bool {
+    /// Stops accepting, and lets requests in flight finish for at most `limit`. Returns true if all did.
+    pub async fn drain(self, limit: Duration) -> bool {
         self.stage.send_replace(Stage::Draining);
         // The task ends by itself, except for a bug, which must not keep the process alive.
-        let _ = timeout(patience, self.accepting).await;
+        let _ = timeout(limit, self.accepting).await;
         let all = u32::try_from(self.connections).unwrap_or(u32::MAX);
-        let finished = timeout(patience, self.slots.acquire_many(all))
-            .await
-            .is_ok();
+        // Every connection holds a slot: who holds all of them knows that none is left.
+        let finished = timeout(limit, self.slots.acquire_many(all)).await.is_ok();
         self.stage.send_replace(Stage::Ended);
         finished
     }
 }
 
-/// What every connection needs.
+/// The way from a request to its answer, the same for all protocols. Cloned for each request.
+#[derive(Debug, Clone)]
+struct Service {
+    router: Router,
+    traffic: Arc<Traffic>,
+    security: SecurityHeaders,
+}
+
+impl Service {
+    async fn answer(mut self, request: Request<Incoming>) -> Response {
+        let passage = self.traffic.begin(request.method(), request.uri().path());
+        let Ok(mut response) = self.router.call(request).await;
+        self.security.apply(response.headers_mut());
+        passage.answered(response.status());
+        response
+    }
+}
+
+/// The things that every connection needs.
 #[derive(Debug, Clone)]
 struct Connection {
-    router: Router,
-    patience: Live<Patience>,
+    service: Service,
+    timeouts: Reloadable<Timeouts>,
     metrics: Metrics,
     stage: watch::Receiver<Stage>,
 }
@@ -282,8 +308,8 @@ impl Connection {
                 // socket that refuses is served all the same.
                 let _ = stream.set_nodelay(true);
                 self.run(stream, async |stream| {
-                    let spoken = peeked(&stream).await?;
-                    Ok((spoken, stream))
+                    let protocol = peeked(&stream).await?;
+                    Ok((protocol, stream))
                 })
                 .await
             }
@@ -292,11 +318,11 @@ impl Connection {
                 self.run(stream, async |stream| {
                     let stream = acceptor.accept(stream).await?;
                     let agreed = stream.get_ref().1.alpn_protocol();
-                    let spoken = match agreed {
-                        Some(tls::HTTP2) => Spoken::Http2,
-                        Some(_) | None => Spoken::Http1,
+                    let protocol = match agreed {
+                        Some(tls::HTTP2) => Protocol::Http2,
+                        Some(_) | None => Protocol::Http1,
                     };
-                    Ok((spoken, stream))
+                    Ok((protocol, stream))
                 })
                 .await
             }
@@ -314,28 +340,28 @@ impl Connection {
         metrics.open.dec();
     }
 
-    /// Serves until the client or the drain ends it; or until it took too long, and in which phase.
-    /// `recognise` finds out which protocol the client speaks.
+    /// Serves until the client or the drain ends the connection. Returns the phase in which it took too
+    /// long, if it did. `recognise` finds out which protocol the client speaks.
     async fn run<S, T>(
         mut self,
         stream: S,
-        recognise: impl AsyncFnOnce(S) -> io::Result<(Spoken, T)>,
+        recognise: impl AsyncFnOnce(S) -> io::Result<(Protocol, T)>,
     ) -> Option<Phase>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send,
     {
-        let patience = self.patience.get();
+        let timeouts = self.timeouts.get();
         let recognised = tokio::select! {
             biased;
-            recognised = timeout(patience.silence, recognise(stream)) => recognised,
+            recognised = timeout(timeouts.idle, recognise(stream)) => recognised,
             // Nothing was asked yet, so nothing is left unanswered.
             _ = self.stage.changed() => return None,
         };
         match recognised {
             Err(_) => Some(Phase::Open),
             Ok(Err(_)) => None,
-            Ok(Ok((Spoken::Http1, stream))) => self.run_http1(stream).await,
-            Ok(Ok((Spoken::Http2, stream))) => {
+            Ok(Ok((Protocol::Http1, stream))) => self.run_http1(stream).await,
+            Ok(Ok((Protocol::Http2, stream))) => {
                 // A box keeps what HTTP/1.1 has no use for out of its connections.
                 Box::pin(http2::run(self, stream)).await
             }
@@ -344,29 +370,27 @@ impl Connection {
 
     async fn run_http1(self, stream: impl AsyncRead + AsyncWrite + Unpin) -> Option<Phase> {
         let Self {
-            router,
-            patience,
-            metrics: Metrics { traffic, .. },
+            service,
+            timeouts,
             mut stage,
+            ..
         } = self;
-        let patience = patience.get();
-        let pulse = Arc::new(Pulse::default());
-        let mut dog = Watchdog::new(pulse.clone(), patience);
-        let io = TokioIo::new(Watched::new(stream, pulse.clone()));
-        let service = service_fn(move |request| {
-            answer(router.clone(), traffic.clone(), pulse.clone(), request)
-        });
+        let timeouts = timeouts.get();
+        let progress = Arc::new(Progress::default());
+        let mut detector = StallDetector::new(progress.clone(), timeouts);
+        let io = TokioIo::new(ObservedStream::new(stream, progress.clone()));
+        let service = service_fn(move |request| answer(service.clone(), progress.clone(), request));
         let mut http = http1::Builder::new();
         http.max_header_size(MAX_HEAD_BYTES);
         let mut connection = pin!(http.serve_connection(io, service));
-        let mut tick = interval(patience.tick());
+        let mut tick = interval(timeouts.tick());
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first tick is immediate and tells nothing.
         tick.reset();
         loop {
             tokio::select! {
                 biased;
-                // What went wrong is the client's affair: it hung up or does not speak HTTP.
+                // An error is the client's: it hung up or does not speak HTTP.
                 _ = connection.as_mut() => return None,
                 changed = stage.changed() => {
                     if changed.is_err() || *stage.borrow_and_update() == Stage::Ended {
@@ -375,7 +399,7 @@ impl Connection {
                     connection.as_mut().graceful_shutdown();
                 }
                 _ = tick.tick() => {
-                    if let Some(phase) = dog.look() {
+                    if let Some(phase) = detector.look() {
                         return Some(phase);
                     }
                 }
@@ -385,16 +409,13 @@ impl Connection {
 }
 
 async fn answer(
-    mut router: Router,
-    traffic: Arc<Traffic>,
-    pulse: Arc<Pulse>,
+    service: Service,
+    progress: Arc<Progress>,
     request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
-    pulse.enter(Phase::Answer);
-    let passage = traffic.begin(request.method(), request.uri().path());
-    let Ok(response) = router.call(request).await;
-    passage.answered(response.status());
-    pulse.enter(Phase::Open);
+    progress.enter(Phase::Answer);
+    let response = service.answer(request).await;
+    progress.enter(Phase::Open);
     Ok(response)
 }
 

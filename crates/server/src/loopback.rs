@@ -1,14 +1,14 @@
-//! Where no credential is asked for, only those on this machine may call.
+//! The check of a server that asks for no credential: only programs on this machine may call.
 //!
-//! The main address is a loopback address then, but a web page can reach it too, by rebinding its own
-//! name to 127.0.0.1. Its requests still carry that name. A socket file is out of its reach.
+//! Its main address is a loopback address, but a web page can reach that too, by rebinding its own name
+//! to 127.0.0.1. Its requests still carry that name. A socket file is out of its reach.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use asyncgate_api::Code;
+use asyncgate_edge::{correlate, error_response};
 use asyncgate_engine::{Engine, Fault};
-use asyncgate_rest::{CORR_ID, error_response};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 
-/// These routes, for requests to this machine by a name of its own.
+/// Restricts routes to requests that call this machine by a name of its own.
 pub fn only(routes: Router, engine: Arc<Engine>) -> Router {
     routes.layer(from_fn_with_state(engine, check))
 }
@@ -25,13 +25,13 @@ async fn check(State(engine): State<Arc<Engine>>, request: Request, next: Next) 
     if is_loopback(request.uri(), request.headers()) {
         return next.run(request).await;
     }
-    let given = request.headers().get(CORR_ID);
-    let corr_id = engine.correlate(given.and_then(|value| value.to_str().ok()));
+    let corr_id = correlate(request.headers(), || engine.corr_id());
     let message = "without credentials, only localhost and loopback addresses are served; the Host is another";
     error_response(&Fault::new(Code::Forbidden, message), &corr_id.text)
 }
 
-/// HTTP/2 names the host in the request's line, HTTP/1.1 in a header.
+/// Returns true if every host that the request names is this machine. HTTP/2 names it in the request's
+/// line, HTTP/1.1 in a header.
 fn is_loopback(uri: &Uri, headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     let named = match (uri.authority(), hosts.next(), hosts.next()) {
@@ -44,7 +44,7 @@ fn is_loopback(uri: &Uri, headers: &HeaderMap) -> bool {
         }
         (authority, None, None) => vec![authority.cloned()],
     };
-    // Programs of another age name none; pages always do.
+    // Very old programs name no host and pass; pages always name one.
     named.iter().flatten().all(|host| {
         let name = host.host().trim_end_matches('.');
         let address = name.trim_start_matches('[').trim_end_matches(']');

@@ -1,26 +1,25 @@
-//! What operators and their tools ask: is it alive, is it ready, what does it measure.
+//! The routes for operators and their tools: `/healthz`, `/readyz` and `/metrics`.
 //!
 //! These answers need no credential: they hold no tenant's data.
 
 use std::sync::Arc;
 
-use asyncgate_rest::CORR_ID;
+use asyncgate_edge::json_response;
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures_util::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 
-/// Whether new work is welcome.
+/// The server's readiness for new work.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Readiness {
-    /// What would have to hold and does not.
+    /// The conditions that must hold and do not.
     pub missing: Vec<&'static str>,
-    /// Why, in words that operators may see.
+    /// The reason, in words that operators may see.
     pub reason: Option<String>,
 }
 
@@ -30,19 +29,16 @@ impl Readiness {
     }
 }
 
-/// When to ask again, in seconds.
+/// The time after which to ask again, in seconds.
 const RETRY_AFTER: u32 = 5;
 
-/// Where the answers come from.
+/// The source of the answers.
 pub trait Vitals: Send + Sync + 'static {
-    /// Whether new work is welcome.
+    /// Returns the readiness as it is now.
     fn readiness(&self) -> Readiness;
 
-    /// Brings what is not counted as it happens up to date, just before it is shown.
+    /// Brings those metrics up to date that are not counted as things happen.
     fn refresh(&self) -> BoxFuture<'_, ()>;
-
-    /// The correlation id that the caller gave, or a new one.
-    fn corr_id(&self, given: Option<&str>) -> String;
 }
 
 #[derive(Clone)]
@@ -51,37 +47,22 @@ struct Ops {
     registry: Arc<Registry>,
 }
 
-/// The routes `/healthz` and `/readyz`.
+/// Returns the routes `/healthz` and `/readyz`.
 pub fn health(vitals: Arc<dyn Vitals>) -> Router {
     let alive = || async { answer(StatusCode::OK, &json!({ "status": "ok" })) };
     Router::new()
         .route("/healthz", get(alive))
         .route("/readyz", get(ready))
-        .layer(from_fn_with_state(vitals.clone(), stamp))
         .with_state(vitals)
 }
 
-/// The route `/metrics`.
+/// Returns the route `/metrics`.
 pub fn metrics(vitals: Arc<dyn Vitals>, registry: Registry) -> Router {
     let ops = Ops {
-        vitals: vitals.clone(),
+        vitals,
         registry: Arc::new(registry),
     };
-    Router::new()
-        .route("/metrics", get(show))
-        .layer(from_fn_with_state(vitals, stamp))
-        .with_state(ops)
-}
-
-async fn stamp(State(vitals): State<Arc<dyn Vitals>>, request: Request, next: Next) -> Response {
-    let given = request
-        .headers()
-        .get(CORR_ID)
-        .and_then(|value| value.to_str().ok());
-    let corr_id = vitals.corr_id(given);
-    let mut response = next.run(request).await;
-    asyncgate_rest::stamp(&mut response, &corr_id);
-    response
+    Router::new().route("/metrics", get(show)).with_state(ops)
 }
 
 async fn ready(State(vitals): State<Arc<dyn Vitals>>) -> Response {
@@ -120,16 +101,13 @@ async fn show(State(ops): State<Ops>) -> Response {
 }
 
 fn answer(status: StatusCode, body: &serde_json::Value) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, "application/json"),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    (status, headers, body.to_string()).into_response()
+    json_response(status, body.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use axum::body::{Body, to_bytes};
+    use axum::extract::Request;
     use prometheus_client::metrics::counter::Counter;
     use tower::ServiceExt as _;
 
@@ -141,10 +119,6 @@ mod tests {
     impl Vitals for Fixed {
         fn readiness(&self) -> Readiness {
             self.0.clone()
-        }
-
-        fn corr_id(&self, given: Option<&str>) -> String {
-            given.unwrap_or("new").to_owned()
         }
 
         fn refresh(&self) -> BoxFuture<'_, ()> {

@@ -1,7 +1,7 @@
-//! Whether new work is welcome: the facts that `/readyz` goes by, looked at once a second and whenever
-//! somebody asks, and told when they change.
+//! The server's readiness for new work: the facts behind `/readyz`, looked at once a second and whenever
+//! somebody asks, and published when they change.
 //!
-//! When something is wrong, new work is turned away first; what is there can still be worked off.
+//! When something is wrong, new work is turned away first; work that is there can still be done.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,20 +18,20 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::clock;
 use crate::ops::{Readiness, Vitals};
 
-/// How often the facts are looked at.
+/// The time between two looks at the facts.
 const EVERY: Duration = Duration::from_secs(1);
-/// How often they are told although they have not changed, in looks.
-const TELL_EVERY: u32 = 30;
-/// How far the machine's clock may be from ours.
+/// The number of looks after which the facts are published although they have not changed.
+const PUBLISH_EVERY: u32 = 30;
+/// The largest distance between the machine's clock and the engine's.
 const MAX_SKEW_MS: u64 = 120_000;
-/// From how full on a shard, or the room for messages with receivers, counts as saturated.
+/// The share from which on a shard, or the room for messages with receivers, counts as full.
 const FULL: f64 = 0.9;
 
-/// Keys without which new work is turned away. The store is not among them: it turns writes away
+/// The keys without which new work is turned away. The store is not among them: it turns writes away
 /// itself, and only a write can show that it has recovered.
 const NEEDED_FOR_WORK: [&str; 3] = ["profile_ok", "scanner_ok", "clock_skew_ok"];
 
-/// What is true of the process at one moment.
+/// The facts about the process at one moment.
 #[derive(Debug, Clone)]
 struct Facts {
     bound: bool,
@@ -44,8 +44,8 @@ struct Facts {
 }
 
 impl Facts {
-    /// What keeps the server from being ready, as readiness keys. Those that are not named here
-    /// (`config_loaded`, `metrics_ready`, `cap_authority_ok`) hold whenever the process serves:
+    /// Returns the keys of the facts that keep the server from being ready. The keys that are not named
+    /// here (`config_loaded`, `metrics_ready`, `cap_authority_ok`) hold whenever the process serves:
     /// without them it does not start.
     fn missing(&self) -> Vec<&'static str> {
         let keys = [
@@ -73,10 +73,10 @@ impl Facts {
     }
 }
 
-/// True when most senders or all receivers would be turned away.
+/// Returns true if most senders or all receivers would be turned away.
 ///
-/// One full shard is the affair of the topics in it: their senders get 429, and taking the whole
-/// server out of rotation would only stop those who could work it off.
+/// One full shard concerns only the topics in it: their senders get 429, and taking the whole server
+/// out of rotation would only stop those who could empty it.
 fn is_saturated(policy: &Policy, load: &Load) -> bool {
     let over = |count: u64, whole: u32| count as f64 > f64::from(whole) * FULL;
     let shards = load.shards.values();
@@ -86,7 +86,7 @@ fn is_saturated(policy: &Policy, load: &Load) -> bool {
     2 * full >= usize::from(policy.shards) || over(load.inflight(), policy.global_inflight)
 }
 
-/// Looks at the facts.
+/// Looks at the facts and publishes them.
 pub struct Monitor {
     engine: Arc<Engine>,
     clock: Arc<dyn Clock>,
@@ -95,7 +95,8 @@ pub struct Monitor {
     bound: AtomicBool,
     draining: AtomicBool,
     saturated: AtomicBool,
-    told: Mutex<Option<Vec<&'static str>>>,
+    /// The missing keys as they were published last.
+    published: Mutex<Option<Vec<&'static str>>>,
 }
 
 impl Monitor {
@@ -110,19 +111,19 @@ impl Monitor {
             bound: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             saturated: AtomicBool::new(false),
-            told: Mutex::default(),
+            published: Mutex::default(),
         }
     }
 
-    /// Everything that was to listen does.
+    /// Notes that all listeners listen.
     pub fn bound(&self) {
         self.bound.store(true, Ordering::Relaxed);
     }
 
-    /// The end has begun.
+    /// Notes that the server drains.
     pub fn draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
-        self.tell(false);
+        self.publish(false);
     }
 
     /// Looks once a second, until the engine drains.
@@ -136,7 +137,7 @@ impl Monitor {
                 _ = tick.tick() => {}
             }
             self.look().await;
-            self.tell(looks.is_multiple_of(TELL_EVERY));
+            self.publish(looks.is_multiple_of(PUBLISH_EVERY));
             self.engine.publish_counts();
             looks = looks.wrapping_add(1);
         }
@@ -167,11 +168,12 @@ impl Monitor {
         }
     }
 
-    /// Tells the state if it has changed, or anyway.
-    fn tell(&self, anyway: bool) {
+    /// Publishes the state if it has changed, or anyway.
+    fn publish(&self, anyway: bool) {
         let missing = self.facts().missing();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = told.as_ref() != Some(&missing);
+        let published = self.published.lock();
+        let mut published = published.unwrap_or_else(PoisonError::into_inner);
+        let changed = published.as_ref() != Some(&missing);
         if changed {
             let ready = missing.is_empty();
             tracing::info!(event = "readyz.state", ready, missing = missing.join(","));
@@ -181,15 +183,15 @@ impl Monitor {
                 self.engine.publish_event(topic, body);
             }
         }
-        *told = Some(missing);
+        *published = Some(missing);
     }
 
-    /// The present state as events.
+    /// Returns the present state as events.
     pub fn events(&self) -> [(&'static str, Value); 2] {
         let missing = self.facts().missing();
         let profile = self.engine.settings().profile;
         let ts = self.clock.now().to_string();
-        // Alive is what health means; one who is not could not tell.
+        // Health means that the process lives: one that does not could not say so.
         let health = json!({ "service": "asyncgate", "ok": true, "profile": profile, "ts": ts });
         let ready = json!({ "ready": missing.is_empty(), "missing": missing, "ts": ts });
         [("mailbox.health", health), ("mailbox.readyz", ready)]
@@ -199,10 +201,6 @@ impl Monitor {
 impl Vitals for Monitor {
     fn readiness(&self) -> Readiness {
         self.facts().readiness()
-    }
-
-    fn corr_id(&self, given: Option<&str>) -> String {
-        self.engine.correlate(given).text
     }
 
     fn refresh(&self) -> BoxFuture<'_, ()> {

@@ -4,38 +4,40 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use asyncgate_edge::correlated;
 use asyncgate_engine::{Authenticator, Engine};
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use futures_util::future::join_all;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
 use crate::config::Settings;
+use crate::events;
 use crate::keys::{Keys, Token};
-use crate::listen::{Limits, Listener, Metrics, Socket};
+use crate::listen::{Listener, Metrics, Options, Socket};
 use crate::loopback;
 use crate::node::{Node, for_mcp};
 use crate::ops::{self, Vitals as _};
 use crate::output;
-use crate::pulse::Patience;
+use crate::progress::Timeouts;
 use crate::readiness::Monitor;
 use crate::reload::Running;
 use crate::signals::{Signals, Wish};
 use crate::supervise::keep;
-use crate::tell;
 use crate::tls;
 use crate::uds::UnixSocket;
 
-/// What stands before the names of metrics that are this server's own.
+/// The prefix of the names of metrics that only this server has.
 pub const PREFIX: &str = "asyncgate";
 
-/// How long the last transaction of the deadline watch may take.
+/// The time that the last transaction of the deadline watch may take.
 const LAST_SWEEP: Duration = Duration::from_secs(1);
 
 /// Serves until a signal asks to stop.
 pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<()> {
-    // Before anything can be in the middle of something.
+    // Signals come first: from here on none of them kills the process in the middle of something.
     let mut signals = Signals::listen().context("cannot listen to signals")?;
     // A port that is taken must not leave a new database and key behind.
     let sockets = Sockets::bind(&settings).await?;
@@ -69,7 +71,7 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
         running.reload(|settings| {
             node.reload(settings);
             for listener in &listeners {
-                listener.set_patience(patience(settings));
+                listener.set_timeouts(timeouts(settings));
             }
         });
     }
@@ -83,10 +85,10 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     );
     let finished = tokio::select! {
         finished = all => finished.into_iter().all(|finished| finished),
-        // Whoever asks twice does not want to wait.
+        // An operator who asks twice does not want to wait.
         () = second_stop(&mut signals) => false,
     };
-    // They stop by themselves when the engine drains; a transaction may be under way.
+    // Background work stops by itself when the engine drains; a transaction may be under way.
     let last = async { tokio::join!(background, watching) };
     let _ = tokio::time::timeout(LAST_SWEEP, last).await;
     if finished {
@@ -97,7 +99,7 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     Ok(())
 }
 
-/// What will be listened on. Connections wait in the sockets' queues until somebody serves them.
+/// The sockets of the server. Connections wait in their queues until somebody serves them.
 struct Sockets {
     main: Socket,
     unix: Option<UnixSocket>,
@@ -111,7 +113,7 @@ impl Sockets {
                 .await
                 .with_context(|| format!("cannot listen on {address}"))
         };
-        // What is wrong with a certificate is said before anything listens.
+        // A certificate that cannot be used stops the start before anything listens.
         let acceptor = settings.tls.as_ref().map(tls::acceptor).transpose()?;
         let main = tcp(settings.bind).await?;
         let main = match acceptor {
@@ -134,7 +136,7 @@ impl Sockets {
         })
     }
 
-    /// Serves; the listener of the main address comes first.
+    /// Starts a listener on every socket; that of the main address comes first.
     fn serve(
         self,
         settings: &Settings,
@@ -145,11 +147,12 @@ impl Sockets {
     ) -> anyhow::Result<Vec<Listener>> {
         let counts = Metrics::default();
         counts.register(&mut registry);
-        let health = ops::health(monitor.clone());
-        let metrics = ops::metrics(monitor.clone(), registry);
+        let correlate = from_fn_with_state(engine.clone(), correlated);
+        let health = ops::health(monitor.clone()).layer(correlate.clone());
+        let metrics = ops::metrics(monitor.clone(), registry).layer(correlate);
         let complete = |routes: Router| {
             let mut all = routes.merge(health.clone());
-            // Metrics that have an address of their own are for those who can reach that one.
+            // Metrics with an address of their own are only for those who can reach that address.
             if self.metrics.is_none() {
                 all = all.merge(metrics.clone());
             }
@@ -164,7 +167,7 @@ impl Sockets {
         let aside = health.clone().merge(metrics.clone());
         let aside = asyncgate_rest::refuse_methods(aside, engine.clone());
         let start = |socket: Socket, router| {
-            Listener::start(socket, router, limits(settings), counts.clone())
+            Listener::start(socket, router, options(settings), counts.clone())
         };
         let mut listeners = vec![start(self.main, main)?];
         if let Some(socket) = self.unix {
@@ -193,7 +196,7 @@ fn routes(
     let rest = asyncgate_rest::router(engine.clone(), keys.clone(), options);
     let mcp = asyncgate_mcp::router(engine.clone(), keys.clone(), for_mcp(settings));
     let grpc = asyncgate_grpc::router(engine.clone(), keys.clone(), for_grpc(monitor.clone()));
-    let events = tell::router(engine.clone(), keys, monitor.clone());
+    let events = events::router(engine.clone(), keys, monitor.clone());
     let domains = asyncgate_rest::domain_router(engine.clone());
     let ingress = asyncgate_rest::ingress_router(engine.clone());
     rest.merge(mcp)
@@ -209,7 +212,7 @@ fn for_grpc(monitor: Arc<Monitor>) -> asyncgate_grpc::Options {
     }
 }
 
-/// What is measured, but for the listeners.
+/// Returns all metrics but those of the listeners.
 fn registry(node: &Node, keys: &Keys) -> Registry {
     let engine = &node.engine;
     let mut registry = Registry::default();
@@ -234,7 +237,7 @@ async fn second_stop(signals: &mut Signals) {
     while signals.next().await != Wish::Stop {}
 }
 
-/// Shows the first key. It goes around the log, which others may collect and keep.
+/// Shows the first key. It does not go through the log, which others may collect and keep.
 fn show_once(token: &Token) {
     output::complain(&format!(
         "this is the admin API key; it is shown only now:\n\n    {}\n",
@@ -242,18 +245,19 @@ fn show_once(token: &Token) {
     ));
 }
 
-fn limits(settings: &Settings) -> Limits {
-    Limits {
+fn options(settings: &Settings) -> Options {
+    Options {
         connections: settings.max_connections,
-        patience: patience(settings),
+        timeouts: timeouts(settings),
+        hsts: settings.hsts,
     }
 }
 
-fn patience(settings: &Settings) -> Patience {
-    Patience {
-        head: settings.read_timeout,
-        answer: settings.request_timeout,
-        taking: settings.write_timeout,
-        silence: settings.idle_timeout,
+fn timeouts(settings: &Settings) -> Timeouts {
+    Timeouts {
+        read: settings.read_timeout,
+        request: settings.request_timeout,
+        write: settings.write_timeout,
+        idle: settings.idle_timeout,
     }
 }

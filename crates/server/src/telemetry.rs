@@ -1,5 +1,5 @@
-//! Logs: one line per event on stderr, as JSON or for people. What is logged and how it looks can be
-//! changed while running.
+//! Logs: one line per event on stderr, as JSON or for people. Level and format can be changed while the
+//! server runs.
 //!
 //! Stdout belongs to the command line (and, over stdio, to the protocol). Secrets and payloads are never
 //! logged: values that hold them have no field here, and their `Debug` does not show them.
@@ -21,9 +21,9 @@ use tracing_subscriber::{EnvFilter, reload};
 
 use crate::clock;
 use crate::config::{LogFormat, Profile, Settings};
-use crate::live::Live;
+use crate::reloadable::Reloadable;
 
-/// What can go wrong with logging.
+/// A failure to set up logging.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("log.level: {0}")]
@@ -38,11 +38,11 @@ pub enum Error {
 #[derive(Debug, Clone)]
 pub struct Logs {
     filter: reload::Handle<EnvFilter, Registry>,
-    format: Live<LogFormat>,
+    format: Reloadable<LogFormat>,
 }
 
 impl Logs {
-    /// From now on, logs what the settings say.
+    /// Puts the level and the format of these settings in force.
     pub fn set(&self, settings: &Settings) -> Result<(), Error> {
         self.filter
             .reload(EnvFilter::try_new(&settings.log_level)?)?;
@@ -55,8 +55,8 @@ impl Logs {
 pub fn start(settings: &Settings) -> Result<Logs, Error> {
     let (filter, handle) = reload::Layer::new(EnvFilter::try_new(&settings.log_level)?);
     let terminal = stderr().is_terminal();
-    let format = Live::new(settings.log_format);
-    let lines = Lines {
+    let format = Reloadable::new(settings.log_format);
+    let lines = LineFormat {
         format: format.clone(),
         terminal,
         text: Format::default().with_timer(Wall),
@@ -79,7 +79,7 @@ pub fn start(settings: &Settings) -> Result<Logs, Error> {
     })
 }
 
-/// The machine's time, as it stands in every line.
+/// Writes the machine's time into every line.
 struct Wall;
 
 impl FormatTime for Wall {
@@ -88,14 +88,15 @@ impl FormatTime for Wall {
     }
 }
 
-struct Lines {
-    format: Live<LogFormat>,
+/// Writes one line per event.
+struct LineFormat {
+    format: Reloadable<LogFormat>,
     terminal: bool,
     text: Format<Full, Wall>,
     profile: Profile,
 }
 
-impl<S, N> FormatEvent<S, N> for Lines
+impl<S, N> FormatEvent<S, N> for LineFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -116,7 +117,7 @@ where
         }
         let mut line = Map::new();
         for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
-            // What a span has noted, unless a later one or the event itself says otherwise.
+            // The fields of an inner span, and then of the event itself, replace those of an outer one.
             if let Some(noted) = span.extensions().get::<FormattedFields<N>>()
                 && let Ok(noted) = serde_json::from_str::<Map<String, Value>>(noted)
             {
@@ -128,8 +129,8 @@ where
     }
 }
 
-/// One object: when, how grave, who, for whom, and what the event says. Its fields cannot replace the
-/// first ones.
+/// Returns one object with the time, the level, the service, the request and the event's own fields.
+/// The event cannot replace the fields that are written last.
 fn json_line(noted: Map<String, Value>, event: &Event<'_>, profile: Profile) -> Value {
     let mut fields = Fields(noted);
     event.record(&mut fields);
@@ -140,7 +141,7 @@ fn json_line(noted: Map<String, Value>, event: &Event<'_>, profile: Profile) -> 
     if !line.contains_key("corr_id")
         && let Some(corr_id) = CorrId::current()
     {
-        line.insert("corr_id".to_owned(), corr_id.text.into());
+        line.insert("corr_id".to_owned(), (*corr_id.text).into());
     }
     let metadata = event.metadata();
     for (name, value) in [

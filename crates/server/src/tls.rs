@@ -10,11 +10,11 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-/// Protocols by the names that clients know them by, the preferred one first.
+/// The names of the protocols in the handshake; the preferred one comes first.
 pub const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// Where the certificate chain and its private key are.
+/// The files of the certificate chain and its private key.
 #[derive(Debug, Clone)]
 pub struct Files {
     /// The chain, the server's own certificate first.
@@ -23,7 +23,7 @@ pub struct Files {
     pub key: PathBuf,
 }
 
-/// What speaks TLS with the certificate in these files.
+/// Returns an acceptor that speaks TLS with the certificate in these files.
 pub fn acceptor(files: &Files) -> anyhow::Result<TlsAcceptor> {
     let certificates = certificates(&files.certificates)
         .with_context(|| format!("tls.cert_path: {}", files.certificates.display()))?;

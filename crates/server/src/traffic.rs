@@ -1,8 +1,8 @@
-//! What goes through the listeners, by route: how many requests, how long they took, how many are
-//! under way.
+//! The counts of requests by route: how many there were, how long they took, how many are under way.
 //!
 //! Counting costs a look into a table and a few additions: every count has its place before the first
-//! request comes. Labels are the templates of routes, never what stands in a path.
+//! request comes. Labels are the templates of routes, never the paths themselves: those have no bound
+//! in number and may hold ids.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,11 +18,11 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// What is asked for and is no route.
+/// The label of everything that has no label of its own.
 const OTHER: &str = "other";
 
 /// The methods that are told apart; the last stands for all others.
-const METHODS: [&str; 4] = ["GET", "POST", "DELETE", OTHER];
+const METHODS: [&str; 5] = ["GET", "POST", "PUT", "DELETE", OTHER];
 
 /// The statuses that are told apart; others count as the first of their hundred.
 const STATUSES: [u16; 24] = [
@@ -30,7 +30,7 @@ const STATUSES: [u16; 24] = [
     501, 502, 503, 504, 505,
 ];
 
-/// Up to how many microseconds a request counts into each bucket; the last bucket has no bound.
+/// The upper bounds of the buckets of latency, in microseconds; one more bucket has no bound.
 const BOUNDS_MICROS: [u64; 12] = [
     500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 10_000_000,
     60_000_000,
@@ -39,9 +39,9 @@ const BOUNDS_MICROS: [u64; 12] = [
 /// The counts of every route.
 pub struct Traffic {
     routes: Vec<Route>,
-    /// Routes without fields, by their path.
+    /// The routes without fields, by their path.
     exact: HashMap<&'static str, usize>,
-    /// Routes with fields, with what stands in front of the first.
+    /// The routes with fields, by the text before the first field.
     patterns: Vec<(&'static str, usize)>,
 }
 
@@ -52,7 +52,7 @@ struct Route {
     methods: [Seen; METHODS.len()],
 }
 
-/// What was seen of one method of a route.
+/// The counts of one method of a route.
 #[derive(Default)]
 struct Seen {
     statuses: [AtomicU64; STATUSES.len()],
@@ -69,7 +69,7 @@ impl fmt::Debug for Traffic {
 }
 
 impl Default for Traffic {
-    /// Every route that this server has.
+    /// The counts of every route that this server has.
     fn default() -> Self {
         let operations = registry().iter().map(|entry| entry.spec.path);
         let own = ["/healthz", "/readyz", "/metrics", asyncgate_rest::EVENTS];
@@ -119,7 +119,7 @@ impl Traffic {
         self.routes.len() - 1
     }
 
-    /// A request begins.
+    /// Counts a request as under way.
     pub fn begin(self: &Arc<Self>, method: &Method, path: &str) -> Passage {
         let route = self.find(path);
         self.routes[route].inflight.fetch_add(1, Relaxed);
@@ -166,7 +166,7 @@ fn status_place(status: StatusCode) -> usize {
     })
 }
 
-/// A request that is under way; until it is answered or given up.
+/// A request that is under way, until it is answered or given up.
 #[derive(Debug)]
 pub struct Passage {
     traffic: Arc<Traffic>,
@@ -176,7 +176,7 @@ pub struct Passage {
 }
 
 impl Passage {
-    /// The answer begins. What follows of a long one is not part of the time.
+    /// Counts the answer, which begins now. The rest of a long one is not part of the time.
     pub fn answered(self, status: StatusCode) {
         let elapsed = self.watch.elapsed();
         let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
@@ -196,7 +196,7 @@ impl Drop for Passage {
     }
 }
 
-/// The counts as they are reported: only what has happened, so that a page of metrics stays short.
+/// Reports the counts that are not zero, so that a page of metrics stays short.
 #[derive(Debug)]
 pub struct Report(pub Arc<Traffic>);
 
@@ -326,11 +326,13 @@ mod tests {
         post(StatusCode::OK);
         post(StatusCode::TOO_MANY_REQUESTS);
         post(StatusCode::IM_A_TEAPOT);
+        traffic.begin(&Method::PUT, "/a").answered(StatusCode::OK);
         drop(traffic.begin(&Method::PATCH, "/b/8"));
         let waits = traffic.begin(&Method::GET, "/c");
         let text = shown(&traffic);
         for line in [
             r#"http_requests_total{route="/a",method="GET",status="200"} 1"#,
+            r#"http_requests_total{route="/a",method="PUT",status="200"} 1"#,
             r#"http_requests_total{route="/b/{x}",method="POST",status="200"} 1"#,
             r#"http_requests_total{route="/b/{x}",method="POST",status="429"} 1"#,
             r#"http_requests_total{route="/b/{x}",method="POST",status="400"} 1"#,
@@ -344,6 +346,15 @@ mod tests {
         assert!(!text.contains("PATCH") && !text.contains("/b/7"), "{text}");
         drop(waits);
         assert!(!shown(&traffic).contains(r#"inflight_requests{route="other"} 1"#));
+    }
+
+    #[test]
+    fn every_method_of_an_operation_is_told_apart() {
+        for entry in registry() {
+            let method = entry.spec.method.as_str();
+            let place = method_place(&Method::from_bytes(method.as_bytes()).unwrap());
+            assert_eq!(METHODS[place], method, "{}", entry.spec.name);
+        }
     }
 
     #[test]

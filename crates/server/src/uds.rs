@@ -1,6 +1,6 @@
-//! A socket file: the same service for processes of this machine, let in by their user.
+//! A socket file: the same service for processes of this machine, which are let in by their user.
 //!
-//! Invariants: the file is never open to others, not even while it is made; a peer that is not on the
+//! Invariants: no other user can open the file, not even while it is made; a peer that is not on the
 //! list is closed before a byte of it is read.
 
 use std::fs::{self, Permissions};
@@ -12,7 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::data_dir;
 
-/// Why a socket file cannot be used.
+/// A socket file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on uds.path = {}: {reason}", path.display())]
 pub struct Error {
@@ -38,7 +38,7 @@ impl UnixSocket {
         })
     }
 
-    /// The next connection of a user who may connect, and who that is.
+    /// Waits for a connection of a user who may connect. Returns it with the user's number.
     pub async fn accept(&self) -> io::Result<(UnixStream, u32)> {
         loop {
             let (stream, _) = self.listener.accept().await?;
@@ -50,7 +50,7 @@ impl UnixSocket {
                     pid = peer.pid(),
                     "closed a connection of a user who is not in uds.allow_uids"
                 ),
-                // It hung up already.
+                // The peer hung up before it could be asked for.
                 Err(error) => tracing::debug!(%error, "closed a connection of an unknown user"),
             }
         }
@@ -64,8 +64,8 @@ fn make(path: &Path, allowed: &[u32]) -> io::Result<UnixSocket> {
         .unwrap_or(Path::new("."));
     data_dir::make(dir)?;
     refuse_if_in_use(path)?;
-    // Made under another name and renamed, it has its permissions from the first moment that it can
-    // be found, and it takes the place of a file that was left behind.
+    // The file is made under another name and renamed. So it has its permissions from the first moment
+    // that it can be found, and it takes the place of a file that was left behind.
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let beside = path.with_file_name(name);
@@ -75,7 +75,7 @@ fn make(path: &Path, allowed: &[u32]) -> io::Result<UnixSocket> {
     }
     let listener = UnixListener::bind(&beside)?;
     fs::set_permissions(&beside, Permissions::from_mode(0o600))?;
-    // Whoever made the file is who this process is.
+    // The owner of a new file is the user that this process runs as; std has no other way to ask.
     let own = fs::metadata(&beside)?.uid();
     fs::rename(&beside, path)?;
     if fs::metadata(dir)?.permissions().mode() & 0o077 != 0 {

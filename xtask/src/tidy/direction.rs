@@ -11,7 +11,8 @@ enum Sees {
     Anything,
 }
 
-/// Architecture invariant: core <- store <- backends; {core, store, api} <- engine <- facades <- server.
+/// Architecture invariant: core <- store <- backends; {core, store, api} <- engine <- edge <- facades
+/// <- server.
 const RULES: &[(&str, Sees)] = &[
     ("asyncgate-core", Sees::Only(&[])),
     ("asyncgate-api", Sees::Only(&[])),
@@ -44,16 +45,20 @@ const RULES: &[(&str, Sees)] = &[
         ]),
     ),
     (
-        "asyncgate-rest",
+        "asyncgate-edge",
         Sees::Only(&["asyncgate-api", "asyncgate-engine"]),
+    ),
+    (
+        "asyncgate-rest",
+        Sees::Only(&["asyncgate-api", "asyncgate-edge", "asyncgate-engine"]),
     ),
     (
         "asyncgate-grpc",
-        Sees::Only(&["asyncgate-api", "asyncgate-engine"]),
+        Sees::Only(&["asyncgate-api", "asyncgate-edge", "asyncgate-engine"]),
     ),
     (
         "asyncgate-mcp",
-        Sees::Only(&["asyncgate-api", "asyncgate-engine"]),
+        Sees::Only(&["asyncgate-api", "asyncgate-edge", "asyncgate-engine"]),
     ),
     ("asyncgate-client", Sees::Only(&["asyncgate-api"])),
     (
@@ -217,8 +222,12 @@ mod tests {
                 &["asyncgate-api", "asyncgate-core", "asyncgate-store"],
             ),
             (
-                "asyncgate-rest",
+                "asyncgate-edge",
                 &["asyncgate-api", "asyncgate-engine", "axum"],
+            ),
+            (
+                "asyncgate-rest",
+                &["asyncgate-api", "asyncgate-edge", "asyncgate-engine"],
             ),
             ("asyncgate-client", &["asyncgate-api", "hyper"]),
             ("asyncgate-ledger", &["asyncgate-api", "asyncgate-core"]),
@@ -244,7 +253,10 @@ mod tests {
             ("asyncgate-store-sqlite", "asyncgate-api"),
             ("asyncgate-store-sqlite", "asyncgate-engine"),
             ("asyncgate-engine", "asyncgate-store-sqlite"),
+            ("asyncgate-engine", "asyncgate-edge"),
             ("asyncgate-engine", "asyncgate-rest"),
+            ("asyncgate-edge", "asyncgate-rest"),
+            ("asyncgate-edge", "asyncgate-store"),
             ("asyncgate-rest", "asyncgate-store"),
             ("asyncgate-rest", "asyncgate-core"),
             ("asyncgate-rest", "asyncgate-domains"),

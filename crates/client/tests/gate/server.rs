@@ -8,8 +8,8 @@ use asyncgate_client::{
     api::{Code, CreateTaskInput, GetTaskInput, TaskRecord},
 };
 use asyncgate_engine::{
-    Authenticator, Caller, Clock, Engine, Fault, Principal, PrincipalKind, Role, Settings,
-    TenantId,
+    Authenticator, Caller, Clock, Engine, Fault, Principal, PrincipalKind, RequestContext, Role,
+    Settings, TenantId,
     fakes::{Counter, FakeClock},
 };
 use asyncgate_store::{ReceiptFilter, SeqPage, Store, memory::MemoryStore};
@@ -23,13 +23,16 @@ const TENANT: TenantId = TenantId::from_bytes([7; 16]);
 struct OneKey;
 
 impl Authenticator for OneKey {
-    fn authenticate<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<Caller, Fault>> {
+    fn authenticate<'a>(
+        &'a self,
+        request: &RequestContext<'a>,
+    ) -> BoxFuture<'a, Result<Caller, Fault>> {
         let admin = Caller {
             tenant: TENANT,
             principal: Principal::new(PrincipalKind::Service, "admin"),
             role: Role::Admin,
         };
-        let known = (bearer == Some(KEY)).then_some(admin);
+        let known = (request.credential == Some(KEY)).then_some(admin);
         let answer = known.ok_or_else(|| Fault::new(Code::Unauthorized, "the key is not known"));
         Box::pin(std::future::ready(answer))
     }

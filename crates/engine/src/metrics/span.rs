@@ -13,7 +13,7 @@ pub(crate) fn of(engine: &Engine, spec: &Spec) -> Span {
         ($name:literal) => {
             tracing::debug_span!(
                 $name,
-                corr_id = CorrId::current().map(|id| id.text),
+                corr_id = CorrId::current().as_ref().map(|id| &*id.text),
                 profile = engine.settings().profile,
                 auth.scope = scope(spec),
                 auth.result = Empty,

@@ -7,8 +7,8 @@ use std::sync::{
 
 use asyncgate_api::Code;
 use asyncgate_engine::{
-    Authenticator, Caller, Clock, Engine, Fault, Principal, PrincipalKind, Role, Settings,
-    TenantId,
+    Authenticator, Caller, Clock, Engine, Fault, Principal, PrincipalKind, RequestContext, Role,
+    Settings, TenantId,
     fakes::{Counter, FakeClock},
 };
 use asyncgate_grpc::{
@@ -32,7 +32,10 @@ pub struct World {
 struct Keys;
 
 impl Authenticator for Keys {
-    fn authenticate<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<Caller, Fault>> {
+    fn authenticate<'a>(
+        &'a self,
+        request: &RequestContext<'a>,
+    ) -> BoxFuture<'a, Result<Caller, Fault>> {
         let caller = |role| {
             Ok(Caller {
                 tenant: TenantId::from_bytes([7; 16]),
@@ -40,7 +43,7 @@ impl Authenticator for Keys {
                 role,
             })
         };
-        let answer = match bearer {
+        let answer = match request.credential {
             Some("admin") => caller(Role::Admin),
             Some("agent") => caller(Role::Agent),
             Some("down") => Err(Fault::new(Code::Unavailable, "no keys").retry_after(3)),

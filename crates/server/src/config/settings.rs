@@ -66,6 +66,7 @@ pub struct Settings {
     pub metrics_addr: Option<SocketAddr>,
     /// Present where the main address speaks TLS.
     pub tls: Option<tls::Files>,
+    pub hsts: bool,
     pub uds_path: Option<PathBuf>,
     pub uds_allow_uids: Vec<u32>,
     pub profile: Profile,
@@ -141,6 +142,7 @@ impl Settings {
             } else {
                 None
             },
+            hsts: from.switch("server.hsts")?,
             uds_path: from.optional("uds.path", Reader::path)?,
             uds_allow_uids: from.uids("uds.allow_uids")?,
             profile: if from.word("mailbox.profile")? == "micronode" {

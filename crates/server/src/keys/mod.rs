@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use asyncgate_api::Code;
 use asyncgate_core::{Principal, PrincipalKind, TenantId};
-use asyncgate_engine::{Authenticator, Caller, Clock, Fault, Role};
+use asyncgate_engine::{Authenticator, Caller, Clock, Fault, RequestContext, Role};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
 use prometheus_client::metrics::gauge::Gauge;
@@ -138,8 +138,11 @@ impl Keys {
 }
 
 impl Authenticator for Keys {
-    fn authenticate<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<Caller, Fault>> {
-        match (&self.mode, bearer) {
+    fn authenticate<'a>(
+        &'a self,
+        request: &RequestContext<'a>,
+    ) -> BoxFuture<'a, Result<Caller, Fault>> {
+        match (&self.mode, request.credential) {
             (Mode::Open, _) => ready(Ok(admin())).boxed(),
             (Mode::Shared { .. } | Mode::Stored(_), None) => ready(Err(missing())).boxed(),
             (Mode::Shared { digester, digest }, Some(credential)) => {

@@ -45,8 +45,16 @@ fn counted(keys: &Keys) -> String {
     text
 }
 
+async fn authenticate(keys: &Keys, credential: Option<&str>) -> Result<Caller, Fault> {
+    let request = RequestContext {
+        credential,
+        ..RequestContext::default()
+    };
+    keys.authenticate(&request).await
+}
+
 async fn code(keys: &Keys, bearer: Option<&str>) -> Option<Code> {
-    keys.authenticate(bearer)
+    authenticate(keys, bearer)
         .await
         .err()
         .map(|fault| fault.code)
@@ -60,7 +68,7 @@ async fn the_shared_key_is_the_admin_and_nothing_else_is() {
     );
     assert!(fresh.is_none());
     assert_eq!(
-        keys.authenticate(Some("a-shared-key-of-ours"))
+        authenticate(&keys, Some("a-shared-key-of-ours"))
             .await
             .unwrap(),
         admin()
@@ -79,8 +87,11 @@ async fn the_shared_key_is_the_admin_and_nothing_else_is() {
 async fn insecure_dev_lets_everybody_in() {
     let (keys, fresh) = open(&settings(&[("ALLOW_INSECURE_DEV", "true")]), &still());
     assert!(fresh.is_none());
-    assert_eq!(keys.authenticate(None).await.unwrap(), admin());
-    assert_eq!(keys.authenticate(Some("whatever")).await.unwrap(), admin());
+    assert_eq!(authenticate(&keys, None).await.unwrap(), admin());
+    assert_eq!(
+        authenticate(&keys, Some("whatever")).await.unwrap(),
+        admin()
+    );
 }
 
 #[tokio::test]
@@ -94,14 +105,14 @@ async fn the_first_start_makes_a_key_that_later_starts_know() {
         "{text}"
     );
     assert_eq!(
-        keys.authenticate(Some(token.reveal())).await.unwrap(),
+        authenticate(&keys, Some(token.reveal())).await.unwrap(),
         admin()
     );
 
     let (again, none) = open(&in_dir(&dir), &still());
     assert!(none.is_none());
     assert_eq!(
-        again.authenticate(Some(token.reveal())).await.unwrap(),
+        authenticate(&again, Some(token.reveal())).await.unwrap(),
         admin()
     );
     let other = Token::generate().unwrap();
@@ -124,7 +135,7 @@ async fn a_memory_store_keeps_its_key_in_memory() {
     settings.store = StoreKind::Memory;
     let (keys, fresh) = open(&settings, &still());
     assert_eq!(
-        keys.authenticate(Some(fresh.unwrap().reveal()))
+        authenticate(&keys, Some(fresh.unwrap().reveal()))
             .await
             .unwrap(),
         admin()
@@ -138,26 +149,26 @@ async fn a_key_is_proved_once_and_a_revoked_one_dies_within_the_recheck() {
     let clock = still();
     let (keys, fresh) = open(&in_dir(&dir), &clock);
     let token = fresh.unwrap();
-    assert!(keys.authenticate(Some(token.reveal())).await.is_ok());
+    assert!(authenticate(&keys, Some(token.reveal())).await.is_ok());
 
     let path = dir.path().join("keys.json");
     let original = std::fs::read_to_string(&path).unwrap();
     clock.advance(60_000);
     assert!(
-        keys.authenticate(Some(token.reveal())).await.is_ok(),
+        authenticate(&keys, Some(token.reveal())).await.is_ok(),
         "an unchanged record keeps its proof"
     );
 
     std::fs::write(&path, "half an edit").unwrap();
     clock.advance(60_000);
     assert!(
-        keys.authenticate(Some(token.reveal())).await.is_ok(),
+        authenticate(&keys, Some(token.reveal())).await.is_ok(),
         "an unreadable file revokes nobody"
     );
 
     std::fs::write(&path, r#"{"version":1,"keys":[]}"#).unwrap();
     clock.advance(29_999);
-    assert!(keys.authenticate(Some(token.reveal())).await.is_ok());
+    assert!(authenticate(&keys, Some(token.reveal())).await.is_ok());
     clock.advance(1);
     assert!(counted(&keys).contains("cap_cache_entries 1\n"));
     assert_eq!(
@@ -171,7 +182,7 @@ async fn a_key_is_proved_once_and_a_revoked_one_dies_within_the_recheck() {
 
     std::fs::write(&path, original).unwrap();
     clock.advance(30_000);
-    assert!(keys.authenticate(Some(token.reveal())).await.is_ok());
+    assert!(authenticate(&keys, Some(token.reveal())).await.is_ok());
 }
 
 #[test]
@@ -221,5 +232,5 @@ async fn a_flood_of_bad_keys_is_turned_away_instead_of_queued() {
         codes.contains(&Some(Code::Unavailable)),
         "nobody was turned away"
     );
-    assert!(keys.authenticate(Some(token.reveal())).await.is_ok());
+    assert!(authenticate(&keys, Some(token.reveal())).await.is_ok());
 }

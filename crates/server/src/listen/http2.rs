@@ -1,9 +1,9 @@
 //! Connections that speak HTTP/2: many requests at a time, each with its own end.
 //!
-//! What HTTP/1.1 is told by bytes that pass, is told here by turns: a stream is the server's turn
-//! while the server owes it something, and the client's while a part of the answer has not been
-//! taken. A connection on which nothing is the server's turn and nothing moves is let go, be it idle
-//! or held open by a client that does not read.
+//! HTTP/1.1 finds stalls by the bytes that pass. Here many requests share the bytes, so each stream
+//! notes whose turn it is: the server's while the server owes it something, the client's while a part
+//! of the answer has not been taken. A connection on which no stream is the server's turn and nothing
+//! moves is closed, be it idle or held open by a client that does not read.
 
 use std::future::poll_fn;
 use std::mem;
@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::response::Response;
@@ -30,47 +29,40 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::error::Elapsed;
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use tower::Service as _;
 
-use super::{Connection, MAX_HEAD_BYTES, Metrics, Stage};
-use crate::pulse::{Patience, Phase, Watch, Watched};
-use crate::traffic::Traffic;
+use super::{Connection, MAX_HEAD_BYTES, Service, Stage};
+use crate::progress::{ObservedStream, Observer, Phase, Timeouts};
 
-/// Requests that one connection may have open. More wait at the client.
+/// The most requests that one connection may have open. More wait at the client.
 const MAX_STREAMS: u32 = 256;
 
-/// How much a client may send ahead on one stream, and on all of them.
+/// The most bytes that a client may send ahead on one stream, and on all of them.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 
-/// How often a client is asked whether it is still there, and how long it may take to say so.
+/// The time between two questions whether the client is still there, and the time for its answer.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Serves until the client or the drain ends it; or until it took too long.
+/// Serves until the client or the drain ends the connection. Returns the phase in which it took too
+/// long, if it did.
 pub(super) async fn run(
     connection: Connection,
     stream: impl AsyncRead + AsyncWrite + Unpin,
 ) -> Option<Phase> {
     let Connection {
-        router,
-        patience,
-        metrics: Metrics { traffic, .. },
+        service,
+        timeouts,
         mut stage,
+        ..
     } = connection;
-    let patience = patience.get();
+    let timeouts = timeouts.get();
     let turns = Arc::new(Turns::default());
-    let mut dog = Watchdog::new(turns.clone(), patience);
-    let stream = Watched::new(stream, turns.clone());
+    let mut detector = StallDetector::new(turns.clone(), timeouts);
+    let stream = ObservedStream::new(stream, turns.clone());
     let service = service_fn(move |request| {
         let turn = Turn::begin(turns.clone());
-        answer(
-            router.clone(),
-            traffic.clone(),
-            turn,
-            patience.answer,
-            request,
-        )
+        answer(service.clone(), turn, timeouts.request, request)
     });
     let streams = Streams::default();
     let mut http = http2::Builder::new(streams.clone());
@@ -83,15 +75,16 @@ pub(super) async fn run(
         .keep_alive_timeout(PING_TIMEOUT);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     let mut running = FuturesUnordered::new();
-    let mut tick = interval(patience.tick());
+    let mut tick = interval(timeouts.tick());
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first tick is immediate and tells nothing.
     tick.reset();
+    // Set once the client has been told to begin nothing new, with the reason.
     let mut parting = None;
     loop {
         tokio::select! {
             biased;
-            // What went wrong is the client's affair: it hung up or does not speak HTTP/2.
+            // An error is the client's: it hung up or does not speak HTTP/2.
             () = poll_fn(|cx| streams.poll(connection.as_mut(), &mut running, cx)) => return parting,
             changed = stage.changed() => {
                 if changed.is_err() || *stage.borrow_and_update() == Stage::Ended {
@@ -100,12 +93,12 @@ pub(super) async fn run(
                 connection.as_mut().graceful_shutdown();
             }
             _ = tick.tick() => {
-                let Some(phase) = dog.look() else {
+                let Some(phase) = detector.look() else {
                     continue;
                 };
                 // A client that speaks the protocol is told not to begin anything new, so that no
                 // request is lost on the way. One that does not answer has had its chance.
-                if phase == Phase::Stuck || parting.is_some() || !dog.turns.any_begun() {
+                if phase == Phase::Stuck || parting.is_some() || !detector.turns.any_begun() {
                     return Some(phase);
                 }
                 parting = Some(phase);
@@ -115,15 +108,15 @@ pub(super) async fn run(
     }
 }
 
-/// The streams of a connection run in its own task: what one commit answers wakes it once, and leaves
-/// together.
+/// The streams of a connection. They run in the connection's own task: the answers of one commit wake
+/// it once and leave in one write.
 #[derive(Clone, Default)]
 struct Streams {
     begun: Arc<Mutex<Vec<BoxFuture<'static, ()>>>>,
 }
 
 impl Streams {
-    /// Polls the connection and what has begun on it, until the connection ends.
+    /// Polls the connection and its streams, until the connection ends.
     fn poll(
         &self,
         connection: Pin<&mut impl Future>,
@@ -148,23 +141,20 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 }
 
 async fn answer(
-    mut router: Router,
-    traffic: Arc<Traffic>,
+    service: Service,
     turn: Turn,
-    patience: Duration,
+    limit: Duration,
     request: Request<Incoming>,
 ) -> Result<Response<Answer>, Elapsed> {
-    let passage = traffic.begin(request.method(), request.uri().path());
-    // The stream is reset: the others on the connection have nothing to do with it.
-    let Ok(response) = timeout(patience, router.call(request)).await?;
-    passage.answered(response.status());
+    // An error resets only this stream: the others on the connection have nothing to do with it.
+    let response = timeout(limit, service.answer(request)).await?;
     Ok(response.map(|body| Answer { body, turn }))
 }
 
-/// The largest sign of life: a frame that is written whether or not the client takes its answers.
+/// The size of a ping frame, which is written whether or not the client takes its answers.
 const PING_BYTES: usize = 17;
 
-impl Watch for Turns {
+impl Observer for Turns {
     fn wrote(&self, bytes: usize) {
         if bytes > PING_BYTES {
             self.steps.fetch_add(1, Ordering::Relaxed);
@@ -172,14 +162,14 @@ impl Watch for Turns {
     }
 }
 
-/// Whose turn it is on the streams of a connection.
+/// The turns on the streams of a connection.
 #[derive(Debug, Default)]
 struct Turns {
-    /// Streams that have begun and not ended.
+    /// The number of streams that have begun and not ended.
     open: AtomicUsize,
-    /// Those of them on which it is the server's.
+    /// The number of those on which it is the server's turn.
     server: AtomicUsize,
-    /// Counts what happens: turns that change, and bytes that leave.
+    /// A count of everything that happens: turns that change, and bytes that leave.
     steps: AtomicU64,
 }
 
@@ -189,10 +179,11 @@ impl Turns {
     }
 }
 
-/// Whose turn it is on one stream.
+/// The turn on one stream.
 #[derive(Debug)]
 struct Turn {
     turns: Arc<Turns>,
+    /// True while it is the server's.
     server: bool,
 }
 
@@ -203,11 +194,11 @@ impl Turn {
             turns,
             server: false,
         };
-        turn.is_the_servers(true);
+        turn.set_servers(true);
         turn
     }
 
-    fn is_the_servers(&mut self, server: bool) {
+    fn set_servers(&mut self, server: bool) {
         self.turns.steps.fetch_add(1, Ordering::Relaxed);
         match (self.server, server) {
             (false, true) => self.turns.server.fetch_add(1, Ordering::Relaxed),
@@ -220,12 +211,13 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.is_the_servers(false);
+        self.set_servers(false);
         self.turns.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// An answer's body. It is asked for the next part only when the client has room for it.
+/// An answer's body. hyper asks it for the next part only when the client has room for it, so a body
+/// that is asked and has nothing shows that it is the server's turn.
 #[derive(Debug)]
 struct Answer {
     body: Body,
@@ -241,7 +233,7 @@ impl HttpBody for Answer {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        self.turn.is_the_servers(frame.is_pending());
+        self.turn.set_servers(frame.is_pending());
         frame
     }
 
@@ -254,27 +246,29 @@ impl HttpBody for Answer {
     }
 }
 
-/// Looks at [`Turns`] now and then.
+/// Looks at [`Turns`] now and then, and finds when nothing moves.
 #[derive(Debug)]
-struct Watchdog {
+struct StallDetector {
     turns: Arc<Turns>,
-    patience: Patience,
+    timeouts: Timeouts,
+    /// The steps at the last look.
     seen: u64,
+    /// The time since the last step, in whole ticks.
     still: Duration,
 }
 
-impl Watchdog {
-    fn new(turns: Arc<Turns>, patience: Patience) -> Self {
+impl StallDetector {
+    fn new(turns: Arc<Turns>, timeouts: Timeouts) -> Self {
         Self {
             turns,
-            patience,
+            timeouts,
             seen: 0,
             still: Duration::ZERO,
         }
     }
 
-    /// To be called every [`Patience::tick`]. Says in which phase nothing has moved for too long; then
-    /// it starts to count anew.
+    /// Looks once; to be called every [`Timeouts::tick`]. Returns the phase in which nothing has moved
+    /// for too long, and then counts anew.
     fn look(&mut self) -> Option<Phase> {
         let steps = self.turns.steps.load(Ordering::Relaxed);
         let working = self.turns.server.load(Ordering::Relaxed) > 0;
@@ -283,12 +277,12 @@ impl Watchdog {
             self.still = Duration::ZERO;
             return None;
         }
-        self.still += self.patience.tick();
-        let (phase, patience) = match self.turns.open.load(Ordering::Relaxed) {
-            0 => (Phase::Open, self.patience.silence),
-            _ => (Phase::Stuck, self.patience.taking),
+        self.still += self.timeouts.tick();
+        let (phase, limit) = match self.turns.open.load(Ordering::Relaxed) {
+            0 => (Phase::Open, self.timeouts.idle),
+            _ => (Phase::Stuck, self.timeouts.write),
         };
-        if self.still < patience {
+        if self.still < limit {
             return None;
         }
         self.still = Duration::ZERO;
@@ -300,35 +294,39 @@ impl Watchdog {
 mod tests {
     use super::*;
 
-    const PATIENCE: Patience = Patience {
-        head: Duration::from_secs(4),
-        answer: Duration::from_secs(12),
-        taking: Duration::from_secs(4),
-        silence: Duration::from_secs(8),
+    const TIMEOUTS: Timeouts = Timeouts {
+        read: Duration::from_secs(4),
+        request: Duration::from_secs(12),
+        write: Duration::from_secs(4),
+        idle: Duration::from_secs(8),
     };
 
-    fn barks(dog: &mut Watchdog) -> Option<Phase> {
-        (0..20).find_map(|_| dog.look())
+    fn stalled(detector: &mut StallDetector) -> Option<Phase> {
+        (0..20).find_map(|_| detector.look())
     }
 
     #[test]
     fn only_what_is_the_servers_turn_keeps_a_silent_connection() {
         let turns = Arc::new(Turns::default());
-        let mut dog = Watchdog::new(turns.clone(), PATIENCE);
+        let mut detector = StallDetector::new(turns.clone(), TIMEOUTS);
         let (idle, stuck) = (Some(Phase::Open), Some(Phase::Stuck));
-        assert_eq!(barks(&mut dog), idle, "nothing was ever asked");
+        assert_eq!(stalled(&mut detector), idle, "nothing was ever asked");
         let mut turn = Turn::begin(turns.clone());
-        assert_eq!(barks(&mut dog), None, "the server works");
-        turn.is_the_servers(false);
+        assert_eq!(stalled(&mut detector), None, "the server works");
+        turn.set_servers(false);
         assert_eq!(
-            barks(&mut dog),
+            stalled(&mut detector),
             stuck,
             "the client does not take its answer"
         );
-        turn.is_the_servers(true);
-        assert_eq!(barks(&mut dog), None, "the server has nothing to say yet");
+        turn.set_servers(true);
+        assert_eq!(
+            stalled(&mut detector),
+            None,
+            "the server has nothing to say yet"
+        );
         drop(turn);
-        assert_eq!(barks(&mut dog), idle, "nothing is open");
+        assert_eq!(stalled(&mut detector), idle, "nothing is open");
         assert_eq!(turns.server.load(Ordering::Relaxed), 0);
         assert_eq!(turns.open.load(Ordering::Relaxed), 0);
     }
@@ -336,10 +334,10 @@ mod tests {
     #[test]
     fn what_moves_is_kept() {
         let turns = Arc::new(Turns::default());
-        let mut dog = Watchdog::new(turns.clone(), PATIENCE);
+        let mut detector = StallDetector::new(turns.clone(), TIMEOUTS);
         for _ in 0..50 {
             drop(Turn::begin(turns.clone()));
-            assert_eq!(dog.look(), None);
+            assert_eq!(detector.look(), None);
         }
     }
 }

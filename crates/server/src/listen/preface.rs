@@ -1,4 +1,4 @@
-//! Which protocol a client speaks, by the first bytes that it sends.
+//! Finds the protocol that a client speaks, by the first bytes that it sends.
 
 use std::io;
 use std::pin::Pin;
@@ -9,64 +9,65 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::sleep;
 
-/// How the first bytes of HTTP/2 begin. No method of HTTP/1.1 is called so.
+/// The beginning of the first bytes of HTTP/2. No method of HTTP/1.1 is called so.
 const PREFACE: &[u8; 3] = b"PRI";
 
-/// How soon to look again at a client that has sent only a part of that.
+/// The time until the next look at a client that has sent only a part of [`PREFACE`].
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A protocol that clients speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Spoken {
+pub(super) enum Protocol {
     Http1,
     Http2,
 }
 
-/// What `seen` says, if it says enough. Who says nothing and hangs up speaks the older one.
-fn spoken(seen: &[u8]) -> Option<Spoken> {
+/// Returns the protocol of these first bytes, if they are enough to tell. A client that hangs up
+/// without a byte counts as HTTP/1.1.
+fn protocol(seen: &[u8]) -> Option<Protocol> {
     if seen.is_empty() || !PREFACE.starts_with(seen) {
-        Some(Spoken::Http1)
+        Some(Protocol::Http1)
     } else {
-        (seen == PREFACE).then_some(Spoken::Http2)
+        (seen == PREFACE).then_some(Protocol::Http2)
     }
 }
 
-/// Looks without taking: what the client has sent stays in the socket, so that the protocol's own
-/// reader sees it all and nothing stands between them.
-pub(super) async fn peeked(stream: &TcpStream) -> io::Result<Spoken> {
+/// Finds the protocol without reading: the bytes stay in the socket, so that the protocol's own reader
+/// sees them all and no layer stands between them.
+pub(super) async fn peeked(stream: &TcpStream) -> io::Result<Protocol> {
     let mut first = [0; PREFACE.len()];
     loop {
         let seen = stream.peek(&mut first).await?;
-        if let Some(spoken) = spoken(&first[..seen]) {
-            return Ok(spoken);
+        if let Some(protocol) = protocol(&first[..seen]) {
+            return Ok(protocol);
         }
-        // What is already there does not let the socket tell when more comes.
+        // The socket is readable already, so it cannot tell when more comes.
         sleep(PAUSE).await;
     }
 }
 
-/// Looks by taking, and puts back what was taken: a socket file cannot be peeked into.
-pub(super) async fn read(mut stream: UnixStream) -> io::Result<(Spoken, Rewound)> {
+/// Finds the protocol by reading, and puts the bytes back: a socket file cannot be peeked into.
+pub(super) async fn read(mut stream: UnixStream) -> io::Result<(Protocol, Rewound)> {
     let mut first = [0; PREFACE.len()];
     let mut seen = 0;
     loop {
         let more = stream.read(&mut first[seen..]).await?;
         seen += more;
-        // Who hangs up in the middle has said all there is.
-        let spoken = spoken(&first[..seen]).or((more == 0).then_some(Spoken::Http1));
-        if let Some(spoken) = spoken {
+        // A client that hangs up in the middle sends no more.
+        let protocol = protocol(&first[..seen]).or((more == 0).then_some(Protocol::Http1));
+        if let Some(protocol) = protocol {
             let rewound = Rewound {
                 first,
                 from: 0,
                 seen,
                 stream,
             };
-            return Ok((spoken, rewound));
+            return Ok((protocol, rewound));
         }
     }
 }
 
-/// A stream whose first bytes were taken, and come again.
+/// A stream whose first bytes were read and come again.
 #[derive(Debug)]
 pub(super) struct Rewound {
     first: [u8; PREFACE.len()],
@@ -130,32 +131,32 @@ mod tests {
     #[test]
     fn the_first_bytes_tell() {
         for (seen, expected) in [
-            (&b""[..], Some(Spoken::Http1)),
+            (&b""[..], Some(Protocol::Http1)),
             (b"P", None),
             (b"PR", None),
-            (b"PRI", Some(Spoken::Http2)),
-            (b"PO", Some(Spoken::Http1)),
-            (b"G", Some(Spoken::Http1)),
+            (b"PRI", Some(Protocol::Http2)),
+            (b"PO", Some(Protocol::Http1)),
+            (b"G", Some(Protocol::Http1)),
         ] {
-            assert_eq!(spoken(seen), expected, "{seen:?}");
+            assert_eq!(protocol(seen), expected, "{seen:?}");
         }
     }
 
     #[tokio::test]
     async fn what_was_taken_comes_again() {
         for (sent, expected) in [
-            (&b"PRI * HTTP/2.0"[..], Spoken::Http2),
-            (b"GET / HTTP/1.1", Spoken::Http1),
-            (b"PR", Spoken::Http1),
-            (b"", Spoken::Http1),
+            (&b"PRI * HTTP/2.0"[..], Protocol::Http2),
+            (b"GET / HTTP/1.1", Protocol::Http1),
+            (b"PR", Protocol::Http1),
+            (b"", Protocol::Http1),
         ] {
             let (near, mut far) = UnixStream::pair().unwrap();
             for byte in sent {
                 far.write_all(&[*byte]).await.unwrap();
             }
             drop(far);
-            let (spoken, mut stream) = read(near).await.unwrap();
-            assert_eq!(spoken, expected);
+            let (protocol, mut stream) = read(near).await.unwrap();
+            assert_eq!(protocol, expected);
             let mut got = Vec::new();
             stream.read_to_end(&mut got).await.unwrap();
             assert_eq!(got, sent);

@@ -10,16 +10,17 @@ use super::*;
 const LONG: Duration = Duration::from_secs(20);
 const REQUEST: &[u8] = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n";
 
-fn limits(connections: usize) -> Limits {
-    let patience = Patience {
-        head: LONG,
-        answer: LONG,
-        taking: LONG,
-        silence: LONG,
+fn options(connections: usize) -> Options {
+    let timeouts = Timeouts {
+        read: LONG,
+        request: LONG,
+        write: LONG,
+        idle: LONG,
     };
-    Limits {
+    Options {
         connections,
-        patience,
+        timeouts,
+        hsts: false,
     }
 }
 
@@ -30,7 +31,7 @@ struct Gate {
     open: Notify,
 }
 
-async fn start(limits: Limits, gate: Arc<Gate>) -> Listener {
+async fn start(options: Options, gate: Arc<Gate>) -> Listener {
     let slow = move || {
         let gate = gate.clone();
         async move {
@@ -43,7 +44,7 @@ async fn start(limits: Limits, gate: Arc<Gate>) -> Listener {
         .route("/quick", get(|| async { "quick" }))
         .route("/slow", get(slow));
     let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    Listener::start(socket, router, limits, Metrics::default()).unwrap()
+    Listener::start(socket, router, options, Metrics::default()).unwrap()
 }
 
 async fn connect(listener: &Listener, request: &[u8]) -> TcpStream {
@@ -73,7 +74,7 @@ async fn read_answer(stream: &mut TcpStream) -> String {
 
 #[tokio::test]
 async fn one_connection_serves_many_requests() {
-    let listener = start(limits(4), Arc::default()).await;
+    let listener = start(options(4), Arc::default()).await;
     let mut stream = connect(&listener, b"").await;
     for _ in 0..3 {
         stream.write_all(REQUEST).await.unwrap();
@@ -90,7 +91,7 @@ async fn one_connection_serves_many_requests() {
 #[tokio::test]
 async fn a_drain_lets_requests_in_flight_finish_and_closes_the_rest() {
     let gate = Arc::new(Gate::default());
-    let listener = start(limits(4), gate.clone()).await;
+    let listener = start(options(4), gate.clone()).await;
     let address = listener.address().unwrap();
     let mut idle = connect(&listener, REQUEST).await;
     assert!(read_answer(&mut idle).await.ends_with("quick"));
@@ -115,7 +116,7 @@ async fn a_drain_lets_requests_in_flight_finish_and_closes_the_rest() {
 #[tokio::test]
 async fn a_drain_cuts_what_does_not_finish() {
     let gate = Arc::new(Gate::default());
-    let listener = start(limits(4), gate.clone()).await;
+    let listener = start(options(4), gate.clone()).await;
     let mut busy = connect(&listener, b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
     gate.entered.notified().await;
     assert!(!listener.drain(Duration::from_millis(50)).await);
@@ -124,7 +125,7 @@ async fn a_drain_cuts_what_does_not_finish() {
 
 #[tokio::test]
 async fn a_connection_past_the_cap_waits_for_a_slot() {
-    let listener = start(limits(1), Arc::default()).await;
+    let listener = start(options(1), Arc::default()).await;
     let mut first = connect(&listener, REQUEST).await;
     assert!(read_answer(&mut first).await.ends_with("quick"));
     let mut second = connect(&listener, REQUEST).await;
@@ -141,50 +142,50 @@ async fn a_connection_past_the_cap_waits_for_a_slot() {
 #[tokio::test]
 async fn silence_slow_headers_and_slow_answers_end_a_connection() {
     let short = Duration::from_millis(400);
-    let cases: [(&[u8], Patience); 3] = [
+    let cases: [(&[u8], Timeouts); 3] = [
         (
             b"",
-            Patience {
-                head: LONG,
-                answer: LONG,
-                taking: LONG,
-                silence: short,
+            Timeouts {
+                read: LONG,
+                request: LONG,
+                write: LONG,
+                idle: short,
             },
         ),
         (
             b"GET /quick HTTP/1.1\r\nhos",
-            Patience {
-                head: short,
-                answer: LONG,
-                taking: LONG,
-                silence: LONG,
+            Timeouts {
+                read: short,
+                request: LONG,
+                write: LONG,
+                idle: LONG,
             },
         ),
         (
             b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n",
-            Patience {
-                head: LONG,
-                answer: short,
-                taking: LONG,
-                silence: LONG,
+            Timeouts {
+                read: LONG,
+                request: short,
+                write: LONG,
+                idle: LONG,
             },
         ),
     ];
-    for (request, patience) in cases {
+    for (request, timeouts) in cases {
         let listener = start(
-            Limits {
-                connections: 4,
-                patience,
+            Options {
+                timeouts,
+                ..options(4)
             },
             Arc::default(),
         )
         .await;
         let began = Instant::now();
         let mut stream = connect(&listener, request).await;
-        assert_eq!(read_to_end(&mut stream).await, "", "{patience:?}");
+        assert_eq!(read_to_end(&mut stream).await, "", "{timeouts:?}");
         assert!(
             began.elapsed() >= short && began.elapsed() < LONG,
-            "{patience:?} {:?}",
+            "{timeouts:?} {:?}",
             began.elapsed()
         );
     }
@@ -192,7 +193,7 @@ async fn silence_slow_headers_and_slow_answers_end_a_connection() {
 
 #[tokio::test]
 async fn what_is_not_http_is_refused_and_oversized_headers_too() {
-    let listener = start(limits(4), Arc::default()).await;
+    let listener = start(options(4), Arc::default()).await;
     for request in [
         b"\x16\x03\x01\x02\x00".to_vec(),
         [
@@ -219,7 +220,7 @@ async fn what_is_not_http_is_refused_and_oversized_headers_too() {
 async fn either_protocol_is_recognised_however_its_first_bytes_come() {
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     let post = b"POST /quick HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-    let listener = start(limits(4), Arc::default()).await;
+    let listener = start(options(4), Arc::default()).await;
     for piece in [1, 2, 3, 100] {
         let mut stream = connect(&listener, b"").await;
         stream.set_nodelay(true).unwrap();

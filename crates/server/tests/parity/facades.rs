@@ -4,8 +4,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 use asyncgate_api::{Code, Method, Plane};
 use asyncgate_engine::{
-    Authenticator, Caller, Clock, Engine, Entry, Fault, Principal, PrincipalKind, Role, Settings,
-    TenantId,
+    Authenticator, Caller, Clock, Engine, Entry, Fault, Principal, PrincipalKind, RequestContext,
+    Role, Settings, TenantId,
     fakes::{Counter, FakeClock},
     registry,
 };
@@ -54,13 +54,16 @@ const KEY: &str = "key";
 struct OneKey;
 
 impl Authenticator for OneKey {
-    fn authenticate<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<Caller, Fault>> {
+    fn authenticate<'a>(
+        &'a self,
+        request: &RequestContext<'a>,
+    ) -> BoxFuture<'a, Result<Caller, Fault>> {
         let admin = Caller {
             tenant: TENANT,
             principal: Principal::new(PrincipalKind::Service, "admin"),
             role: Role::Admin,
         };
-        let known = bearer == Some(KEY);
+        let known = request.credential == Some(KEY);
         let answer = known.then_some(admin);
         let answer = answer.ok_or_else(|| Fault::new(Code::Unauthorized, "no"));
         Box::pin(std::future::ready(answer))

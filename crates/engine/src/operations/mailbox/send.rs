@@ -85,9 +85,11 @@ fn agree(own: Option<&str>) -> Result<(), Fault> {
 /// The correlation id of a message: its own, else the request's. Callers have ids of their own
 /// making; what is no UUID follows the call, but not the message.
 fn corr_id(own: Option<String>) -> Option<[u8; 16]> {
-    let text = own.or_else(|| Some(CorrId::current()?.text))?;
-    let id = Uuid::try_parse(&text).ok()?;
-    Some(id.into_bytes())
+    let id = match own {
+        Some(own) => Uuid::try_parse(&own),
+        None => Uuid::try_parse(&CorrId::current()?.text),
+    };
+    Some(id.ok()?.into_bytes())
 }
 
 fn attrs(attrs: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Fault> {

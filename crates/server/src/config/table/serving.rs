@@ -61,6 +61,12 @@ pub(super) static KEYS: &[Key] = &[
     .or_env(&["SVCMBX_TLS_KEY_PATH"])
     .flag("tls-key"),
     fixed(
+        "server.hsts",
+        "false",
+        Rule::Switch,
+        "Tell browsers to come by TLS only, also without tls.enabled; for servers behind a proxy that speaks TLS.",
+    ),
+    fixed(
         "pq.mode",
         "off",
         Rule::OneOf(&["off", "hybrid"]),

@@ -2,22 +2,22 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Cloning shares the value.
+/// A shared value; cloning shares it.
 #[derive(Debug, Default)]
-pub struct Live<T>(Arc<RwLock<T>>);
+pub struct Reloadable<T>(Arc<RwLock<T>>);
 
-impl<T> Clone for Live<T> {
+impl<T> Clone for Reloadable<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<T: Copy> Live<T> {
+impl<T: Copy> Reloadable<T> {
     pub fn new(value: T) -> Self {
         Self(Arc::new(RwLock::new(value)))
     }
 
-    /// The value as it is now.
+    /// Returns the value as it is now.
     pub fn get(&self) -> T {
         *self.0.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,19 +1,19 @@
-//! Lines of a bounded length from a stream.
+//! Reads lines of a bounded length from a stream.
 
 use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 
-/// Reads lines. A read that is dropped half-way loses nothing: what it took is kept here.
+/// Reads lines. A read that is dropped half-way loses nothing: the bytes that it took are kept here.
 #[derive(Debug)]
-pub(crate) struct Lines<R> {
+pub(crate) struct LineReader<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
     longest: usize,
     too_long: bool,
 }
 
-/// What a line turned out to be.
+/// A line as it was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     Whole(Vec<u8>),
@@ -21,7 +21,7 @@ pub(crate) enum Line {
     TooLong,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
+impl<R: AsyncRead + Unpin> LineReader<R> {
     pub(crate) fn new(reader: R, longest: usize) -> Self {
         Self {
             reader: BufReader::with_capacity(64 * 1024, reader),
@@ -31,7 +31,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// The next line without its end, or nothing at the end of the stream.
+    /// Returns the next line without its line break, or nothing at the end of the stream.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let available = self.reader.fill_buf().await?;
@@ -42,6 +42,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             let end = available.iter().position(|byte| *byte == b'\n');
             let (taken, used) = end.map_or((available.len(), available.len()), |at| (at, at + 1));
             if self.line.len() + taken > self.longest {
+                // The rest of the line is read and dropped, so that the next one is found.
                 self.too_long = true;
                 self.line = Vec::new();
             }
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     async fn all(input: &[u8], longest: usize) -> Vec<Line> {
-        let mut lines = Lines::new(input, longest);
+        let mut lines = LineReader::new(input, longest);
         let mut found = Vec::new();
         while let Some(line) = lines.next().await.unwrap() {
             found.push(line);

@@ -4,12 +4,11 @@
 
 use std::io::{self, Write};
 
+use asyncgate_engine::Fault;
 use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status, write::MultiGzDecoder};
 
-use crate::Fault;
-
-/// A way to compress a body.
+/// A way to compress bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
     /// The format of `gzip`.
@@ -19,10 +18,10 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// Reads the values of a body's `Content-Encoding`. Returns nothing for a body that is plain.
+    /// Returns how a body is compressed, if it is, by the values of its `Content-Encoding`.
     ///
     /// # Errors
-    /// An encoding that is not known, or more than one.
+    /// When the coding is not known, or there is more than one.
     pub fn named<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Result<Option<Self>, Fault> {
         let (first, second) = (values.next(), values.next());
         let Some(name) = first else {
@@ -44,7 +43,7 @@ fn unknown() -> Fault {
     Fault::bad_request("the body's Content-Encoding must be gzip, deflate or identity")
 }
 
-/// A body that is being unpacked.
+/// Unpacks a body piece by piece.
 #[derive(Debug)]
 pub struct Inflate {
     decoder: Decoder,
@@ -58,7 +57,7 @@ enum Decoder {
     Deflate(Zlib),
 }
 
-/// A buffer that fails to grow beyond its limit.
+/// A buffer that takes `limit` bytes and then fails.
 #[derive(Debug)]
 struct Bounded {
     bytes: Vec<u8>,
@@ -81,7 +80,7 @@ impl Write for Bounded {
     }
 }
 
-/// A decoder of zlib's format. The library's own does not notice when the end is missing.
+/// A decoder of zlib streams. The library's own writer does not notice when the end is missing.
 #[derive(Debug)]
 struct Zlib {
     stream: Decompress,
@@ -92,7 +91,7 @@ struct Zlib {
 impl Zlib {
     fn feed(&mut self, mut piece: &[u8]) -> io::Result<()> {
         let mut buffer = [0; 8 << 10];
-        // One piece may unpack to many buffers, so go on until nothing goes in and nothing comes out.
+        // The decoder may hold output back, so it is asked until nothing goes in and nothing comes out.
         while !self.ended {
             let (read, written) = (self.stream.total_in(), self.stream.total_out());
             let status = self
@@ -125,8 +124,7 @@ impl Zlib {
 }
 
 impl Inflate {
-    /// Makes a decoder that unpacks to at most `limit` bytes, and at most `ratio_cap` times the bytes
-    /// that come in.
+    /// Begins to unpack, to at most `limit` bytes and at most `ratio_cap` times the bytes that come in.
     pub fn new(coding: Coding, limit: usize, ratio_cap: u32) -> Self {
         let unpacked = Bounded {
             bytes: Vec::new(),
@@ -148,10 +146,10 @@ impl Inflate {
         }
     }
 
-    /// Unpacks a piece of the body.
+    /// Unpacks the next piece of the body.
     ///
     /// # Errors
-    /// A piece that cannot be unpacked, or unpacks to too much. The rest need not be fed then.
+    /// When the body cannot be unpacked, or unpacks to too much. Then the rest need not be fed.
     pub fn feed(&mut self, piece: &[u8]) -> Result<(), Fault> {
         self.received += piece.len();
         let fed = match &mut self.decoder {
@@ -161,7 +159,7 @@ impl Inflate {
         fed.map_err(|error| self.refuse(&error))
     }
 
-    /// Returns the whole body, once all of it was fed.
+    /// Returns the whole body, once all of it has been fed.
     ///
     /// # Errors
     /// As [`Inflate::feed`] has them, and a body whose end is missing.
@@ -197,7 +195,7 @@ impl Inflate {
         if !unpacked.full {
             return Fault::bad_request("the body cannot be unpacked").because(error.to_string());
         }
-        // A body that is both too large and too dense is probably an attack, so it is called a bomb.
+        // A body that is both too large and too dense is more likely meant to harm.
         if self.is_bomb(unpacked.limit) {
             return Fault::bomb(self.ratio_cap);
         }

@@ -1,0 +1,20 @@
+//! The edge between HTTP and the engine: everything that a facade does before and after an operation.
+//!
+//! REST, MCP, gRPC and the server's own routes read credentials, correlation ids and bodies here, and
+//! write answers and log faults here, so that a client meets the same rules whichever way it comes.
+//! What is special to a protocol stays in its facade.
+
+mod answer;
+mod body;
+mod inflate;
+mod request;
+mod security;
+
+pub use answer::{
+    add_headers, answer, error_body, error_response, json_response, log_fault, response,
+    set_corr_id, status,
+};
+pub use body::{BODY_TIMEOUT, BodyLimits, coding, in_time, read_body};
+pub use inflate::{Coding, Inflate};
+pub use request::{CORR_ID, correlate, correlated, request_context};
+pub use security::SecurityHeaders;
