@@ -1,8 +1,8 @@
 //! The command line: what it accepts and what it says about itself. Nothing is done here.
 
+use asyncgate_cli::{Completions, Demo, EXIT_CODES, RemoteCommand, Verify};
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{Completions, Demo, EXIT_CODES, RemoteCommand, Verify};
 pub use crate::flags::SettingsArgs;
 
 /// AsyncGate: durable tasks, messages and receipts between agents, services and workers.
