@@ -170,7 +170,7 @@ mod tests {
             ("default_priority", "5", "flag --set"),
         ];
         for (name, value, source) in expected {
-            let entry = effective.get(name).unwrap();
+            let entry = effective.entries.get(name).unwrap();
             assert_eq!(
                 (
                     entry.value.to_string().as_str(),
@@ -201,7 +201,7 @@ mod tests {
             panic!("not serve")
         };
         let effective = Effective::read(&args.inputs([])).unwrap();
-        let entry = effective.get("amnesia.enabled").unwrap();
+        let entry = effective.entries.get("amnesia.enabled").unwrap();
         assert_eq!(entry.value.to_string(), "true");
     }
 

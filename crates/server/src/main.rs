@@ -119,7 +119,7 @@ fn read(args: SettingsArgs) -> Result<(Inputs, Effective), config::Error> {
 /// Reads the settings and starts to log.
 fn start(args: SettingsArgs) -> anyhow::Result<(Settings, Running)> {
     let (inputs, effective) = read(args)?;
-    let settings = Settings::new(&effective)?;
+    let settings = effective.settings.clone();
     let logs = telemetry::start(&settings)?;
     for warning in &effective.warnings {
         tracing::warn!("{warning}");
