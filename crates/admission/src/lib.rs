@@ -31,5 +31,5 @@ pub use health::{ComponentHealth, Health, Status};
 pub use load::Load;
 pub use minimal::Minimal;
 pub use settings::{Component, FailureMode, Settings};
-pub use tables::{Tables, Wrong};
+pub use tables::{Rows, Table, Wrong, limits};
 pub use tiers::Tiers;

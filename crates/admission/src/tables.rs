@@ -1,7 +1,6 @@
-//! Policies and tiers as an operator writes them.
+//! The tables of limits as an operator writes them: policies, tiers, and what names policies.
 //!
-//! They are tables of any size, so they travel as JSON text and are read here: once to check them
-//! against each other, before anything is applied, and once to use them.
+//! [`Table::parse`] checks each table alone; [`limits`] checks them against each other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,105 +68,99 @@ struct WrittenGate {
     tasks: Option<String>,
 }
 
-/// The texts of the tables. An empty text stands for an empty table.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Tables<'a> {
+/// One of the tables that limits are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Table {
     /// Policies by name.
-    pub policies: &'a str,
+    Policies,
     /// Clients by tier.
-    pub tiers: &'a str,
-    /// The policies that limit calls to the server itself.
-    pub gate: &'a str,
+    Tiers,
+    /// The policies that limit the server's own operations.
+    Gate,
     /// Policies by Envoy's domains and descriptors.
-    pub envoy: &'a str,
+    Envoy,
 }
 
-impl<'a> Tables<'a> {
-    /// Reads what the operator wrote, and checks that it fits together.
-    pub fn limits(self) -> Result<Limits, Wrong> {
-        limits(self)
+/// The rows of a table, parsed.
+#[derive(Debug, Clone)]
+pub enum Rows {
+    /// Policies with their names.
+    Policies(Vec<(String, Policy)>),
+    /// Clients with their tiers.
+    Tiers(Vec<(Tier, String)>),
+    /// Names of policies with the operations that they limit.
+    Gate(Vec<(Scope, String)>),
+    /// A domain, a pattern of descriptors and the name of a policy.
+    Envoy(Vec<(String, String, String)>),
+}
+
+impl Table {
+    /// All tables.
+    pub const ALL: [Self; 4] = [Self::Policies, Self::Tiers, Self::Gate, Self::Envoy];
+
+    /// Returns the name of the setting that holds the table.
+    pub const fn setting(self) -> &'static str {
+        match self {
+            Self::Policies => "limits.policies",
+            Self::Tiers => "limits.tiers",
+            Self::Gate => "limits.gate",
+            Self::Envoy => "limits.envoy",
+        }
     }
 
-    /// All of them, by the names of the settings.
-    pub fn read<E>(text: impl Fn(&'static str) -> Result<&'a str, E>) -> Result<Self, E> {
-        Ok(Self {
-            policies: text(POLICIES)?,
-            tiers: text(TIERS)?,
-            gate: text(GATE)?,
-            envoy: text(ENVOY)?,
-        })
+    /// Parses a table from JSON; an empty text is an empty table. An error says what is wrong.
+    pub fn parse(self, text: &str) -> Result<Rows, String> {
+        match self {
+            Self::Policies => policies(text).map(Rows::Policies),
+            Self::Tiers => tiers(text).map(Rows::Tiers),
+            Self::Gate => gate(text).map(Rows::Gate),
+            Self::Envoy => envoy(text).map(Rows::Envoy),
+        }
     }
 }
 
-/// What is wrong, and which setting it is about.
+/// A contradiction between tables, and the table that has to change.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// The setting.
-    pub key: &'static str,
-    /// What is wrong.
+    /// The table.
+    pub table: Table,
+    /// The problem, for people.
     pub problem: String,
 }
 
-const POLICIES: &str = "limits.policies";
-const TIERS: &str = "limits.tiers";
-const GATE: &str = "limits.gate";
-const ENVOY: &str = "limits.envoy";
-
-fn limits(tables: Tables<'_>) -> Result<Limits, Wrong> {
-    let limits = policies(tables.policies, tables.tiers)?;
-    let gate: WrittenGate = parse(tables.gate).map_err(|problem| wrong(GATE, problem))?;
-    let gate = [gate.global, gate.tenant, gate.principal, gate.tasks];
-    let calls = Scope::ALL.into_iter().zip(gate);
-    let calls = calls.filter_map(|(scope, policy)| Some((scope, policy?)));
-    let limits = limits
-        .with_call_limits(calls)
-        .map_err(|flaws| told(GATE, &flaws))?;
-    let envoy: BTreeMap<String, BTreeMap<String, String>> =
-        parse(tables.envoy).map_err(|problem| wrong(ENVOY, problem))?;
-    let patterns = envoy.into_iter().flat_map(|(domain, patterns)| {
-        let of = move |(pattern, policy)| (domain.clone(), pattern, policy);
-        patterns.into_iter().map(of)
-    });
-    let limits = limits.with_descriptors(patterns);
-    limits.map_err(|flaws| told(ENVOY, &flaws))
+/// Puts tables together. What one of them names must be in another, or built in; a table that is left
+/// out is empty.
+pub fn limits(tables: impl IntoIterator<Item = Rows>) -> Result<Limits, Wrong> {
+    let (mut policies, mut tiers, mut gate, mut envoy) = Default::default();
+    for table in tables {
+        match table {
+            Rows::Policies(rows) => policies = rows,
+            Rows::Tiers(rows) => tiers = rows,
+            Rows::Gate(rows) => gate = rows,
+            Rows::Envoy(rows) => envoy = rows,
+        }
+    }
+    let limits = Limits::new(policies, tiers).map_err(|flaws| {
+        let table = match flaws.first() {
+            Some((_, Flaw::TwoTiers { .. })) => Table::Tiers,
+            _ => Table::Policies,
+        };
+        wrong(table, &flaws)
+    })?;
+    let limits = limits.with_call_limits(gate);
+    let limits = limits.map_err(|flaws| wrong(Table::Gate, &flaws))?;
+    let limits = limits.with_descriptors(envoy);
+    limits.map_err(|flaws| wrong(Table::Envoy, &flaws))
 }
 
-fn wrong(key: &'static str, problem: String) -> Wrong {
-    Wrong { key, problem }
-}
-
-/// Everything that is wrong with a table.
-fn told(key: &'static str, flaws: &[(String, Flaw)]) -> Wrong {
-    let told = flaws.iter().map(|(name, flaw)| match name.as_str() {
+/// Lists everything that is wrong with a table.
+fn wrong(table: Table, flaws: &[(String, Flaw)]) -> Wrong {
+    let problems = flaws.iter().map(|(name, flaw)| match name.as_str() {
         "" => flaw.to_string(),
         name => format!("{name}: {flaw}"),
     });
-    wrong(key, told.collect::<Vec<_>>().join("; "))
-}
-
-fn policies(policies: &str, tiers: &str) -> Result<Limits, Wrong> {
-    let written: BTreeMap<String, serde_json::Value> =
-        parse(policies).map_err(|problem| wrong(POLICIES, problem))?;
-    let mut read = Vec::new();
-    for (name, value) in written {
-        let policy = serde_json::from_value(value)
-            .map_err(|error| error.to_string())
-            .and_then(|written| policy(written).map_err(|flaw| flaw.to_string()))
-            .map_err(|problem| wrong(POLICIES, format!("{name}: {problem}")))?;
-        read.push((name, policy));
-    }
-    let tiers: WrittenTiers = parse(tiers).map_err(|problem| wrong(TIERS, problem))?;
-    let of = |tier: Tier, clients: Vec<String>| clients.into_iter().map(move |one| (tier, one));
-    let clients = of(Tier::Trusted, tiers.trusted)
-        .chain(of(Tier::Batch, tiers.batch))
-        .chain(of(Tier::Throttled, tiers.throttled));
-    Limits::new(read, clients).map_err(|flaws| {
-        let key = match flaws.first() {
-            Some((_, Flaw::TwoTiers { .. })) => TIERS,
-            _ => POLICIES,
-        };
-        told(key, &flaws)
-    })
+    let problem = problems.collect::<Vec<_>>().join("; ");
+    Wrong { table, problem }
 }
 
 fn parse<T: serde::de::DeserializeOwned + Default>(text: &str) -> Result<T, String> {
@@ -175,6 +168,53 @@ fn parse<T: serde::de::DeserializeOwned + Default>(text: &str) -> Result<T, Stri
         true => Ok(T::default()),
         false => serde_json::from_str(text).map_err(|error| error.to_string()),
     }
+}
+
+fn policies(text: &str) -> Result<Vec<(String, Policy)>, String> {
+    // The values are parsed one by one, so that an error can name the policy.
+    let written: BTreeMap<String, serde_json::Value> = parse(text)?;
+    let policies = written.into_iter().map(|(name, value)| {
+        let policy = serde_json::from_value(value)
+            .map_err(|error| error.to_string())
+            .and_then(|written| policy(written).map_err(|flaw| flaw.to_string()));
+        match policy {
+            Ok(policy) => Ok((name, policy)),
+            Err(problem) => Err(format!("{name}: {problem}")),
+        }
+    });
+    policies.collect()
+}
+
+fn tiers(text: &str) -> Result<Vec<(Tier, String)>, String> {
+    let written: WrittenTiers = parse(text)?;
+    let of = |tier: Tier, clients: Vec<String>| clients.into_iter().map(move |one| (tier, one));
+    let clients = of(Tier::Trusted, written.trusted)
+        .chain(of(Tier::Batch, written.batch))
+        .chain(of(Tier::Throttled, written.throttled));
+    Ok(clients.collect())
+}
+
+fn gate(text: &str) -> Result<Vec<(Scope, String)>, String> {
+    let written: WrittenGate = parse(text)?;
+    let policies = [
+        written.global,
+        written.tenant,
+        written.principal,
+        written.tasks,
+    ];
+    let named = Scope::ALL.into_iter().zip(policies);
+    Ok(named
+        .filter_map(|(scope, policy)| Some((scope, policy?)))
+        .collect())
+}
+
+fn envoy(text: &str) -> Result<Vec<(String, String, String)>, String> {
+    let written: BTreeMap<String, BTreeMap<String, String>> = parse(text)?;
+    let rows = written.into_iter().flat_map(|(domain, patterns)| {
+        let row = move |(pattern, policy)| (domain.clone(), pattern, policy);
+        patterns.into_iter().map(row)
+    });
+    Ok(rows.collect())
 }
 
 fn policy(written: Written) -> Result<Policy, Flaw> {
@@ -217,10 +257,10 @@ fn policy(written: Written) -> Result<Policy, Flaw> {
     Ok(Policy::Rule { rule, shadow })
 }
 
-/// A rate to the nearest millionth of a token; zero for what is no rate.
+/// Rounds a rate to millionths of a token. What is no number of tokens gives zero, which is refused.
 fn millionths(tokens: f64) -> u64 {
     let millionths = (tokens * MILLIONTHS as f64).round();
-    // The cast stops at both ends.
+    // The cast saturates at both ends.
     if millionths.is_finite() {
         millionths as u64
     } else {
@@ -241,6 +281,17 @@ fn stage(written: WrittenStage) -> Stage {
 mod tests {
     use super::*;
 
+    /// Parses the four tables and puts them together.
+    fn read(policies: &str, tiers: &str, gate: &str, envoy: &str) -> Result<Limits, Wrong> {
+        let texts = [policies, tiers, gate, envoy];
+        let tables = Table::ALL.into_iter().zip(texts);
+        let rows = tables.map(|(table, text)| {
+            let wrong = |problem| Wrong { table, problem };
+            table.parse(text).map_err(wrong)
+        });
+        limits(rows.collect::<Result<Vec<_>, _>>()?)
+    }
+
     #[test]
     fn policies_of_every_kind_are_read() {
         let policies = r#"{
@@ -250,12 +301,8 @@ mod tests {
                      "batchSize": 2, "repetitions": 3}]},
             "mine": {"kind": "tiered", "trusted": "api"}
         }"#;
-        let tables = Tables {
-            policies,
-            tiers: r#"{"trusted": ["a"], "throttled": ["b"]}"#,
-            ..Tables::default()
-        };
-        let limits = limits(tables).unwrap();
+        let tiers = r#"{"trusted": ["a"], "throttled": ["b"]}"#;
+        let limits = read(policies, tiers, "", "").unwrap();
         let rule = |name, tier| limits.resolve(name, tier).unwrap();
         let Rule::Bucket(bucket) = rule("api", Tier::Standard).rule else {
             panic!("no bucket");
@@ -319,22 +366,14 @@ mod tests {
                 "a b: the name",
             ),
         ] {
-            let tables = Tables {
-                policies,
-                ..Tables::default()
-            };
-            let wrong = limits(tables).unwrap_err();
-            assert_eq!(wrong.key, POLICIES);
+            let wrong = read(policies, "", "", "").unwrap_err();
+            assert_eq!(wrong.table, Table::Policies);
             assert!(wrong.problem.contains(told), "{told}: {}", wrong.problem);
         }
-        let tables = Tables {
-            tiers: r#"{"trusted": ["a"], "batch": ["a"]}"#,
-            ..Tables::default()
-        };
-        let twice = limits(tables).unwrap_err();
+        let twice = read("", r#"{"trusted": ["a"], "batch": ["a"]}"#, "", "").unwrap_err();
         assert_eq!(
-            (twice.key, twice.problem.as_str()),
-            (TIERS, "a is listed in two tiers")
+            (twice.table, twice.problem.as_str()),
+            (Table::Tiers, "a is listed in two tiers")
         );
     }
 
@@ -342,14 +381,7 @@ mod tests {
     fn the_gate_and_envoy_name_policies() {
         let policies =
             r#"{"api": {"kind": "token_bucket", "capacity": 5, "refill_per_minute": 0.5}}"#;
-        let with = |gate, envoy| {
-            limits(Tables {
-                policies,
-                gate,
-                envoy,
-                ..Tables::default()
-            })
-        };
+        let with = |gate, envoy| read(policies, "", gate, envoy);
         let envoy = r#"{"edge": {"generic_key=slow": "api", "remote_address": "client"}}"#;
         let limits = with(r#"{"tenant": "api"}"#, envoy).unwrap();
         assert!(limits.limits_calls());
@@ -357,36 +389,36 @@ mod tests {
             .described("edge", &[("remote_address", "1")])
             .unwrap();
         assert_eq!((&*policy, key.as_str()), ("client", "1"));
-        for (gate, envoy, key, problem) in [
-            (r#"{"tenants": "api"}"#, "", GATE, "unknown field"),
+        for (gate, envoy, table, problem) in [
+            (r#"{"tenants": "api"}"#, "", Table::Gate, "unknown field"),
             (
                 r#"{"tenant": "nope"}"#,
                 "",
-                GATE,
+                Table::Gate,
                 "tenant: there is no policy named nope",
             ),
             (
                 r#"{"global": "client"}"#,
                 "",
-                GATE,
+                Table::Gate,
                 "global: client must be",
             ),
-            ("", r#"{"edge": "api"}"#, ENVOY, "invalid type"),
+            ("", r#"{"edge": "api"}"#, Table::Envoy, "invalid type"),
             (
                 "",
                 r#"{"edge": {"a": "nope"}}"#,
-                ENVOY,
+                Table::Envoy,
                 "edge: a: there is no policy",
             ),
             (
                 "",
                 r#"{"edge": {",": "api"}}"#,
-                ENVOY,
+                Table::Envoy,
                 "edge: ,: a pattern must",
             ),
         ] {
             let wrong = with(gate, envoy).unwrap_err();
-            assert_eq!(wrong.key, key, "{gate}{envoy}");
+            assert_eq!(wrong.table, table, "{gate}{envoy}");
             assert!(wrong.problem.contains(problem), "{}", wrong.problem);
         }
     }

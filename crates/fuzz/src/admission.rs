@@ -1,7 +1,7 @@
 //! Warrants and requests about domains, which strangers sign or claim to have signed. And the tables of
 //! limits, which an operator changes while the server runs: a mistake in them must stop nobody.
 
-use asyncgate_admission::Tables;
+use asyncgate_admission::{Table, limits};
 use asyncgate_core::{
     TenantId, Timestamp,
     admission::{Asks, LimitCheck, Limits, Tier, decide},
@@ -203,17 +203,14 @@ const NEXT_TABLE: char = '\u{1f}';
 /// Takes any texts as tables of limits: accepted limits can be asked again and again, at any time and cost.
 pub fn limit_tables(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
-    let mut texts = text.split(NEXT_TABLE);
-    let mut next = || texts.next().unwrap_or_default();
-    let tables = Tables {
-        policies: next(),
-        tiers: next(),
-        gate: next(),
-        envoy: next(),
-    };
-    match tables.limits() {
+    let tables = Table::ALL.into_iter().zip(text.split(NEXT_TABLE));
+    let rows = tables.map(|(table, text)| table.parse(text));
+    let limits = rows
+        .collect::<Result<Vec<_>, _>>()
+        .and_then(|rows| limits(rows).map_err(|wrong| wrong.problem));
+    match limits {
         Ok(limits) => ask_all(&limits),
-        Err(wrong) => assert!(!wrong.problem.is_empty(), "it says what is wrong"),
+        Err(problem) => assert!(!problem.is_empty(), "it says what is wrong"),
     }
 }
 

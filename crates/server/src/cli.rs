@@ -1,8 +1,8 @@
 //! The command line: what it accepts and what it says about itself. Nothing is done here.
 
+use asyncgate_cli::{Completions, Demo, EXIT_CODES, RemoteCommand, Verify};
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{Completions, Demo, EXIT_CODES, RemoteCommand, Verify};
 pub use crate::flags::SettingsArgs;
 
 /// AsyncGate: durable tasks, messages and receipts between agents, services and workers.
@@ -170,7 +170,7 @@ mod tests {
             ("default_priority", "5", "flag --set"),
         ];
         for (name, value, source) in expected {
-            let entry = effective.get(name).unwrap();
+            let entry = effective.entries.get(name).unwrap();
             assert_eq!(
                 (
                     entry.value.to_string().as_str(),
@@ -201,7 +201,7 @@ mod tests {
             panic!("not serve")
         };
         let effective = Effective::read(&args.inputs([])).unwrap();
-        let entry = effective.get("amnesia.enabled").unwrap();
+        let entry = effective.entries.get("amnesia.enabled").unwrap();
         assert_eq!(entry.value.to_string(), "true");
     }
 

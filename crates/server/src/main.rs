@@ -2,9 +2,9 @@
 //!
 //! Only this crate reads the clock, the random source, the environment and the command line.
 
+mod check_data_dir;
 mod cli;
 mod clock;
-mod commands;
 mod config;
 mod data_dir;
 mod domains;
@@ -16,13 +16,11 @@ mod listen;
 mod loopback;
 mod node;
 mod ops;
-mod output;
 mod progress;
 mod readiness;
 mod reload;
 mod reloadable;
 mod serve;
-mod signals;
 mod stdio;
 mod supervise;
 mod telemetry;
@@ -34,8 +32,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use asyncgate_cli::{exit_code, output, signals};
 use clap::{CommandFactory as _, Parser as _};
 
+use check_data_dir::check_data_dir;
 use cli::{Cli, Command, ConfigCommand, SettingsArgs};
 use config::{Effective, Inputs, Settings};
 use reload::Running;
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
             if error.is::<config::Error>() {
                 ExitCode::from(BAD_SETTINGS)
             } else {
-                commands::exit_code(&error).unwrap_or(ExitCode::FAILURE)
+                exit_code(&error).unwrap_or(ExitCode::FAILURE)
             }
         }
     }
@@ -79,7 +79,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::McpTools => print(&asyncgate_mcp::tool_list()),
         Command::Config(command) => show(command),
         Command::Remote(command) => on_runtime(command.run()),
-        Command::Verify(command) => on_runtime(command.run()),
+        Command::Verify(command) => on_runtime(command.run(check_data_dir)),
         Command::Demo(command) => on_runtime(command.run()),
         Command::Completions(command) => command.run(Cli::command()),
     }
@@ -119,7 +119,7 @@ fn read(args: SettingsArgs) -> Result<(Inputs, Effective), config::Error> {
 /// Reads the settings and starts to log.
 fn start(args: SettingsArgs) -> anyhow::Result<(Settings, Running)> {
     let (inputs, effective) = read(args)?;
-    let settings = Settings::new(&effective)?;
+    let settings = effective.settings.clone();
     let logs = telemetry::start(&settings)?;
     for warning in &effective.warnings {
         tracing::warn!("{warning}");

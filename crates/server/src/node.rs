@@ -214,7 +214,7 @@ mod tests {
             flags: flags.collect(),
             ..Inputs::default()
         };
-        Settings::new(&Effective::read(&inputs).unwrap()).unwrap()
+        Effective::read(&inputs).unwrap().settings
     }
 
     #[test]

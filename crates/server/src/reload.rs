@@ -41,13 +41,12 @@ impl Running {
         let fresh = Effective::read(&self.inputs)?;
         // Everything is checked before anything is applied.
         let next = self.effective.adopt_live(&fresh)?;
-        let settings = Settings::new(&next)?;
         let changes = changes(&self.effective, &fresh);
         let is_live = changes.iter().any(|change| change.live);
         if is_live {
-            self.logs.set(&settings)?;
+            self.logs.set(&next.settings)?;
             self.effective = next;
-            apply(&settings);
+            apply(&self.effective.settings);
         }
         // What is told here is in force already.
         for warning in &fresh.warnings {

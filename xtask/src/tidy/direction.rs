@@ -62,6 +62,10 @@ const RULES: &[(&str, Sees)] = &[
     ),
     ("asyncgate-client", Sees::Only(&["asyncgate-api"])),
     (
+        "asyncgate-cli",
+        Sees::Only(&["asyncgate-client", "asyncgate-core", "asyncgate-ledger"]),
+    ),
+    (
         "asyncgate-ledger",
         Sees::Only(&["asyncgate-api", "asyncgate-core"]),
     ),
@@ -266,6 +270,8 @@ mod tests {
             ("asyncgate-sim", "asyncgate-store-sqlite"),
             ("asyncgate-client", "asyncgate-core"),
             ("asyncgate-client", "asyncgate-engine"),
+            ("asyncgate-cli", "asyncgate-engine"),
+            ("asyncgate-cli", "asyncgate-store-sqlite"),
             ("asyncgate-ledger", "asyncgate-store"),
             ("asyncgate-ledger", "asyncgate-engine"),
             ("xtask", "asyncgate-engine"),

@@ -1,20 +1,20 @@
-//! Domains as an operator sets them up.
+//! The settings of domains, and the keys of their evaluator as an operator writes them.
 
 use asyncgate_domains::{Compat, Poprf, SecretKey};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What keys are derived for, so that a seed that is also used elsewhere makes other keys there.
+/// The purpose that goes into each key: the same seed makes other keys elsewhere.
 const INFO: &[u8] = b"asyncgate";
 
-/// Everything about domains.
+/// The settings of domains.
 #[derive(Debug, Clone)]
 pub struct Domains {
     pub enabled: bool,
     pub compat: Compat,
-    /// Absent: domains only limit.
+    /// Absent if domains only limit.
     pub evaluator: Option<Poprf>,
-    /// What limits requests by the address of the client.
+    /// The policy that limits requests by the address of the client.
     pub client_policy: Option<String>,
 }
 
@@ -22,19 +22,22 @@ pub struct Domains {
 #[serde(deny_unknown_fields)]
 struct Written {
     version: u64,
-    // Not a string: the reader of JSON would repeat a wrong one in its complaint.
+    // Not a string: serde would quote a wrong one in its error, and this is a secret.
     seed: Value,
 }
 
-/// Reads the keys of the evaluator. What is wrong is told without what was written.
-pub fn keys(text: &str) -> Result<Poprf, String> {
-    let written: Vec<Written> = match text.is_empty() {
-        true => Vec::new(),
-        false => serde_json::from_str(text)
-            .map_err(|_| "must be a list of tables with version and seed".to_owned())?,
-    };
+/// The problem of an evaluator without keys.
+pub const NO_KEYS: &str = "must have at least one key, and each version once";
+
+/// Parses the keys of the evaluator; none if the text is empty. An error never quotes the text.
+pub fn parse_keys(text: &str) -> Result<Option<Poprf>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let written: Vec<Written> = serde_json::from_str(text)
+        .map_err(|_| "must be a list of tables with version and seed".to_owned())?;
     let keys = written.into_iter().map(|key| {
-        let seed = key.seed.as_str().and_then(super::settings::bytes);
+        let seed = key.seed.as_str().and_then(super::rule::key_bytes);
         let wrong = || {
             let version = key.version;
             format!("the seed of version {version} must be 64 lower-case hexadecimal digits")
@@ -43,7 +46,7 @@ pub fn keys(text: &str) -> Result<Poprf, String> {
         Ok((key.version, derived.ok_or_else(wrong)?))
     });
     let keys = keys.collect::<Result<Vec<_>, String>>()?;
-    Poprf::new(keys).ok_or_else(|| "must have at least one key, and each version once".to_owned())
+    Poprf::new(keys).map(Some).ok_or_else(|| NO_KEYS.to_owned())
 }
 
 #[cfg(test)]
@@ -64,7 +67,8 @@ mod tests {
                 r#"[{{"version": 1, "seed": "{first}"}}, {{"version": 2, "seed": "{second}"}}]"#
             )
         };
-        let (one, other) = (keys(&written("b")).unwrap(), keys(&written("c")).unwrap());
+        let keys = |second| parse_keys(&written(second)).unwrap().unwrap();
+        let (one, other) = (keys("b"), keys("c"));
         assert_eq!(one.keys()[0], other.keys()[0]);
         assert_ne!(one.keys()[1].public, other.keys()[1].public);
     }
@@ -73,7 +77,7 @@ mod tests {
     fn what_is_wrong_is_told_without_the_seed() {
         let short = "abc123";
         for (text, told) in [
-            (String::new(), "at least one key"),
+            ("[]".to_owned(), "at least one key"),
             ("{}".to_owned(), "a list of tables"),
             (format!(r#"["{short}"]"#), "a list of tables"),
             (
@@ -92,7 +96,7 @@ mod tests {
                 "each version once",
             ),
         ] {
-            let wrong = keys(&text).unwrap_err();
+            let wrong = parse_keys(&text).unwrap_err();
             assert!(wrong.contains(told), "{text}: {wrong}");
             assert!(!wrong.contains(short), "{wrong}");
         }

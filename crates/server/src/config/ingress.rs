@@ -1,8 +1,8 @@
-//! Ingresses as an operator writes them.
+//! The table of ingresses as an operator writes it.
 
 use std::collections::BTreeMap;
 
-use asyncgate_core::admission::{Limits, MAX_SECS, Tier};
+use asyncgate_core::admission::MAX_SECS;
 use asyncgate_core::{Principal, PrincipalKind};
 use asyncgate_engine::{Ingress, Ingresses, LimitBy, Secret};
 use serde::Deserialize;
@@ -10,17 +10,17 @@ use serde_json::Value;
 
 use crate::keys::DEFAULT_TENANT;
 
-/// The longest distance of clocks that makes sense: a day.
+/// The largest difference of clocks that makes sense: a day.
 const MAX_WINDOW_SECS: u64 = 86_400;
 const MAX_BODY_BYTES: usize = 64 << 20;
 const MAX_NAME: usize = 128;
-/// What `tenant` says when nobody says anything.
+/// The name of the default tenant, which is also meant when `tenant` is left out.
 const DEFAULT: &str = "default";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    // Not strings: the reader of JSON would repeat a wrong one in its complaint.
+    // Not strings: serde would quote a wrong one in its error, and these are secrets.
     secrets: Value,
     tenant: Option<String>,
     principal: Option<WrittenPrincipal>,
@@ -54,22 +54,22 @@ const fn body() -> usize {
     1 << 20
 }
 
-/// Reads all of them, and checks that their policies exist. What is wrong is told without any secret.
-pub fn ingresses(text: &str, limits: &Limits) -> Result<Ingresses, String> {
+/// Parses the table. An error names the ingress and never quotes a secret.
+pub fn parse(text: &str) -> Result<Ingresses, String> {
     let written: BTreeMap<String, Value> = match text.is_empty() {
         true => BTreeMap::new(),
         false => serde_json::from_str(text)
             .map_err(|_| "must be tables by the names of ingresses".to_owned())?,
     };
     let ingresses = written.into_iter().map(|(name, written)| {
-        let ingress = ingress(&name, written, limits);
+        let ingress = ingress(&name, written);
         let ingress = ingress.map_err(|wrong| format!("{name}: {wrong}"))?;
         Ok((name, ingress))
     });
     ingresses.collect()
 }
 
-fn ingress(name: &str, written: Value, limits: &Limits) -> Result<Ingress, String> {
+fn ingress(name: &str, written: Value) -> Result<Ingress, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !(1..=MAX_NAME).contains(&name.len()) || !name.bytes().all(plain) {
         return Err(format!(
@@ -97,17 +97,14 @@ fn ingress(name: &str, written: Value, limits: &Limits) -> Result<Ingress, Strin
             .parse()
             .map_err(|_| "tenant must be default or the id of a tenant")?,
     };
-    let policy = written.policy.unwrap_or_else(|| "client".to_owned());
-    if limits.resolve(&policy, Tier::default()).is_err() {
-        return Err(format!("there is no policy named {policy}"));
-    }
     let (window, ttl) = (written.timestamp_window_secs, written.nonce_ttl_secs);
     if window > MAX_WINDOW_SECS {
         return Err(format!(
             "timestamp_window_secs must be at most {MAX_WINDOW_SECS}"
         ));
     }
-    // What is dated ahead is in time for twice the window, and must not be new again meanwhile.
+    // A message that is dated one window ahead stays valid for two windows. Its nonce must be
+    // remembered for as long, or the message could be used twice.
     if ttl > MAX_SECS || ttl < (2 * window).max(1) {
         return Err(format!(
             "nonce_ttl_secs must be at least twice timestamp_window_secs, and at most {MAX_SECS}"
@@ -128,7 +125,7 @@ fn ingress(name: &str, written: Value, limits: &Limits) -> Result<Ingress, Strin
         tenant,
         principal,
         task_type: named("task_type", task_type)?,
-        policy,
+        policy: written.policy.unwrap_or_else(|| "client".to_owned()),
         key: match written.key.as_deref() {
             None | Some("ip") => LimitBy::Address,
             Some(path) => limit_by(path)?,
@@ -147,7 +144,7 @@ fn limit_by(path: &str) -> Result<LimitBy, String> {
     }
 }
 
-/// A name, as tasks and principals have them.
+/// Checks a name by the rules for names of tasks and principals.
 fn named(field: &str, text: String) -> Result<String, String> {
     let fit = !text.is_empty() && text.len() <= MAX_NAME && !text.contains(char::is_control);
     match fit {
@@ -174,7 +171,7 @@ mod tests {
 
     #[test]
     fn defaults_are_those_of_the_contract() {
-        let read = ingresses(r#"{"hooks": {"secrets": ["a", "b"]}}"#, &Limits::default());
+        let read = parse(r#"{"hooks": {"secrets": ["a", "b"]}}"#);
         let read = read.unwrap();
         let hooks = &read["hooks"];
         assert_eq!(hooks.secrets.len(), 2);
@@ -193,7 +190,7 @@ mod tests {
             hooks.max_body_bytes,
         );
         assert_eq!(numbers, (300, 600, 1_048_576));
-        assert!(ingresses("", &Limits::default()).unwrap().is_empty());
+        assert!(parse("").unwrap().is_empty());
     }
 
     #[test]
@@ -209,10 +206,6 @@ mod tests {
             (
                 r#"{"x": {"secrets": ["hunter2"], "tenant": "other"}}"#,
                 "x: tenant",
-            ),
-            (
-                r#"{"x": {"secrets": ["hunter2"], "policy": "nope"}}"#,
-                "x: there is no policy named nope",
             ),
             (
                 r#"{"x": {"secrets": ["hunter2"], "nonce_ttl_secs": 599}}"#,
@@ -235,7 +228,7 @@ mod tests {
                 "x: unknown field",
             ),
         ] {
-            let wrong = ingresses(table, &Limits::default()).unwrap_err();
+            let wrong = parse(table).unwrap_err();
             assert!(wrong.contains(told), "{told}: {wrong}");
             assert!(!wrong.contains("hunter2"), "{wrong}");
         }

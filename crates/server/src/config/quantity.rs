@@ -12,15 +12,15 @@ const TIMES: [(&str, u64); 5] = [
 
 const SIZES: [(&str, u64); 3] = [("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// A whole number with a unit. A bare number is refused: some keys are named after seconds, others
-/// after milliseconds, and a guess would be wrong for one of them.
+/// Parses a whole number with a unit. A bare number is refused: some settings are named after seconds,
+/// others after milliseconds, and a guess would be wrong for one of them.
 pub fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let (_, millis) = TIMES.iter().find(|(name, _)| *name == unit)?;
     number.checked_mul(*millis).map(Duration::from_millis)
 }
 
-/// A whole number of bytes, with or without a unit.
+/// Parses a whole number of bytes, with or without a unit.
 pub fn size(text: &str) -> Option<u64> {
     let (number, unit) = split(text)?;
     let factor = match unit {
@@ -38,13 +38,13 @@ fn split(text: &str) -> Option<(u64, &str)> {
     Some((digits.parse().ok()?, unit))
 }
 
-/// The text of a duration in the largest unit that divides it.
+/// Formats a duration in the largest unit that divides it.
 pub fn show_duration(time: Duration) -> String {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     show(millis, &TIMES, "ms")
 }
 
-/// The text of a size in the largest unit that divides it.
+/// Formats a size in the largest unit that divides it.
 pub fn show_size(bytes: u64) -> String {
     show(bytes, &SIZES, "B")
 }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use asyncgate_admission::{FailureMode, Tables};
-use asyncgate_core::admission::{Limits, Protected, RevocationCache};
+use asyncgate_admission::FailureMode;
+use asyncgate_core::admission::{Limits, Protected, RevocationCache, Tier};
 use asyncgate_core::mailbox;
 use asyncgate_domains::Compat;
 use asyncgate_engine::Ingresses;
@@ -14,13 +14,14 @@ use asyncgate_warrants::RevocationPolicy;
 
 use crate::tls;
 
+use super::Error;
 use super::backend::Backend;
-use super::domains::{Domains, keys};
-use super::ingress::ingresses;
-use super::key::{Secret, Value};
-use super::resolve::Effective;
+use super::domains::{Domains, NO_KEYS};
+use super::resolve::Entries;
+use super::table_value::{Content, Table};
+use super::value::{Secret, Value};
 
-/// Where state lives.
+/// The place where state lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreKind {
     /// In this process only.
@@ -29,17 +30,17 @@ pub enum StoreKind {
     Sqlite,
 }
 
-/// What the mailbox promises about dead letters.
+/// The way in which the mailbox is deployed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
     /// Everything is in memory.
     Micronode,
-    /// What was answered is kept.
+    /// What was acknowledged is kept.
     Macronode,
 }
 
 impl Profile {
-    /// The profile's name.
+    /// Returns the profile's name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Micronode => "micronode",
@@ -48,7 +49,7 @@ impl Profile {
     }
 }
 
-/// How log lines look.
+/// The form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// One JSON object per line.
@@ -59,12 +60,12 @@ pub enum LogFormat {
     Auto,
 }
 
-/// Every setting that the program acts on; those that are only kept for later stay in the table.
+/// Every setting that the program acts on. Settings that nothing acts on yet are in the table only.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub bind: SocketAddr,
     pub metrics_addr: Option<SocketAddr>,
-    /// Present where the main address speaks TLS.
+    /// The certificate and key, if the main address speaks TLS.
     pub tls: Option<tls::Files>,
     pub hsts: bool,
     pub uds_path: Option<PathBuf>,
@@ -107,7 +108,7 @@ pub struct Settings {
     pub log_format: LogFormat,
     pub log_level: String,
     pub mailbox: mailbox::Policy,
-    /// What topics are called in metrics, longest prefix first.
+    /// The names of topics in metrics, by prefix; the longest prefix first.
     pub topic_classes: Vec<(String, String)>,
     pub weights: Weights,
     pub limits: Limits,
@@ -119,47 +120,34 @@ pub struct Settings {
     pub warrants: asyncgate_warrants::Policy,
 }
 
-/// The table and this struct disagree: a defect, which the tests below would show.
-#[derive(Debug, thiserror::Error)]
-#[error("defect: the setting {0} does not have the type that the program expects")]
-pub struct Mismatch(&'static str);
-
 impl Settings {
-    /// Takes the checked values out of the table's form.
-    pub fn new(effective: &Effective) -> Result<Self, Mismatch> {
-        let from = Reader(effective);
-        let tables = Tables::read(|name| from.table(name))?;
-        let limits = tables.limits().map_err(|wrong| Mismatch(wrong.key))?;
+    /// Takes the values out of the table's form, and checks tables against the settings that they name.
+    pub(super) fn new(from: &Entries) -> Result<Self, Error> {
+        let limits = limits(from)?;
         Ok(Self {
-            ingress: ingress(&from, &limits)?,
-            bind: from.address("bind")?,
-            metrics_addr: from.optional("metrics_addr", Reader::address)?,
-            tls: if from.switch("tls.enabled")? {
-                Some(tls::Files {
-                    certificates: from.path("tls.cert_path")?,
-                    key: from.path("tls.key_path")?,
-                })
-            } else {
-                None
-            },
+            ingress: ingress(from, &limits)?,
+            domains: domains(from, &limits)?,
+            bind: from.read("bind")?,
+            metrics_addr: from.optional("metrics_addr")?,
+            tls: tls_files(from)?,
             hsts: from.switch("server.hsts")?,
-            uds_path: from.optional("uds.path", Reader::path)?,
-            uds_allow_uids: from.uids("uds.allow_uids")?,
+            uds_path: from.optional("uds.path")?,
+            uds_allow_uids: from.read("uds.allow_uids")?,
             profile: if from.word("mailbox.profile")? == "micronode" {
                 Profile::Micronode
             } else {
                 Profile::Macronode
             },
-            data_dir: from.path("data_dir")?,
+            data_dir: from.read("data_dir")?,
             store: if from.word("store")? == "memory" {
                 StoreKind::Memory
             } else {
                 StoreKind::Sqlite
             },
-            instance_id: from.text("instance_id")?,
-            environment: from.text("environment")?,
-            api_key: from.secret("api_key")?,
-            allow_insecure_dev: from.switch("allow_insecure_dev")?,
+            instance_id: from.read("instance_id")?,
+            environment: from.read("environment")?,
+            api_key: from.read("api_key")?,
+            allow_insecure_dev: from.read("allow_insecure_dev")?,
             default_lease_ttl: from.seconds("default_lease_ttl_seconds")?,
             max_lease_ttl: from.seconds("max_lease_ttl_seconds")?,
             lease_sweep_interval: from.seconds("lease_sweep_interval_seconds")?,
@@ -182,38 +170,31 @@ impl Settings {
             writer_queue_bytes: from.bytes("writer.queue_bytes")?,
             sqlite_readers: from.number("sqlite.readers")?,
             max_connections: from.number("http.max_connections")?,
-            read_timeout: from.duration("read_timeout")?,
-            write_timeout: from.duration("write_timeout")?,
-            idle_timeout: from.duration("idle_timeout")?,
+            read_timeout: from.read("read_timeout")?,
+            write_timeout: from.read("write_timeout")?,
+            idle_timeout: from.read("idle_timeout")?,
             request_timeout: from.seconds("http.request_timeout_seconds")?,
             drain_timeout: from.seconds("http.drain_timeout_seconds")?,
-            allowed_origins: from.list("mcp.allowed_origins")?,
+            allowed_origins: from.read("mcp.allowed_origins")?,
             log_format: match from.word("log.format")? {
                 "json" => LogFormat::Json,
                 "text" => LogFormat::Text,
                 _ => LogFormat::Auto,
             },
-            log_level: from.text("log.level")?,
-            mailbox: mailbox(&from)?,
-            topic_classes: longest_first(from.pairs("mailbox.topic_classes")?),
-            weights: weights(from.pairs("mailbox.weights")?)?,
+            log_level: from.read("log.level")?,
+            mailbox: mailbox(from)?,
+            topic_classes: longest_first(from.read("mailbox.topic_classes")?),
+            weights: weights(from.read("mailbox.weights")?),
             limits,
-            admission: admission(&from)?,
-            admission_backend: from.take("admission.backend", |value| {
-                if let Value::Backend(backend) = value {
-                    Some(backend.clone())
-                } else {
-                    None
-                }
-            })?,
+            admission: admission(from)?,
+            admission_backend: from.read("admission.backend")?,
             admission_max_rows: from.number("admission.max_rows")?,
-            domains: domains(&from)?,
-            warrants: warrants(&from)?,
+            warrants: warrants(from)?,
         })
     }
 }
 
-fn mailbox(from: &Reader<'_>) -> Result<mailbox::Policy, Mismatch> {
+fn mailbox(from: &Entries) -> Result<mailbox::Policy, Error> {
     Ok(mailbox::Policy {
         shards: from.number("mailbox.ready_shards")?,
         shard_capacity: from.number("mailbox.shard_capacity")?,
@@ -231,17 +212,17 @@ fn mailbox(from: &Reader<'_>) -> Result<mailbox::Policy, Mismatch> {
         ready_retention_ms: from.millis("retention.ready_seconds")?,
         inflight_factor: from.number("retention.inflight_factor")?,
         dlq_retention_ms: from.millis("retention.dlq_seconds")?,
-        require_lease: from.switch("mailbox.require_lease")?,
+        require_lease: from.read("mailbox.require_lease")?,
         max_payload_bytes: from.bytes("limits.max_body_bytes")?,
     })
 }
 
-fn admission(from: &Reader<'_>) -> Result<asyncgate_admission::Settings, Mismatch> {
-    let mode = |name| FailureMode::named(from.word(name)?).ok_or(Mismatch(name));
+fn admission(from: &Entries) -> Result<asyncgate_admission::Settings, Error> {
+    let mode = |name| FailureMode::named(from.word(name)?).ok_or(Error::Defect(name));
     let seconds = |name| Ok(1_000 * from.number::<i64>(name)?);
-    // What everything hangs on cannot be revoked by mistake.
-    let mut protected = public_keys(from, "admission.revocation.protected_keys")?;
-    protected.extend(public_keys(from, "warrants.trusted_roots")?);
+    // Every warrant depends on these keys, so nobody can revoke them by mistake.
+    let mut protected = from.read::<Vec<_>>("admission.revocation.protected_keys")?;
+    protected.extend(from.read::<Vec<[u8; 32]>>("warrants.trusted_roots")?);
     Ok(asyncgate_admission::Settings {
         timeout: Duration::from_millis(from.number("admission.timeout_ms")?),
         nonces: mode("admission.nonce_failure_mode")?,
@@ -255,16 +236,10 @@ fn admission(from: &Reader<'_>) -> Result<asyncgate_admission::Settings, Mismatc
     })
 }
 
-fn public_keys(from: &Reader<'_>, name: &'static str) -> Result<Vec<[u8; 32]>, Mismatch> {
-    let keys = from.list(name)?;
-    let keys = keys.iter().map(|key| bytes(key).ok_or(Mismatch(name)));
-    keys.collect()
-}
-
-fn warrants(from: &Reader<'_>) -> Result<asyncgate_warrants::Policy, Mismatch> {
+fn warrants(from: &Entries) -> Result<asyncgate_warrants::Policy, Error> {
     Ok(asyncgate_warrants::Policy {
-        trusted_roots: public_keys(from, "warrants.trusted_roots")?,
-        require_pop: from.switch("warrants.require_pop")?,
+        trusted_roots: from.read("warrants.trusted_roots")?,
+        require_pop: from.read("warrants.require_pop")?,
         revocation: match from.word("warrants.revocation")? {
             "always" => RevocationPolicy::Always,
             _ => RevocationPolicy::Marked,
@@ -273,44 +248,80 @@ fn warrants(from: &Reader<'_>) -> Result<asyncgate_warrants::Policy, Mismatch> {
     })
 }
 
-fn ingress(from: &Reader<'_>, limits: &Limits) -> Result<Ingresses, Mismatch> {
-    let text = from.secret("ingress")?;
-    let text = text.as_ref().map_or("", Secret::reveal);
-    ingresses(text, limits).map_err(|_| Mismatch("ingress"))
+fn tls_files(from: &Entries) -> Result<Option<tls::Files>, Error> {
+    if !from.read("tls.enabled")? {
+        return Ok(None);
+    }
+    let path = |name| {
+        let needs = || from.refuse("tls.enabled", format!("needs {name}"));
+        from.optional(name)?.ok_or_else(needs)
+    };
+    Ok(Some(tls::Files {
+        certificates: path("tls.cert_path")?,
+        key: path("tls.key_path")?,
+    }))
 }
 
-fn domains(from: &Reader<'_>) -> Result<Domains, Mismatch> {
+/// Puts the tables of limits together: what one of them names must be in another.
+fn limits(from: &Entries) -> Result<Limits, Error> {
+    let rows = from.iter().filter_map(|(_, entry)| {
+        if let Value::Table(table) = &entry.value
+            && let Content::Limits(rows) = &table.content
+        {
+            Some(rows.clone())
+        } else {
+            None
+        }
+    });
+    asyncgate_admission::limits(rows)
+        .map_err(|wrong| from.refuse(wrong.table.setting(), is_wrong(&wrong.problem)))
+}
+
+fn ingress(from: &Entries, limits: &Limits) -> Result<Ingresses, Error> {
+    let Content::Ingress(ingresses) = from.read::<Table>("ingress")?.content else {
+        return Err(Error::Defect("ingress"));
+    };
+    for (name, ingress) in &ingresses {
+        if !has_policy(limits, &ingress.policy) {
+            let problem = format!("{name}: there is no policy named {}", ingress.policy);
+            return Err(from.refuse("ingress", is_wrong(&problem)));
+        }
+    }
+    Ok(ingresses)
+}
+
+fn domains(from: &Entries, limits: &Limits) -> Result<Domains, Error> {
+    let Content::DomainKeys(keys) = from.read::<Table>("domains.keys")?.content else {
+        return Err(Error::Defect("domains.keys"));
+    };
     let evaluator = match from.word("domains.evaluator")? {
         "none" => None,
-        _ => {
-            let text = from.secret("domains.keys")?;
-            let text = text.as_ref().map_or("", Secret::reveal);
-            Some(keys(text).map_err(|_| Mismatch("domains.keys"))?)
-        }
+        _ => Some(keys.ok_or_else(|| from.refuse("domains.keys", is_wrong(NO_KEYS)))?),
     };
+    let client_policy: Option<String> = from.optional("domains.client_policy")?;
+    if let Some(policy) = &client_policy
+        && !has_policy(limits, policy)
+    {
+        return Err(from.refuse("domains.client_policy", "names no policy"));
+    }
     Ok(Domains {
-        enabled: from.switch("domains.enabled")?,
+        enabled: from.read("domains.enabled")?,
         compat: match from.word("domains.compat")? {
             "cip40" => Compat::Cip40,
             _ => Compat::Odis,
         },
         evaluator,
-        client_policy: from.optional("domains.client_policy", Reader::text)?,
+        client_policy,
     })
 }
 
-/// Thirty-two bytes from their digits, in lower case.
-pub(super) fn bytes(digits: &str) -> Option<[u8; 32]> {
-    let lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if digits.len() != 64 || !digits.bytes().all(lower) {
-        return None;
-    }
-    let mut bytes = [0; 32];
-    for (n, byte) in bytes.iter_mut().enumerate() {
-        let pair = digits.get(2 * n..2 * n + 2)?;
-        *byte = u8::from_str_radix(pair, 16).ok()?;
-    }
-    Some(bytes)
+fn has_policy(limits: &Limits, policy: &str) -> bool {
+    limits.resolve(policy, Tier::default()).is_ok()
+}
+
+/// Formats a problem within a table.
+fn is_wrong(problem: &str) -> String {
+    format!("is wrong: {problem}")
 }
 
 fn longest_first(mut classes: Vec<(String, String)>) -> Vec<(String, String)> {
@@ -318,11 +329,10 @@ fn longest_first(mut classes: Vec<(String, String)>) -> Vec<(String, String)> {
     classes
 }
 
-/// What has the form of a tenant's id is one; anything else is the beginning of topics' names.
-fn weights(pairs: Vec<(String, String)>) -> Result<Weights, Mismatch> {
+/// Sorts weights: a name in the form of a tenant's id is one, any other is a prefix of topics.
+fn weights(pairs: Vec<(String, u32)>) -> Weights {
     let mut weights = Weights::default();
     for (name, weight) in pairs {
-        let weight = weight.parse().map_err(|_| Mismatch("mailbox.weights"))?;
         match name.parse() {
             Ok(tenant) => {
                 weights.tenants.insert(tenant, weight);
@@ -330,182 +340,92 @@ fn weights(pairs: Vec<(String, String)>) -> Result<Weights, Mismatch> {
             Err(_) => weights.topics.push((name, weight)),
         }
     }
-    Ok(weights)
+    weights
 }
 
-/// Typed access to checked values.
-struct Reader<'a>(&'a Effective);
-
-impl Reader<'_> {
-    fn take<T>(
-        &self,
-        name: &'static str,
-        pick: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<T, Mismatch> {
-        self.0
-            .get(name)
-            .and_then(|entry| pick(&entry.value))
-            .ok_or(Mismatch(name))
+/// Typed access to the values. That a value has another type than its field is a defect, which the
+/// tests below would show.
+impl Entries {
+    fn read<T: FromValue>(&self, name: &'static str) -> Result<T, Error> {
+        T::from_value(&self.get(name)?.value).ok_or(Error::Defect(name))
     }
 
-    fn number<T: TryFrom<i64>>(&self, name: &'static str) -> Result<T, Mismatch> {
-        self.take(name, |value| {
-            if let Value::Integer(n) = value {
-                T::try_from(*n).ok()
-            } else {
-                None
-            }
-        })
-    }
-
-    fn bytes(&self, name: &'static str) -> Result<usize, Mismatch> {
-        self.take(name, |value| {
-            if let Value::Size(bytes) = value {
-                usize::try_from(*bytes).ok()
-            } else {
-                None
-            }
-        })
-    }
-
-    fn duration(&self, name: &'static str) -> Result<Duration, Mismatch> {
-        self.take(name, |value| {
-            if let Value::Duration(time) = value {
-                Some(*time)
-            } else {
-                None
-            }
-        })
-    }
-
-    fn millis(&self, name: &'static str) -> Result<i64, Mismatch> {
-        let time = self.duration(name)?;
-        i64::try_from(time.as_millis()).map_err(|_| Mismatch(name))
-    }
-
-    fn uids(&self, name: &'static str) -> Result<Vec<u32>, Mismatch> {
-        self.take(name, |value| {
-            if let Value::Uids(uids) = value {
-                Some(uids.clone())
-            } else {
-                None
-            }
-        })
-    }
-
-    fn pairs(&self, name: &'static str) -> Result<Vec<(String, String)>, Mismatch> {
-        self.take(name, |value| {
-            if let Value::Pairs(pairs) = value {
-                Some(pairs.clone())
-            } else {
-                None
-            }
-        })
-    }
-
-    fn optional<T>(
-        &self,
-        name: &'static str,
-        read: impl FnOnce(&Self, &'static str) -> Result<T, Mismatch>,
-    ) -> Result<Option<T>, Mismatch> {
-        match self.0.get(name) {
-            Some(entry) if entry.value == Value::Unset => Ok(None),
-            _ => read(self, name).map(Some),
+    fn optional<T: FromValue>(&self, name: &'static str) -> Result<Option<T>, Error> {
+        match self.get(name)?.value == Value::Unset {
+            true => Ok(None),
+            false => self.read(name).map(Some),
         }
     }
 
-    fn seconds(&self, name: &'static str) -> Result<Duration, Mismatch> {
+    fn word(&self, name: &'static str) -> Result<&'static str, Error> {
+        self.read(name)
+    }
+
+    fn number<T: TryFrom<i64>>(&self, name: &'static str) -> Result<T, Error> {
+        T::try_from(self.read(name)?).map_err(|_| Error::Defect(name))
+    }
+
+    fn seconds(&self, name: &'static str) -> Result<Duration, Error> {
         self.number(name).map(Duration::from_secs)
     }
 
-    fn switch(&self, name: &'static str) -> Result<bool, Mismatch> {
-        self.take(name, |value| {
-            if let Value::Switch(on) = value {
-                Some(*on)
-            } else {
-                None
-            }
-        })
+    fn millis(&self, name: &'static str) -> Result<i64, Error> {
+        let time: Duration = self.read(name)?;
+        i64::try_from(time.as_millis()).map_err(|_| Error::Defect(name))
     }
 
-    fn word(&self, name: &'static str) -> Result<&'static str, Mismatch> {
-        self.take(name, |value| {
-            if let Value::Word(word) = value {
-                Some(*word)
-            } else {
-                None
-            }
-        })
+    fn bytes(&self, name: &'static str) -> Result<usize, Error> {
+        usize::try_from(self.read::<u64>(name)?).map_err(|_| Error::Defect(name))
     }
+}
 
-    fn text(&self, name: &'static str) -> Result<String, Mismatch> {
-        self.take(name, |value| {
-            if let Value::Text(text) = value {
-                Some(text.clone())
-            } else {
-                None
+/// A type that values of settings have.
+trait FromValue: Sized {
+    fn from_value(value: &Value) -> Option<Self>;
+}
+
+macro_rules! from_value {
+    ($($type:ty: $variant:ident),* $(,)?) => {$(
+        impl FromValue for $type {
+            fn from_value(value: &Value) -> Option<Self> {
+                if let Value::$variant(inner) = value {
+                    Some(inner.to_owned())
+                } else {
+                    None
+                }
             }
-        })
-    }
-
-    fn table(&self, name: &'static str) -> Result<&str, Mismatch> {
-        match self.0.get(name).map(|entry| &entry.value) {
-            Some(Value::Text(text)) => Ok(text),
-            _ => Err(Mismatch(name)),
         }
-    }
+    )*};
+}
 
-    fn address(&self, name: &'static str) -> Result<SocketAddr, Mismatch> {
-        self.take(name, |value| {
-            if let Value::Address(address) = value {
-                Some(*address)
-            } else {
-                None
-            }
-        })
-    }
-
-    fn path(&self, name: &'static str) -> Result<PathBuf, Mismatch> {
-        self.take(name, |value| {
-            if let Value::Path(path) = value {
-                Some(path.clone())
-            } else {
-                None
-            }
-        })
-    }
-
-    fn list(&self, name: &'static str) -> Result<Vec<String>, Mismatch> {
-        self.take(name, |value| {
-            if let Value::List(items) = value {
-                Some(items.clone())
-            } else {
-                None
-            }
-        })
-    }
-
-    fn secret(&self, name: &'static str) -> Result<Option<Secret>, Mismatch> {
-        self.take(name, |value| {
-            if let Value::Secret(secret) = value {
-                Some(secret.clone())
-            } else {
-                None
-            }
-        })
-    }
+from_value! {
+    Backend: Backend,
+    bool: Switch,
+    Duration: Duration,
+    i64: Integer,
+    Option<Secret>: Secret,
+    PathBuf: Path,
+    SocketAddr: Address,
+    &'static str: Word,
+    String: Text,
+    Table: Table,
+    u64: Size,
+    Vec<(String, String)>: Classes,
+    Vec<(String, u32)>: Weights,
+    Vec<[u8; 32]>: Keys,
+    Vec<String>: List,
+    Vec<u32>: Uids,
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Inputs;
-    use super::super::key::Rule;
-    use super::super::table;
+    use super::super::rule::Rule;
+    use super::super::{Effective, Inputs, table};
     use super::*;
 
     #[test]
     fn the_defaults_become_settings() {
-        let settings = Settings::new(&Effective::read(&Inputs::default()).unwrap()).unwrap();
+        let settings = Effective::read(&Inputs::default()).unwrap().settings;
         assert_eq!(settings.bind.to_string(), "127.0.0.1:8080");
         assert_eq!(settings.store, StoreKind::Sqlite);
         assert_eq!(settings.default_lease_ttl, Duration::from_secs(300));
@@ -530,11 +450,11 @@ mod tests {
                 continue;
             };
             for bound in bounds {
-                let mut effective = Effective::read(&Inputs::default()).unwrap();
+                let mut entries = Effective::read(&Inputs::default()).unwrap().entries;
                 // Other settings may not allow it; here only the type is of interest.
-                let value = key.rule.check(&bound).unwrap();
-                effective.imply(key.name, value, "the test");
-                Settings::new(&effective).unwrap_or_else(|e| panic!("{}: {e}", key.name));
+                let value = key.rule.parse(&bound).unwrap();
+                entries.imply(key.name, value, "the test");
+                Settings::new(&entries).unwrap_or_else(|e| panic!("{}: {e}", key.name));
             }
         }
     }

@@ -1,25 +1,26 @@
-//! The settings in force, for people and for programs. Secrets are shown as set or not set.
+//! Shows the settings in force to people and programs. Of a secret it shows only that it is set.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value as Json, json};
 
-use super::key::{Reload, Value};
+use super::key::Reload;
 use super::resolve::Effective;
 use super::table::keys;
 
-/// A table: key, value, where it came from.
+/// Formats a table: setting, value, source.
 pub fn show_text(effective: &Effective) -> String {
     let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
-    let key_width = width(&mut effective.iter().map(|(key, _)| key.name.len()));
+    let key_width = width(&mut effective.entries.iter().map(|(key, _)| key.name.len()));
     let value_width = width(
         &mut effective
+            .entries
             .iter()
             .map(|(_, entry)| entry.value.to_string().len()),
     )
     .min(40);
     let mut out = String::new();
-    for (key, entry) in effective.iter() {
+    for (key, entry) in effective.entries.iter() {
         let value = entry.value.to_string();
         // Writing to a string cannot fail.
         let _ = writeln!(
@@ -31,12 +32,12 @@ pub fn show_text(effective: &Effective) -> String {
     out
 }
 
-/// One object per key, with what it means and how to set it.
+/// Returns one object per setting, with its meaning and the ways to set it.
 pub fn show_json(effective: &Effective) -> Json {
-    let entries = effective.iter().map(|(key, entry)| {
+    let entries = effective.entries.iter().map(|(key, entry)| {
         json!({
             "key": key.name,
-            "value": json_value(&entry.value),
+            "value": entry.value.to_json(),
             "source": entry.source.to_string(),
             "env": key.variables().collect::<Vec<_>>(),
             "flag": key.flag.map(|flag| format!("--{flag}")),
@@ -49,30 +50,7 @@ pub fn show_json(effective: &Effective) -> Json {
     json!({ "settings": entries.collect::<Vec<_>>(), "warnings": effective.warnings })
 }
 
-fn json_value(value: &Value) -> Json {
-    match value {
-        Value::Integer(number) => Json::from(*number),
-        Value::Size(bytes) => Json::from(*bytes),
-        Value::Days(days) => days.map_or_else(|| Json::from("never"), Json::from),
-        Value::Switch(on) => Json::from(*on),
-        Value::List(items) => Json::from(items.clone()),
-        Value::Uids(uids) => Json::from(uids.clone()),
-        Value::Pairs(pairs) => pairs
-            .iter()
-            .map(|(name, value)| (name.clone(), Json::from(value.as_str())))
-            .collect(),
-        Value::Unset => Json::Null,
-        Value::Word(_)
-        | Value::Text(_)
-        | Value::Duration(_)
-        | Value::Address(_)
-        | Value::Path(_)
-        | Value::Backend(_)
-        | Value::Secret(_) => Json::from(value.to_string()),
-    }
-}
-
-/// The reference of all settings, as a Markdown table.
+/// Formats the reference of all settings as a Markdown table.
 pub fn reference() -> String {
     let mut out = String::from(
         "| key | environment, flag | default | must be | reload | meaning |\n|---|---|---|---|---|---|\n",
@@ -105,7 +83,7 @@ pub fn reference() -> String {
     out
 }
 
-/// What the table cannot say.
+/// The notes below the table, on what concerns several settings.
 const NOTES: &str = "
 A key may be named in a file (TOML, YAML or JSON; a dot stands for a table), with `--set KEY=VALUE`, by its flag
 and by its variables. Of several variables for one key, the first in the list that is set counts: `ASYNCGATE_` wins

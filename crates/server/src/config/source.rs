@@ -1,5 +1,5 @@
-//! Where settings come from: flags, the environment and a file, each read into the same list of
-//! named texts. Nothing is judged here except that a name is known.
+//! The sources of settings: flags, the environment and a file. Each is read into texts by the names of
+//! settings. Only the names are checked here; the texts are parsed later, all by the same rules.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,12 +10,13 @@ use serde_json::Value as Json;
 
 use super::Error;
 use super::key::Key;
+use super::rule::Rule;
 use super::table::{CONFIG_ENV, find, keys, nearest};
 
-/// Where a value came from.
+/// The place that a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// The table.
+    /// The table of settings.
     Default,
     /// A file.
     File(PathBuf),
@@ -23,7 +24,7 @@ pub enum Source {
     Env(String),
     /// A flag on the command line.
     Flag(String),
-    /// Another setting, which leaves no choice.
+    /// Another setting that leaves no choice.
     Implied(&'static str),
 }
 
@@ -39,20 +40,32 @@ impl fmt::Display for Source {
     }
 }
 
-/// A text that somebody gave for a key.
+/// A text that a source gave for a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
     pub text: String,
     pub source: Source,
 }
 
-/// The texts of one kind of source, by key name.
+impl Given {
+    /// Returns the text of a setting that no source names.
+    pub fn default_of(key: &Key) -> Self {
+        Self {
+            text: key.default.to_owned(),
+            source: Source::Default,
+        }
+    }
+}
+
+/// The texts of one source, by the names of settings.
 pub type Layer = BTreeMap<&'static str, Given>;
 
-/// A flag of the command line that sets a key: the flag, the key's name, the text.
+/// A flag of the command line that sets a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flag {
+    /// The flag as it was written, such as `--bind`.
     pub flag: String,
+    /// The name of the setting.
     pub name: String,
     pub text: String,
 }
@@ -80,19 +93,20 @@ pub fn from_flags(flags: &[Flag]) -> Result<Layer, Error> {
     Ok(layer)
 }
 
-/// Reads the environment. The second list holds warnings: of variables that look like ours and are
-/// not, and of old names.
+/// Reads the environment. Of two texts for one setting, the later in the list counts. Adds warnings
+/// about variables that look like ours and are not, and about old names.
 ///
-/// An empty variable counts as not set, as deployment tools leave them behind.
+/// An empty variable counts as not set: deployment tools leave them behind.
 pub fn from_env(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Result<(Layer, Vec<String>), Error> {
-    let mut layer = Layer::new();
-    let mut warnings = Vec::new();
+    warnings: &mut Vec<String>,
+) -> Result<Vec<(&'static str, Given)>, Error> {
+    let mut texts = Vec::new();
     let variables: BTreeMap<OsString, OsString> = variables.into_iter().collect();
     for key in keys() {
-        // The product's name is more specific than those of specifications, so it is asked first.
-        for name in key.variables() {
+        // The product's own variable comes last and counts: it is more specific than a specification's.
+        let names: Vec<String> = key.variables().collect();
+        for name in names.into_iter().rev() {
             let Some(value) = variables.get(&OsString::from(&name)) else {
                 continue;
             };
@@ -103,10 +117,7 @@ pub fn from_env(
                 let new = key.more_env.first().copied().unwrap_or_default();
                 warnings.push(format!("{name} is deprecated; use {new}"));
             }
-            // One that is overruled is checked too: it would surprise whoever removes the other.
-            let given = given_by_env(key, name, value)?;
-            key.check(&given)?;
-            layer.entry(key.name).or_insert(given);
+            texts.push((key.name, given_by_env(key, name, value)?));
         }
     }
     let ours: Vec<String> = keys().flat_map(Key::variables).collect();
@@ -120,7 +131,7 @@ pub fn from_env(
             warnings.push(format!("{name} is not a setting{}", did_you_mean(hint)));
         }
     }
-    Ok((layer, warnings))
+    Ok(texts)
 }
 
 fn given_by_env(key: &Key, name: String, value: &OsString) -> Result<Given, Error> {
@@ -140,7 +151,7 @@ fn given_by_env(key: &Key, name: String, value: &OsString) -> Result<Given, Erro
 }
 
 /// Reads a file; its ending says whether it is TOML, YAML or JSON. A string `env:NAME` in it stands for
-/// what the environment has under that name, so that secrets need not be written into files.
+/// the value of that environment variable, so that secrets need not be written into files.
 pub fn from_file(path: &Path, env: &[(OsString, OsString)]) -> Result<Layer, Error> {
     let failed = |reason: String| Error::File {
         path: path.to_owned(),
@@ -174,7 +185,7 @@ pub fn from_file(path: &Path, env: &[(OsString, OsString)]) -> Result<Layer, Err
     Ok(layer)
 }
 
-/// The library's own rendering spans lines and draws the source; one line has to do.
+/// Parses TOML. A mistake is described in one line; the library would draw the source over several.
 fn parse_toml(text: &str) -> Result<Json, String> {
     toml::from_str(text).map_err(|error| {
         let before = error
@@ -189,7 +200,7 @@ fn parse_toml(text: &str) -> Result<Json, String> {
     })
 }
 
-/// Puts the environment's values in the place of their names.
+/// Replaces every `env:NAME` by the variable's value.
 fn expand(value: &mut Json, env: &[(OsString, OsString)]) -> Result<(), String> {
     match value {
         Json::String(text) => {
@@ -197,7 +208,7 @@ fn expand(value: &mut Json, env: &[(OsString, OsString)]) -> Result<(), String> 
                 return Ok(());
             };
             let found = env.iter().find(|(known, _)| known == name);
-            // An empty variable counts as not set, as everywhere.
+            // An empty variable counts as not set here too.
             let found = found.and_then(|(_, value)| value.to_str());
             let found = found.filter(|value| !value.is_empty());
             let missing = || format!("env:{name} is asked for, but the environment has no {name}");
@@ -210,7 +221,7 @@ fn expand(value: &mut Json, env: &[(OsString, OsString)]) -> Result<(), String> 
     }
 }
 
-/// Walks nested tables into dotted names.
+/// Collects the values of nested tables under dotted names.
 fn flatten(name: &str, value: &Json, source: &Source, layer: &mut Layer) -> Result<(), Error> {
     if let Some(key) = find(name) {
         let refuse = |problem: String| Error::Value {
@@ -224,7 +235,8 @@ fn flatten(name: &str, value: &Json, source: &Source, layer: &mut Layer) -> Resu
             text,
             source: source.clone(),
         };
-        // The parsers see to it that no name comes twice; another name for the same key is not theirs.
+        // The parsers of files refuse a name that comes twice. They do not know that a setting may have
+        // two names.
         if layer.insert(key.name, given).is_some() {
             let names: Vec<&str> = key.names().collect();
             return Err(refuse(format!("is set twice, as {}", names.join(" and "))));
@@ -256,8 +268,8 @@ fn is_table(name: &str) -> bool {
     })
 }
 
-/// The text of a value as `--set` would have it. Keys that are made of items may be a list, and those
-/// that are made of pairs a table.
+/// Returns the value as `--set` would write it. A file may write a list of items as a list, and pairs or
+/// a table as a table.
 fn text_of(key: &Key, value: &Json) -> Option<String> {
     let texts: Option<Vec<String>> = if let Some(items) = value.as_array()
         && key.rule.takes_list()
@@ -268,7 +280,7 @@ fn text_of(key: &Key, value: &Json) -> Option<String> {
     {
         let pair = |(name, value)| Some(format!("{name}={}", scalar(value)?));
         pairs.iter().map(pair).collect()
-    } else if (value.is_object() || value.is_array()) && key.rule.takes_table() {
+    } else if (value.is_object() || value.is_array()) && matches!(key.rule, Rule::Table(_)) {
         return Some(value.to_string());
     } else {
         return scalar(value);
@@ -299,7 +311,7 @@ fn did_you_mean(hint: Option<&str>) -> String {
         .unwrap_or_default()
 }
 
-/// Errors are told in one line, whatever a parser or a user put into them.
+/// Makes one line of a text: an error is one line, whatever a parser or a user put into it.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

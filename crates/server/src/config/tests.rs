@@ -34,8 +34,8 @@ fn inputs(flags: &[(&str, &str)], env: &[(&str, &str)], file: Option<&NamedTempF
     }
 }
 
-fn value(effective: &Effective, name: &str) -> (String, Source) {
-    let entry = effective.get(name).unwrap();
+fn value(effective: &Effective, name: &'static str) -> (String, Source) {
+    let entry = effective.entries.get(name).unwrap();
     (entry.value.to_string(), entry.source.clone())
 }
 
@@ -118,6 +118,7 @@ fn an_empty_file_and_an_empty_variable_set_nothing() {
             Effective::read(&inputs(&[], &[("ASYNCGATE_API_KEY", "")], Some(&file))).unwrap();
         assert!(
             effective
+                .entries
                 .iter()
                 .all(|(_, entry)| entry.source == Source::Default)
         );
@@ -240,9 +241,9 @@ fn a_bad_secret_is_refused_without_being_shown() {
 fn defaults_may_not_exceed_their_maximum() {
     for (low, high) in super::table::ORDERED {
         let rule = super::table::find(low).unwrap().rule;
-        let unit = if matches!(rule, super::key::Rule::Duration { .. }) {
+        let unit = if matches!(rule, super::rule::Rule::Duration { .. }) {
             "s"
-        } else if matches!(rule, super::key::Rule::Size { .. }) {
+        } else if matches!(rule, super::rule::Rule::Size { .. }) {
             "KiB"
         } else {
             ""
@@ -360,7 +361,7 @@ fn what_is_shown_has_every_key_and_no_secret() {
     assert!(!text.contains("s3cret") && !json.to_string().contains("s3cret"));
     assert!(text.contains("environment ASYNCGATE_API_KEY"));
     let listed = json["settings"].as_array().unwrap();
-    assert_eq!(listed.len(), effective.iter().count());
+    assert_eq!(listed.len(), effective.entries.iter().count());
     assert_eq!(text.lines().count(), listed.len());
     let reference = reference();
     let rows = reference.lines().filter(|line| line.starts_with("| `"));
@@ -445,7 +446,7 @@ mode = "off"
 fn the_file_of_the_specification_can_be_used_as_it_stands() {
     let file = file(".toml", SPECIFIED);
     let effective = Effective::read(&inputs(&[], &[], Some(&file))).unwrap();
-    let settings = Settings::new(&effective).unwrap();
+    let settings = effective.settings;
     assert_eq!(settings.bind.to_string(), "0.0.0.0:8080");
     assert_eq!(settings.max_connections, 2_048);
     assert_eq!(settings.uds_allow_uids, [1_000, 1_001]);
@@ -541,4 +542,94 @@ fn a_micronode_and_amnesia_keep_nothing_and_refuse_to_be_told_where() {
         let again = effective.adopt_live(&effective).unwrap();
         assert_eq!(value(&again, "store").0, "memory");
     }
+}
+
+/// Tables of every kind, each naming something in another.
+const TABLES: &str = r#"
+[limits.policies.slow]
+kind = "token_bucket"
+capacity = 1
+refill_per_minute = 1
+[limits.tiers]
+trusted = ["ann"]
+[limits.gate]
+tenant = "slow"
+[limits.envoy.edge]
+remote_address = "slow"
+[ingress.hooks]
+secrets = ["hunter2"]
+policy = "slow"
+[domains]
+client_policy = "slow"
+"#;
+
+#[test]
+fn each_table_is_parsed_once_at_a_start_and_once_at_a_reload() {
+    let file = file(".toml", TABLES);
+    let inputs = inputs(&[], &[], Some(&file));
+    let parsed = || super::table_value::PARSED.take();
+    parsed();
+    let running = Effective::read(&inputs).unwrap();
+    assert_eq!(parsed(), 5);
+    assert!(
+        running
+            .settings
+            .limits
+            .resolve("slow", Default::default())
+            .is_ok()
+    );
+    let fresh = Effective::read(&inputs).unwrap();
+    let next = running.adopt_live(&fresh).unwrap();
+    assert_eq!(changes(&running, &next), []);
+    assert!(next.settings.ingress.contains_key("hooks"));
+    assert_eq!(parsed(), 5);
+}
+
+#[test]
+fn what_a_table_or_a_setting_names_must_exist() {
+    let (named, missing) = ("\"slow\"", "\"nope\"");
+    for (line, key, problem) in [
+        (
+            "tenant = ",
+            "limits.gate",
+            "is wrong: tenant: there is no policy named nope",
+        ),
+        (
+            "remote_address = ",
+            "limits.envoy",
+            "edge: remote_address: there is no policy",
+        ),
+        (
+            "\npolicy = ",
+            "ingress = (set)",
+            "is wrong: hooks: there is no policy named nope",
+        ),
+        (
+            "client_policy = ",
+            "domains.client_policy",
+            "names no policy",
+        ),
+    ] {
+        let text = TABLES.replace(&format!("{line}{named}"), &format!("{line}{missing}"));
+        let message = refusal(&inputs(&[], &[], Some(&file(".toml", &text))));
+        assert!(
+            message.starts_with(key) && message.contains(problem),
+            "{message}"
+        );
+        assert!(!message.contains("hunter2"), "{message}");
+    }
+}
+
+#[test]
+fn an_evaluator_needs_keys() {
+    let evaluator = ("domains.evaluator", "poprf-ristretto255");
+    let message = refusal(&inputs(&[evaluator], &[], None));
+    assert!(
+        message.starts_with("domains.keys = (not set) (default) is wrong: must have at least one"),
+        "{message}"
+    );
+    let keys = format!(r#"[{{"version": 1, "seed": "{}"}}]"#, "a".repeat(64));
+    let env = [("ASYNCGATE_DOMAINS_KEYS", keys.as_str())];
+    let read = Effective::read(&inputs(&[evaluator], &env, None)).unwrap();
+    assert!(read.settings.domains.evaluator.is_some());
 }

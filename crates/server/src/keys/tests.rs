@@ -18,14 +18,11 @@ fn settings(env: &[(&str, &str)]) -> Settings {
         .iter()
         .map(|(name, text)| (name.into(), text.into()))
         .collect();
-    Settings::new(
-        &Effective::read(&Inputs {
-            env,
-            ..Inputs::default()
-        })
-        .unwrap(),
-    )
-    .unwrap()
+    let inputs = Inputs {
+        env,
+        ..Inputs::default()
+    };
+    Effective::read(&inputs).unwrap().settings
 }
 
 fn in_dir(dir: &tempfile::TempDir) -> Settings {

@@ -1,6 +1,10 @@
 //! Settings of admission and of limits.
 
-use super::super::key::{Key, Rule};
+use asyncgate_admission::Table;
+
+use super::super::key::Key;
+use super::super::rule::Rule;
+use super::super::table_value::Kind;
 use super::{DAY, fixed, integer, live};
 
 const MODES: Rule = Rule::OneOf(&["closed", "open", "stale_cache"]);
@@ -63,25 +67,25 @@ pub(super) static KEYS: &[Key] = &[
     live(
         "limits.policies",
         "",
-        Rule::Table,
+        Rule::Table(Kind::Limits(Table::Policies)),
         "Policies by name; their kind is token_bucket, fixed_window, sequential_delay or tiered.",
     ),
     live(
         "limits.tiers",
         "",
-        Rule::Table,
+        Rule::Table(Kind::Limits(Table::Tiers)),
         "Clients of the tiers trusted, batch and throttled.",
     ),
     live(
         "limits.gate",
         "",
-        Rule::Table,
+        Rule::Table(Kind::Limits(Table::Gate)),
         "Policies that the server's own operations are limited by: global, tenant, principal, tasks.",
     ),
     live(
         "limits.envoy",
         "",
-        Rule::Table,
+        Rule::Table(Kind::Limits(Table::Envoy)),
         "Policies by Envoy's domains and descriptors.",
     ),
     live(
@@ -111,7 +115,7 @@ pub(super) static KEYS: &[Key] = &[
     live(
         "ingress",
         "",
-        Rule::SecretTable,
+        Rule::Table(Kind::Ingress),
         "Ways in for senders that sign, by name: secrets, tenant, principal, task_type, policy, key and limits of their own.",
     ),
     fixed(
@@ -135,7 +139,7 @@ pub(super) static KEYS: &[Key] = &[
     fixed(
         "domains.keys",
         "",
-        Rule::SecretTable,
+        Rule::Table(Kind::DomainKeys),
         "Keys of the evaluator, each with a version and a seed of 64 hexadecimal digits; the highest version is the newest.",
     ),
     fixed(

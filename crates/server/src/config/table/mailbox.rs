@@ -1,6 +1,7 @@
 //! Settings of the mailbox. Names, defaults and `SVCMBX_` variables are its specification's.
 
-use super::super::key::{Key, Rule};
+use super::super::key::Key;
+use super::super::rule::Rule;
 use super::{DAY_MS, KIB, MIB, duration, fixed, integer, live, size};
 
 const U32: i64 = u32::MAX as i64;

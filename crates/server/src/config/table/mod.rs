@@ -11,7 +11,8 @@ mod process;
 mod serving;
 mod tasks;
 
-use super::key::{Key, Reload, Rule};
+use super::key::{Key, Reload};
+use super::rule::Rule;
 
 const DAY: i64 = 86_400;
 const DAY_MS: u64 = 86_400_000;
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn every_default_passes_its_own_rule() {
         for key in keys() {
-            assert!(key.rule.check(key.default).is_ok(), "{}", key.name);
+            assert!(key.rule.parse(key.default).is_ok(), "{}", key.name);
         }
     }
 

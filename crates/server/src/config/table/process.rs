@@ -1,6 +1,7 @@
 //! Settings of the process: what it keeps, what it forgets, what it logs.
 
-use super::super::key::{Key, Rule};
+use super::super::key::Key;
+use super::super::rule::Rule;
 use super::{MIB, fixed, integer, live, size};
 
 pub(super) static KEYS: &[Key] = &[

@@ -1,6 +1,7 @@
 //! Settings of the listeners: where, for whom, how much and how long.
 
-use super::super::key::{Key, Rule};
+use super::super::key::Key;
+use super::super::rule::Rule;
 use super::{DAY, DAY_MS, KIB, MIB, duration, fixed, integer, live, size};
 
 pub(super) static KEYS: &[Key] = &[

@@ -1,6 +1,7 @@
 //! Settings of the task plane: leases, tasks, lists and receipts.
 
-use super::super::key::{Key, Rule};
+use super::super::key::Key;
+use super::super::rule::Rule;
 use super::{DAY, KIB, MIB, integer, live, size};
 
 pub(super) static KEYS: &[Key] = &[

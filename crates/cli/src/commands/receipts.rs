@@ -2,14 +2,14 @@
 
 use asyncgate_client::api::{ListLedgerInput, ListReceiptsInput, ReceiptRecord};
 use clap::Args;
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 
-use super::{
-    remote::{As, Remote},
-    show::{show, table, who},
+use crate::{
+    remote::{As, Common},
+    show::{table, who},
 };
 
-/// Which receipts to list.
+/// The arguments of `asyncgate receipts`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  asyncgate receipts --as alice\n  asyncgate receipts --task 019a2f6e-...\n  asyncgate receipts --type system.anomaly --json"
@@ -32,16 +32,13 @@ pub struct Receipts {
     limit: usize,
     #[command(flatten)]
     for_whom: As,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    remote: Remote,
+    common: Common,
 }
 
 impl Receipts {
     pub async fn run(self) -> anyhow::Result<()> {
-        let client = self.remote.client()?;
+        let client = self.common.client()?;
         let page = Some(self.limit.clamp(1, 200) as u32);
         let part = self.task.is_some() || self.lease.is_some() || self.receipt_type.is_some();
         let found = if part {
@@ -61,16 +58,12 @@ impl Receipts {
                 limit: page,
             })
         };
-        let mut found = found.take(self.limit);
-        let mut receipts = Vec::new();
-        while let Some(receipt) = found.next().await {
-            receipts.push(receipt?);
-        }
-        show(self.json, &receipts, || receipt_table(&receipts))
+        let receipts: Vec<ReceiptRecord> = found.take(self.limit).try_collect().await?;
+        self.common.show(&receipts, || receipt_table(&receipts))
     }
 }
 
-/// Receipts for people.
+/// Formats receipts as a table.
 pub fn receipt_table(receipts: &[ReceiptRecord]) -> String {
     let row = |receipt: &ReceiptRecord| {
         [

@@ -3,13 +3,9 @@
 use asyncgate_client::api::{CheckLimitsInput, CheckLimitsOutput, Flag, PolicyRecord};
 use clap::{Args, Subcommand};
 
-use super::{
-    Ended,
-    remote::Remote,
-    show::{show, table},
-};
+use crate::{exit::Exit, remote::Common, show::table};
 
-/// What can be asked of limits.
+/// The subcommands of `asyncgate limit`.
 #[derive(Debug, Subcommand)]
 pub enum Limit {
     /// Ask whether a limit allows something, and charge it.
@@ -36,20 +32,14 @@ pub struct Check {
     /// How much is wanted; negative gives back.
     #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     cost: i64,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    remote: Remote,
+    common: Common,
 }
 
 #[derive(Debug, Args)]
 pub struct Policies {
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    remote: Remote,
+    common: Common,
 }
 
 impl Limit {
@@ -71,16 +61,16 @@ impl Check {
             peek: peek.then_some(Flag(true)),
             ..CheckLimitsInput::default()
         };
-        let answer = self.remote.client()?.check_limits(&input).await?;
-        show(self.json, &answer, || line(&answer))?;
+        let answer = self.common.client()?.check_limits(&input).await?;
+        self.common.show(&answer, || line(&answer))?;
         match answer.allowed || peek {
             true => Ok(()),
-            false => Err(Ended::denied("the limit says no").into()),
+            false => Err(Exit::denied("the limit says no").into()),
         }
     }
 }
 
-/// `allowed, 99 of 100 left` or `refused, again in 6 s`.
+/// Formats an answer: `allowed, 99 of 100 left` or `refused, again in 6 s`.
 fn line(answer: &CheckLimitsOutput) -> String {
     let (limit, left) = (
         answer.limit.unwrap_or_default(),
@@ -97,8 +87,8 @@ fn line(answer: &CheckLimitsOutput) -> String {
 
 impl Policies {
     async fn run(self) -> anyhow::Result<()> {
-        let policies = self.remote.client()?.policies().await?.policies;
-        show(self.json, &policies, || {
+        let policies = self.common.client()?.policies().await?.policies;
+        self.common.show(&policies, || {
             let number = |number: Option<u64>| {
                 number.map_or_else(|| "-".to_owned(), |number| number.to_string())
             };

@@ -1,13 +1,13 @@
-//! A message's content, as it is given and as it is shown.
+//! The content of messages: from an argument, and onto a terminal.
 
 use std::io::Read as _;
 
 use anyhow::Context as _;
 use asyncgate_client::api::Payload;
 
-use crate::commands::Ended;
+use crate::exit::Exit;
 
-/// The content as given, from stdin (`-`) or from a file (`@FILE`).
+/// Returns the content: the argument itself, stdin (`-`) or a file (`@FILE`).
 pub fn given(text: &str, base64: bool) -> anyhow::Result<Payload> {
     let bytes = match text.strip_prefix('@') {
         Some(path) => std::fs::read(path).with_context(|| format!("cannot read {path}"))?,
@@ -23,19 +23,18 @@ pub fn given(text: &str, base64: bool) -> anyhow::Result<Payload> {
     decoded(bytes, base64)
 }
 
-/// The content that these bytes are, or stand for.
+/// Returns the bytes, decoded if they are base64.
 pub fn decoded(bytes: Vec<u8>, base64: bool) -> anyhow::Result<Payload> {
     if !base64 {
         return Ok(bytes.into());
     }
     let text = String::from_utf8_lossy(&bytes);
-    // Tools wrap long base64, and end it with a new line.
+    // Tools like `base64` break long lines and end the last one.
     let text: String = text.split_ascii_whitespace().collect();
-    Payload::from_base64(&text).map_err(|why| Ended::usage(format!("the content is {why}")).into())
+    Payload::from_base64(&text).map_err(|why| Exit::usage(format!("the content is {why}")).into())
 }
 
-/// The content on one line: text if it is some, else base64. What would move the cursor or speak to
-/// the terminal is escaped.
+/// Formats the content on one line: as text if it is UTF-8, else as base64.
 pub fn shown(payload: &Payload, base64: bool) -> String {
     if base64 {
         return payload.to_base64();
@@ -46,7 +45,7 @@ pub fn shown(payload: &Payload, base64: bool) -> String {
     }
 }
 
-/// A sender's text on one line.
+/// Escapes control characters, which could move the cursor or command the terminal.
 pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for char in text.chars() {

@@ -1,15 +1,17 @@
-//! Which server to talk to, and as whom: flags, then the environment, then a profile file.
+//! The server to talk to and the key to show: from flags, then the environment, then a profile file.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Context as _, bail};
 use asyncgate_client::{Client, api::PrincipalKind};
 use clap::Args;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+
+use crate::show::show;
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
-/// The server and the key.
+/// The arguments that name the server and the key.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Server")]
 pub struct Remote {
@@ -29,6 +31,7 @@ pub struct Remote {
     profile: Option<String>,
 }
 
+/// One section of the profile file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Profile {
@@ -37,7 +40,7 @@ struct Profile {
 }
 
 impl Remote {
-    /// A client for the server that was meant.
+    /// Makes a client for the server that the arguments, the environment or the profile name.
     pub fn client(&self) -> anyhow::Result<Client> {
         let profile = self.read_profile()?;
         let url = self.url.clone().or(profile.url);
@@ -69,7 +72,7 @@ impl Remote {
     }
 }
 
-/// `$XDG_CONFIG_HOME/asyncgate/profiles.toml`, or the same below `~/.config`.
+/// Returns `$XDG_CONFIG_HOME/asyncgate/profiles.toml`, or the same below `~/.config`.
 fn profile_file() -> Option<PathBuf> {
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".config"));
     let base = std::env::var_os("XDG_CONFIG_HOME")
@@ -78,7 +81,33 @@ fn profile_file() -> Option<PathBuf> {
     Some(base.join("asyncgate").join("profiles.toml"))
 }
 
-/// For whom a command acts, if the key may act for others.
+/// The arguments that every command to a server has.
+#[derive(Debug, Args)]
+pub struct Common {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl Common {
+    /// Makes a client for the server that the arguments name.
+    pub fn client(&self) -> anyhow::Result<Client> {
+        self.remote.client()
+    }
+
+    /// Prints `value` as JSON or `text` for people, as the arguments ask.
+    pub fn show<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        show(self.json, value, text)
+    }
+}
+
+/// The argument that names the principal to act for. The server checks that the key allows it.
 #[derive(Debug, Clone, Default, Args)]
 pub struct As {
     /// Act for this principal: ID, or KIND/ID such as service/billing.

@@ -4,9 +4,9 @@ use asyncgate_client::api::CheckNoncesInput;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use clap::{Args, Subcommand};
 
-use super::{Ended, remote::Remote, show::show};
+use crate::{exit::Exit, remote::Common};
 
-/// What can be done with nonces.
+/// The subcommands of `asyncgate nonce`.
 #[derive(Debug, Subcommand)]
 pub enum Nonce {
     /// Use a nonce; say whether it is new.
@@ -30,11 +30,8 @@ pub struct Check {
     /// For how many seconds it counts as used.
     #[arg(long, default_value_t = 600)]
     ttl: u64,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    remote: Remote,
+    common: Common,
 }
 
 impl Nonce {
@@ -57,12 +54,12 @@ impl Check {
             ttl_secs: Some(self.ttl),
             checks: None,
         };
-        let answer = self.remote.client()?.check_nonces(&input).await?;
+        let answer = self.common.client()?.check_nonces(&input).await?;
         let result = answer.result.clone().unwrap_or_default();
-        show(self.json, &answer, || result.clone())?;
+        self.common.show(&answer, || result.clone())?;
         match result.as_str() {
             "accepted" => Ok(()),
-            _ => Err(Ended::denied("the nonce was used before").into()),
+            _ => Err(Exit::denied("the nonce was used before").into()),
         }
     }
 }

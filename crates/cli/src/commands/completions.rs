@@ -3,7 +3,9 @@
 use clap::Args;
 use clap_complete::Shell;
 
-/// For which shell.
+use crate::output;
+
+/// The arguments of `asyncgate completions`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  asyncgate completions bash > /etc/bash_completion.d/asyncgate")]
 pub struct Completions {
@@ -15,8 +17,6 @@ impl Completions {
     pub fn run(self, mut command: clap::Command) -> anyhow::Result<()> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "asyncgate", &mut script);
-        Ok(crate::output::say(
-            String::from_utf8_lossy(&script).trim_end(),
-        )?)
+        Ok(output::say(String::from_utf8_lossy(&script).trim_end())?)
     }
 }

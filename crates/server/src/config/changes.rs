@@ -1,24 +1,25 @@
-//! What changed between two readings of the settings, and what of it can be applied at once.
+//! The differences between two readings of the settings.
 
-use super::key::{Key, Reload, Value};
+use super::key::{Key, Reload};
 use super::resolve::Effective;
+use super::value::Value;
 
-/// A key whose value is not what it was.
+/// A setting whose value differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     pub key: &'static str,
     pub from: String,
     pub to: String,
-    /// True when SIGHUP applies it; else it waits for a restart.
+    /// True if SIGHUP applies it; else it takes effect at the next start.
     pub live: bool,
 }
 
-/// What stands in the place of a secret.
+/// The text that replaces a secret.
 const HIDDEN: &str = "***";
 
-/// The keys that differ, in the table's order. Secrets are hidden.
+/// Returns the settings that differ, in the table's order. Secrets are hidden.
 pub fn changes(old: &Effective, new: &Effective) -> Vec<Change> {
-    let pairs = old.iter().zip(new.iter());
+    let pairs = old.entries.iter().zip(new.entries.iter());
     pairs
         .filter(|((_, before), (_, after))| before.value != after.value)
         .map(|((key, before), (_, after))| Change {

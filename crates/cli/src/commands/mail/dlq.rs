@@ -11,10 +11,13 @@ use clap::{Args, Subcommand};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Common, content};
-use crate::commands::show::{Progress, show, table};
+use super::content;
+use crate::{
+    remote::Common,
+    show::{Progress, table},
+};
 
-/// What can be done with dead letters.
+/// The subcommands of `asyncgate mail dlq`.
 #[derive(Debug, Subcommand)]
 pub enum Dlq {
     /// List messages that were not done: failed too often, too old, or damaged.
@@ -90,9 +93,9 @@ impl List {
             limit: Some(self.limit.clamp(1, 200) as u32),
             cursor: None,
         };
-        let found = self.common.remote.client()?.dead_letters(input);
+        let found = self.common.client()?.dead_letters(input);
         let dead: Vec<DeadLetter> = found.take(self.limit).try_collect().await?;
-        show(self.common.json, &dead, || {
+        self.common.show(&dead, || {
             let row = |dead: &DeadLetter| {
                 [
                     dead.envelope.msg_id.clone(),
@@ -114,7 +117,7 @@ impl List {
 
 impl Reprocess {
     async fn run(self) -> anyhow::Result<()> {
-        let client = self.common.remote.client()?;
+        let client = self.common.client()?;
         let input = ReprocessInput {
             topic: self.topic,
             limit: Some(self.limit),
@@ -127,16 +130,16 @@ impl Reprocess {
             Some(step) if !self.dry_run => slowly(&client, input, step).await?,
             _ => client.reprocess_dead_letters(&input).await?,
         };
-        show(self.common.json, &moved, || {
+        self.common.show(&moved, || {
             let verb = if self.dry_run { "would come" } else { "came" };
             format!("{} {verb} back", moved.moved)
         })
     }
 }
 
-/// Brings messages back step by step from here, where somebody watches: the server could do it, but
-/// would answer only at the end. No more come back than there were at first, so that one which dies
-/// again meanwhile is not brought back for ever.
+/// Brings messages back step by step, and shows how far it is. The server can pace itself too, but it
+/// answers only at the end. At most as many come back as there were at the start: a message that dies
+/// again meanwhile would otherwise come back for ever.
 async fn slowly(
     client: &Client,
     mut input: ReprocessInput,

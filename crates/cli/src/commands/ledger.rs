@@ -15,12 +15,12 @@ use asyncgate_ledger::Export;
 use clap::{Args, Subcommand};
 use futures_util::StreamExt as _;
 
-use super::{
-    remote::Remote,
-    show::{Progress, fields, show},
+use crate::{
+    remote::{Common, Remote},
+    show::{Progress, fields},
 };
 
-/// What can be done with a ledger.
+/// The subcommands of `asyncgate ledger`.
 #[derive(Debug, Subcommand)]
 pub enum Ledger {
     /// Write every receipt and the signed head to a file that `asyncgate verify` can check offline.
@@ -43,11 +43,8 @@ pub struct ExportArgs {
 
 #[derive(Debug, Args)]
 pub struct HeadArgs {
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    remote: Remote,
+    common: Common,
 }
 
 impl Ledger {
@@ -61,8 +58,8 @@ impl Ledger {
 
 impl HeadArgs {
     async fn run(self) -> anyhow::Result<()> {
-        let head = self.remote.client()?.get_ledger_head().await?;
-        show(self.json, &head, || {
+        let head = self.common.client()?.get_ledger_head().await?;
+        self.common.show(&head, || {
             fields(&[
                 ("receipts", Some(head.seq.to_string())),
                 ("link", Some(head.link.clone())),
@@ -90,7 +87,7 @@ impl ExportArgs {
     }
 }
 
-/// Writes the ledger as it stands now. What is written meanwhile comes after the head.
+/// Writes the ledger up to its present head. Receipts that come meanwhile are not part of the copy.
 pub async fn export(client: &Client, out: impl Write) -> anyhow::Result<()> {
     let head = client.get_ledger_head().await?;
     let by = concat!("asyncgate ", env!("CARGO_PKG_VERSION"));
@@ -106,7 +103,7 @@ pub async fn export(client: &Client, out: impl Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Hands over every receipt up to a head, in order.
+/// Passes every receipt up to a head to `take`, in the order of the ledger.
 pub async fn each_receipt(
     client: &Client,
     head: &LedgerHead,

@@ -8,16 +8,17 @@ use asyncgate_client::api::{
     TaskStatus,
 };
 use clap::{Args, Subcommand};
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
-use super::{
-    Ended,
-    remote::{As, Remote},
-    show::{fields, show, status, table, who},
+use crate::{
+    exit::Exit,
+    remote::{As, Common},
+    show::{fields, status, table, who},
 };
 
-/// What can be done with tasks.
+/// The subcommands of `asyncgate task`.
 #[derive(Debug, Subcommand)]
 pub enum Task {
     /// Hand over a task; prints its id once it is on disk.
@@ -70,6 +71,8 @@ pub struct Create {
     #[arg(long, value_name = "SECONDS")]
     wait: Option<u64>,
     #[command(flatten)]
+    for_whom: As,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -77,6 +80,8 @@ pub struct Create {
 pub struct Get {
     /// The task's id.
     task_id: String,
+    #[command(flatten)]
+    for_whom: As,
     #[command(flatten)]
     common: Common,
 }
@@ -93,6 +98,8 @@ pub struct List {
     #[arg(long, default_value_t = 50)]
     limit: usize,
     #[command(flatten)]
+    for_whom: As,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -103,6 +110,8 @@ pub struct Cancel {
     /// Why; kept in the receipt.
     #[arg(long)]
     reason: Option<String>,
+    #[command(flatten)]
+    for_whom: As,
     #[command(flatten)]
     common: Common,
 }
@@ -115,18 +124,9 @@ pub struct Wait {
     #[arg(long, value_name = "SECONDS", default_value_t = 3_600)]
     timeout: u64,
     #[command(flatten)]
-    common: Common,
-}
-
-#[derive(Debug, Args)]
-struct Common {
-    #[command(flatten)]
     for_whom: As,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    remote: Remote,
+    common: Common,
 }
 
 impl Task {
@@ -155,14 +155,14 @@ impl Create {
             priority: self.priority,
             delay_seconds: self.delay,
             max_attempts: self.max_attempts,
-            principal_kind: common.for_whom.kind(),
-            principal_id: common.for_whom.id(),
+            principal_kind: self.for_whom.kind(),
+            principal_id: self.for_whom.id(),
             ..CreateTaskInput::default()
         };
-        let client = common.remote.client()?;
+        let client = common.client()?;
         let created = client.create_task(&input).await?;
         let Some(timeout) = self.wait else {
-            return show(common.json, &created, || {
+            return common.show(&created, || {
                 let note = if created.duplicate {
                     "  (was there before)"
                 } else {
@@ -174,6 +174,7 @@ impl Create {
         Wait {
             task_id: created.task_id,
             timeout,
+            for_whom: self.for_whom,
             common,
         }
         .run()
@@ -187,8 +188,8 @@ impl Get {
             task_id: self.task_id,
             ..GetTaskInput::default()
         };
-        let task = self.common.remote.client()?.get_task(&input).await?;
-        show(self.common.json, &task, || describe(&task))
+        let task = self.common.client()?.get_task(&input).await?;
+        self.common.show(&task, || describe(&task))
     }
 }
 
@@ -198,16 +199,13 @@ impl List {
             status: self.status,
             task_type: self.task_type,
             limit: Some(self.limit.clamp(1, 200) as u32),
-            principal_kind: self.common.for_whom.kind(),
-            principal_id: self.common.for_whom.id(),
+            principal_kind: self.for_whom.kind(),
+            principal_id: self.for_whom.id(),
             ..ListTasksInput::default()
         };
-        let mut found = self.common.remote.client()?.tasks(input).take(self.limit);
-        let mut tasks = Vec::new();
-        while let Some(task) = found.next().await {
-            tasks.push(task?);
-        }
-        show(self.common.json, &tasks, || {
+        let found = self.common.client()?.tasks(input);
+        let tasks: Vec<TaskRecord> = found.take(self.limit).try_collect().await?;
+        self.common.show(&tasks, || {
             let row = |task: &TaskRecord| {
                 [
                     task.task_id.clone(),
@@ -229,21 +227,22 @@ impl Cancel {
         let input = CancelTaskInput {
             task_id: self.task_id,
             reason: self.reason,
-            principal_kind: self.common.for_whom.kind(),
-            principal_id: self.common.for_whom.id(),
+            principal_kind: self.for_whom.kind(),
+            principal_id: self.for_whom.id(),
             ..CancelTaskInput::default()
         };
-        let canceled = self.common.remote.client()?.cancel_task(&input).await?;
-        show(self.common.json, &canceled, || status(canceled.status))
+        let canceled = self.common.client()?.cancel_task(&input).await?;
+        self.common.show(&canceled, || status(canceled.status))
     }
 }
 
 impl Wait {
     async fn run(self) -> anyhow::Result<()> {
-        let client = self.common.remote.client()?;
-        let watch = asyncgate_store::Stopwatch::start();
+        let client = self.common.client()?;
+        let started = Instant::now();
         let task = loop {
-            let left = self.timeout.saturating_sub(watch.elapsed().as_secs());
+            // The server ends a wait after 60 seconds at the latest; whoever wants more asks again.
+            let left = self.timeout.saturating_sub(started.elapsed().as_secs());
             let input = GetTaskInput {
                 task_id: self.task_id.clone(),
                 wait_seconds: Some(left.min(60) as u32),
@@ -254,19 +253,19 @@ impl Wait {
                 break task;
             }
         };
-        show(self.common.json, &task, || describe(&task))?;
+        self.common.show(&task, || describe(&task))?;
         match task.status {
             TaskStatus::Succeeded => Ok(()),
-            TaskStatus::Failed => Err(Ended::badly("the task failed").into()),
-            TaskStatus::Canceled => Err(Ended::badly("the task was canceled").into()),
+            TaskStatus::Failed => Err(Exit::task_not_done("the task failed").into()),
+            TaskStatus::Canceled => Err(Exit::task_not_done("the task was canceled").into()),
             TaskStatus::Queued | TaskStatus::Leased | TaskStatus::Running => {
-                Err(Ended::badly("the task has not ended in time").into())
+                Err(Exit::task_not_done("the task has not ended in time").into())
             }
         }
     }
 }
 
-/// The payload as given, from stdin, or from a file.
+/// Returns the payload: the argument itself, stdin (`-`) or a file (`@FILE`).
 fn payload(text: &str) -> anyhow::Result<Box<RawValue>> {
     let text = match text.strip_prefix('@') {
         Some(path) => {
@@ -283,7 +282,7 @@ fn payload(text: &str) -> anyhow::Result<Box<RawValue>> {
     };
     let text = text.trim().to_owned();
     RawValue::from_string(text)
-        .map_err(|error| Ended::usage(format!("the payload is not JSON: {error}")).into())
+        .map_err(|error| Exit::usage(format!("the payload is not JSON: {error}")).into())
 }
 
 fn parse_status(text: &str) -> Result<TaskStatus, String> {

@@ -1,4 +1,4 @@
-//! What the command line says to people and scripts. Everything else goes to the log.
+//! Output for people and scripts, on stdout and stderr. Everything else goes to the log.
 
 use std::io::{self, Write as _, stderr, stdout};
 
@@ -9,7 +9,7 @@ pub fn say(text: &str) -> io::Result<()> {
     was_said(text).map(drop)
 }
 
-/// As [`say`], and tells whether a reader is left.
+/// Writes as [`say`] does. Returns false if the reader went away.
 pub fn was_said(text: &str) -> io::Result<bool> {
     let mut line = Vec::with_capacity(text.len() + 1);
     line.extend_from_slice(text.as_bytes());
@@ -17,7 +17,7 @@ pub fn was_said(text: &str) -> io::Result<bool> {
     was_written(&line)
 }
 
-/// Writes bytes to stdout as they are, and tells whether a reader is left.
+/// Writes bytes to stdout as they are. Returns false if the reader went away.
 pub fn was_written(bytes: &[u8]) -> io::Result<bool> {
     let mut out = stdout().lock();
     let written = out.write_all(bytes).and_then(|()| out.flush());
@@ -27,19 +27,19 @@ pub fn was_written(bytes: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Writes over the last line on stderr, which must be a terminal.
+/// Replaces the last line on stderr, which must be a terminal.
 pub fn overwrite(line: &str) {
     let mut out = stderr().lock();
     let _ = write!(out, "\r\u{1b}[K{line}").and_then(|()| out.flush());
 }
 
-/// Writes a question to stderr and stays on its line.
+/// Writes a question to stderr and leaves the cursor behind it.
 pub fn ask(question: &str) {
     let mut out = stderr().lock();
     let _ = write!(out, "{question}").and_then(|()| out.flush());
 }
 
-/// Writes one line to stderr. If even that fails, nobody is left to be told.
+/// Writes one line to stderr. An error is ignored: there is no other place to report it.
 pub fn complain(line: &str) {
     let _ = writeln!(stderr().lock(), "asyncgate: {line}");
 }

@@ -1,16 +1,13 @@
 //! `asyncgate obligations`: what a principal is still owed.
 
-use asyncgate_client::api::ListOpenObligationsInput;
+use asyncgate_client::api::{ListOpenObligationsInput, ReceiptRecord};
 use clap::Args;
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 
-use super::{
-    receipts::receipt_table,
-    remote::{As, Remote},
-    show::show,
-};
+use super::receipts::receipt_table;
+use crate::remote::{As, Common};
 
-/// Whose obligations to list.
+/// The arguments of `asyncgate obligations`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  asyncgate obligations --as alice")]
 pub struct Obligations {
@@ -19,11 +16,8 @@ pub struct Obligations {
     limit: usize,
     #[command(flatten)]
     for_whom: As,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    remote: Remote,
+    common: Common,
 }
 
 impl Obligations {
@@ -34,16 +28,9 @@ impl Obligations {
             limit: Some(self.limit.clamp(1, 200) as u32),
             ..ListOpenObligationsInput::default()
         };
-        let mut found = self
-            .remote
-            .client()?
-            .open_obligations(input)
-            .take(self.limit);
-        let mut open = Vec::new();
-        while let Some(receipt) = found.next().await {
-            open.push(receipt?);
-        }
-        show(self.json, &open, || {
+        let found = self.common.client()?.open_obligations(input);
+        let open: Vec<ReceiptRecord> = found.take(self.limit).try_collect().await?;
+        self.common.show(&open, || {
             if open.is_empty() {
                 return "nothing is owed".to_owned();
             }

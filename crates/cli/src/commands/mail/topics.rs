@@ -7,14 +7,8 @@ use asyncgate_client::api::{ListTopicsInput, MailboxHead, PurgeInput, PurgeState
 use clap::Args;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
-use super::Common;
-use crate::{
-    commands::{
-        Ended,
-        show::{show, table},
-    },
-    output,
-};
+use super::content;
+use crate::{exit::Exit, output, remote::Common, show::table};
 
 #[derive(Debug, Args)]
 pub struct Topics {
@@ -51,12 +45,12 @@ impl Topics {
             limit: Some(self.limit.clamp(1, 200) as u32),
             ..ListTopicsInput::default()
         };
-        let found = self.common.remote.client()?.topics(input);
+        let found = self.common.client()?.topics(input);
         let topics: Vec<TopicState> = found.take(self.limit).try_collect().await?;
-        show(self.common.json, &topics, || {
+        self.common.show(&topics, || {
             let row = |topic: &TopicState| {
                 [
-                    super::content::plain(&topic.topic),
+                    content::plain(&topic.topic),
                     topic.ready.to_string(),
                     topic.delayed.to_string(),
                     topic.inflight.to_string(),
@@ -72,7 +66,7 @@ impl Topics {
 
 impl Purge {
     pub async fn run(self) -> anyhow::Result<()> {
-        let client = self.common.remote.client()?;
+        let client = self.common.client()?;
         if !self.yes && !confirmed(&self.topic, self.state)? {
             bail!("nothing was thrown away");
         }
@@ -81,16 +75,15 @@ impl Purge {
             state: self.state,
         };
         let purged = client.purge_topic(&input).await?;
-        show(self.common.json, &purged, || {
-            format!("{} thrown away", purged.purged)
-        })
+        self.common
+            .show(&purged, || format!("{} thrown away", purged.purged))
     }
 }
 
 impl Heads {
     pub async fn run(self) -> anyhow::Result<()> {
-        let heads = self.common.remote.client()?.mailbox_heads().await?.heads;
-        show(self.common.json, &heads, || {
+        let heads = self.common.client()?.mailbox_heads().await?.heads;
+        self.common.show(&heads, || {
             let row = |head: &MailboxHead| {
                 [
                     head.shard.to_string(),
@@ -105,10 +98,10 @@ impl Heads {
     }
 }
 
-/// Asks whoever sits at the terminal. A script must say that it means it.
+/// Asks for confirmation at the terminal. Without one, `--yes` is required.
 fn confirmed(topic: &str, state: PurgeState) -> anyhow::Result<bool> {
     if !stdin().is_terminal() {
-        return Err(Ended::usage("nobody is here to be asked: say --yes").into());
+        return Err(Exit::usage("nobody is here to be asked: say --yes").into());
     }
     let what = match state {
         PurgeState::Ready => "every waiting message",

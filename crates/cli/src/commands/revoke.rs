@@ -6,10 +6,7 @@ use asyncgate_client::api::{
 use clap::Args;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
-use super::{
-    remote::Remote,
-    show::{show, table},
-};
+use crate::{remote::Common, show::table};
 
 #[derive(Debug, Args)]
 pub struct Revoke {
@@ -26,23 +23,20 @@ pub struct Revoke {
     /// Take the revocation back.
     #[arg(long, conflicts_with = "reason")]
     undo: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    remote: Remote,
+    common: Common,
 }
 
 impl Revoke {
     pub async fn run(self) -> anyhow::Result<()> {
-        let client = self.remote.client()?;
+        let client = self.common.client()?;
         if self.undo {
             let input = UnrevokeInput {
                 kind: self.kind,
                 hash: self.value,
             };
             let answer = client.unrevoke(&input).await?;
-            return show(self.json, &answer, || "taken back".to_owned());
+            return self.common.show(&answer, || "taken back".to_owned());
         }
         let value = Some(self.value);
         let is_id = self.kind == "warrant_id";
@@ -59,7 +53,7 @@ impl Revoke {
         };
         let reason = self.reason;
         let answer = client.revoke(&RevokeInput { subject, reason }).await?;
-        show(self.json, &answer, || {
+        self.common.show(&answer, || {
             let before = if answer.created {
                 ""
             } else {
@@ -75,11 +69,8 @@ pub struct Revocations {
     /// The most to print.
     #[arg(long, default_value_t = 50)]
     limit: usize,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    remote: Remote,
+    common: Common,
 }
 
 impl Revocations {
@@ -88,15 +79,15 @@ impl Revocations {
             limit: Some(self.limit.clamp(1, 200) as u32),
             cursor: None,
         };
-        let found = self.remote.client()?.revocations(input);
+        let found = self.common.client()?.revocations(input);
         let found: Vec<RevocationRecord> = found.take(self.limit).try_collect().await?;
-        show(self.json, &found, || {
+        self.common.show(&found, || {
             let row = |record: &RevocationRecord| {
                 [
                     record.subject.kind.clone(),
                     record.subject.hash.clone(),
                     record.revoked_at.to_string(),
-                    // What callers wrote must not reach the terminal as commands.
+                    // A caller wrote this: its control characters must not reach the terminal.
                     record.reason.as_ref().map_or_else(String::new, |reason| {
                         reason.chars().filter(|sign| !sign.is_control()).collect()
                     }),

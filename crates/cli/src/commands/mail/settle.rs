@@ -1,10 +1,10 @@
-//! `asyncgate mail ack`, `nack` and `extend`: what a receiver says of a message.
+//! `asyncgate mail ack`, `nack` and `extend`: how a receiver settles a message.
 
 use asyncgate_client::api::{AckInput, ExtendInput, NackInput};
 use clap::Args;
 
-use super::{Common, seconds};
-use crate::commands::show::show;
+use super::seconds;
+use crate::remote::Common;
 
 #[derive(Debug, Args)]
 struct Which {
@@ -57,8 +57,8 @@ impl Ack {
             msg_id: self.which.msg_id,
             lease: self.which.lease,
         };
-        let done = self.common.remote.client()?.ack_message(&input).await?;
-        show(self.common.json, &done, || "done".to_owned())
+        let done = self.common.client()?.ack_message(&input).await?;
+        self.common.show(&done, || "done".to_owned())
     }
 }
 
@@ -71,8 +71,8 @@ impl Nack {
             error: self.error,
             delay_ms: self.delay,
         };
-        let done = self.common.remote.client()?.nack_message(&input).await?;
-        show(self.common.json, &done, || "given back".to_owned())
+        let done = self.common.client()?.nack_message(&input).await?;
+        self.common.show(&done, || "given back".to_owned())
     }
 }
 
@@ -83,9 +83,8 @@ impl Extend {
             lease: self.which.lease,
             visibility_ms: self.visibility,
         };
-        let kept = self.common.remote.client()?.extend_message(&input).await?;
-        show(self.common.json, &kept, || {
-            format!("yours until {}", kept.visible_at)
-        })
+        let kept = self.common.client()?.extend_message(&input).await?;
+        self.common
+            .show(&kept, || format!("yours until {}", kept.visible_at))
     }
 }

@@ -8,13 +8,14 @@ use asyncgate_client::{
 };
 use clap::Args;
 
-use super::{remote::Remote, show::show};
 use crate::{
     output,
+    remote::Remote,
+    show::show,
     signals::{Signals, Wish},
 };
 
-/// How to work.
+/// The arguments of `asyncgate worker`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Task types and their payloads:

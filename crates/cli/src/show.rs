@@ -1,9 +1,13 @@
 //! Tables for people, JSON for programs.
 
-use std::io::{IsTerminal as _, stderr, stdout};
+use std::{
+    io::{IsTerminal as _, stderr, stdout},
+    time::Duration,
+};
 
 use asyncgate_client::api::{Principal, PrincipalKind, TaskStatus};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::output;
 
@@ -16,7 +20,7 @@ pub fn show<T: Serialize>(
     was_shown(json, value, text).map(drop)
 }
 
-/// As [`show`], and tells whether a reader is left.
+/// Prints as [`show`] does. Returns false if the reader went away.
 pub fn was_shown<T: Serialize>(
     json: bool,
     value: &T,
@@ -30,7 +34,7 @@ pub fn was_shown<T: Serialize>(
     Ok(output::was_said(text.trim_end())?)
 }
 
-/// A table with a header, each column as wide as its widest cell.
+/// Formats a table with a header; each column is as wide as its widest cell.
 pub fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> String {
     if rows.is_empty() {
         return "nothing".to_owned();
@@ -54,7 +58,7 @@ pub fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> Strin
     lines.join("\n")
 }
 
-/// Names and values, one a line.
+/// Formats names and values, one pair a line. Pairs without a value are left out.
 pub fn fields(pairs: &[(&str, Option<String>)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let lines = pairs
@@ -63,7 +67,7 @@ pub fn fields(pairs: &[(&str, Option<String>)]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A principal in one word.
+/// Formats a principal as `kind/id`.
 pub fn who(principal: &Principal) -> String {
     let kind = match principal.kind {
         PrincipalKind::Agent => "agent",
@@ -75,7 +79,7 @@ pub fn who(principal: &Principal) -> String {
     format!("{kind}/{}", principal.id)
 }
 
-/// A status in its colour.
+/// Formats a status in its colour.
 pub fn status(status: TaskStatus) -> String {
     let (style, name) = match status {
         TaskStatus::Queued => (Style::Plain, "queued"),
@@ -88,7 +92,7 @@ pub fn status(status: TaskStatus) -> String {
     paint(style, name)
 }
 
-/// How a piece of text looks on a terminal.
+/// The look of a piece of text on a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     Plain,
@@ -99,7 +103,7 @@ pub enum Style {
     Red,
 }
 
-/// Paints a text if stdout is a terminal and nobody said NO_COLOR.
+/// Adds the codes of a style, unless stdout is no terminal or `NO_COLOR` is set.
 pub fn paint(style: Style, text: &str) -> String {
     let code = match style {
         Style::Plain => return text.to_owned(),
@@ -115,11 +119,11 @@ pub fn paint(style: Style, text: &str) -> String {
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
-/// A line on stderr that is written over while long work goes on. Silent when nobody watches.
+/// A line on stderr that shows how far long work has come. Prints nothing if stderr is no terminal.
 #[derive(Debug)]
 pub struct Progress {
-    last: Option<std::time::Duration>,
-    watch: asyncgate_store::Stopwatch,
+    last: Option<Duration>,
+    started: Instant,
     watched: bool,
 }
 
@@ -127,14 +131,14 @@ impl Progress {
     pub fn start() -> Self {
         Self {
             last: None,
-            watch: asyncgate_store::Stopwatch::start(),
+            started: Instant::now(),
             watched: stderr().is_terminal(),
         }
     }
 
-    /// Says how far the work is, at most four times a second, and not within the first second.
+    /// Shows the text, at most four times a second and not within the first second.
     pub fn at(&mut self, text: impl FnOnce() -> String) {
-        let now = self.watch.elapsed();
+        let now = self.started.elapsed();
         let since = now.saturating_sub(self.last.unwrap_or_default());
         if self.watched && now.as_secs() >= 1 && since.as_millis() >= 250 {
             output::overwrite(&text());

@@ -9,11 +9,9 @@ mod topics;
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 
-use super::remote::Remote;
-
-/// What can be done with messages.
+/// The subcommands of `asyncgate mail`.
 #[derive(Debug, Subcommand)]
 pub enum Mail {
     /// Send a message; prints its id once it is on disk.
@@ -89,16 +87,7 @@ impl Mail {
     }
 }
 
-#[derive(Debug, Args)]
-struct Common {
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    remote: Remote,
-}
-
-/// A time in seconds, such as `0.5`, as the milliseconds that the server counts in.
+/// Parses a time in seconds, such as `0.5`, into milliseconds.
 fn seconds(text: &str) -> Result<i64, String> {
     let parsed = text.parse().ok();
     let time = parsed.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

@@ -1,7 +1,7 @@
 //! `asyncgate demo`: a worker dies in the middle of a task, and nothing is lost.
 //!
 //! A server, an agent and two workers run as processes of this same binary, on a directory that is
-//! thrown away. The story is told as it happens, from what the ledger says.
+//! thrown away. Each step is printed when the server's ledger shows that it happened.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -17,21 +17,21 @@ use asyncgate_client::{
         TaskRecord,
     },
 };
-use asyncgate_ledger::{Expectations, Story, Verifier};
+use asyncgate_ledger::{Expectations, Story};
 use clap::Args;
 use futures_util::StreamExt as _;
 
-use super::{
-    ledger::each_receipt,
+use super::verify::Checks;
+use crate::{
+    output,
     show::{Style, paint, who},
 };
-use crate::output;
 
 const KEY: &str = "a-key-for-the-demo-only";
-/// How long one step of the story may take.
+/// The longest time that one step may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Nothing to choose.
+/// The arguments of `asyncgate demo`: there are none.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  asyncgate demo")]
 pub struct Demo {}
@@ -45,6 +45,7 @@ impl Demo {
     }
 }
 
+/// The running demo: its server and a client of it.
 struct Play {
     program: std::path::PathBuf,
     url: String,
@@ -57,7 +58,7 @@ struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // Both fail if the process has ended by itself, and then there is nothing to do.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -184,7 +185,7 @@ impl Play {
             .len())
     }
 
-    /// The receipt of this type about the task that is number `nth`, once there is one.
+    /// Waits for the `nth` receipt of a type about the task.
     async fn receipt(&self, id: &str, kind: &str, nth: usize) -> anyhow::Result<ReceiptRecord> {
         let look = async {
             loop {
@@ -209,17 +210,12 @@ impl Play {
     }
 
     async fn verify(&self, id: &str) -> anyhow::Result<()> {
-        let head = self.client.get_ledger_head().await?;
-        let tenant = head.tenant_id.parse()?;
-        let mut verifier = Verifier::new(tenant, Expectations::default());
-        let mut story = Story::about(id.parse()?);
-        each_receipt(&self.client, &head, |receipt| {
-            story.push(receipt);
-            Ok(verifier.push(receipt)?)
-        })
-        .await?;
-        let report = verifier.finish(&head)?;
-        for line in story.lines() {
+        let mut checks = Checks {
+            expectations: Expectations::default(),
+            story: Some(Story::about(id.parse()?)),
+        };
+        let report = checks.server(&self.client).await?;
+        for line in checks.story.iter().flat_map(Story::lines) {
             note(&line);
         }
         step(&format!(
@@ -249,7 +245,7 @@ fn lease(receipt: &ReceiptRecord) -> &str {
 }
 
 fn step(text: &str) {
-    // A reader that went away does not change the story.
+    // A reader that went away does not stop the demo, which cleans up at its end.
     let _ = output::say(&paint(Style::Bold, text));
 }
 

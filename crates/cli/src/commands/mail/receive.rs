@@ -1,4 +1,4 @@
-//! `asyncgate mail recv` and `peek`: the messages themselves.
+//! `asyncgate mail recv` and `peek`: print messages.
 
 use asyncgate_client::{
     Client,
@@ -7,13 +7,12 @@ use asyncgate_client::{
 use clap::Args;
 use futures_util::StreamExt as _;
 
-use super::{Common, content, seconds};
+use super::{content, seconds};
 use crate::{
-    commands::{
-        Ended,
-        show::{show, table, was_shown},
-    },
+    exit::Exit,
     output,
+    remote::Common,
+    show::{table, was_shown},
     signals::{Signals, Wish},
 };
 
@@ -75,8 +74,8 @@ impl Peek {
             max_messages: self.max,
             max_bytes: None,
         };
-        let found = self.common.remote.client()?.peek_messages(&input).await?;
-        show(self.common.json, &found.messages, || {
+        let found = self.common.client()?.peek_messages(&input).await?;
+        self.common.show(&found.messages, || {
             let row = |message: &Envelope| {
                 [
                     message.msg_id.clone(),
@@ -94,7 +93,7 @@ impl Peek {
 
 impl Recv {
     pub async fn run(self) -> anyhow::Result<()> {
-        let client = self.common.remote.client()?;
+        let client = self.common.client()?;
         let input = RecvInput {
             topic: self.topic.clone(),
             visibility_ms: self.visibility,
@@ -157,7 +156,7 @@ impl Recv {
             } else {
                 output::was_said(&text)?
             };
-            // What the reader did not read is not acknowledged.
+            // A message that was not printed is not acknowledged, so that it is delivered again.
             if !read {
                 return Ok(());
             }
@@ -165,7 +164,7 @@ impl Recv {
             if self.ack
                 && let Err(error) = acknowledge(client, message).await
             {
-                // It comes again; those after it need not wait for that.
+                // This message is delivered again; the next ones go on meanwhile.
                 output::complain(&format!("{error:#}"));
             }
         }
@@ -198,7 +197,7 @@ async fn acknowledge(client: &Client, messages: &[Envelope]) -> anyhow::Result<(
         if let AckResult::Refused(why) = answer {
             let (id, code) = (&message.msg_id, why.code.as_str());
             let text = format!("{id} was not acknowledged: {} ({code})", why.message);
-            return Err(Ended::refused(text).into());
+            return Err(Exit::refused(text).into());
         }
     }
     Ok(())

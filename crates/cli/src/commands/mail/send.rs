@@ -1,4 +1,4 @@
-//! `asyncgate mail send`.
+//! `asyncgate mail send`: sends a message, or each line of stdin as one.
 
 use std::io::{self, BufRead as _};
 
@@ -10,11 +10,8 @@ use asyncgate_client::{
 use clap::Args;
 use tokio::sync::mpsc;
 
-use super::{Common, content, seconds};
-use crate::{
-    commands::{Ended, show::show},
-    output,
-};
+use super::{content, seconds};
+use crate::{exit::Exit, output, remote::Common};
 
 #[derive(Debug, Args)]
 pub struct Send {
@@ -62,14 +59,14 @@ pub struct Send {
 
 impl Send {
     pub async fn run(self) -> anyhow::Result<()> {
-        let client = self.common.remote.client()?;
+        let client = self.common.client()?;
         let Some(content) = &self.content else {
             return self.send_lines(&client).await;
         };
         let content = content::given(content, self.base64)?;
         let input = self.message(self.idem_key.clone(), content);
         let sent = client.send_message(&input).await?;
-        show(self.common.json, &sent, || text(&sent))
+        self.common.show(&sent, || text(&sent))
     }
 
     fn message(&self, idem_key: String, content: Payload) -> SendInput {
@@ -87,8 +84,8 @@ impl Send {
         }
     }
 
-    /// Sends what stdin has to say, as many lines at a time as are there. Ends at the first line that
-    /// is refused: those before it were sent, and those beside it perhaps.
+    /// Sends the lines of stdin, in batches of as many as have come. Stops at the first line that is
+    /// refused: the lines before it were sent, and others of its batch may have been.
     async fn send_lines(&self, client: &Client) -> anyhow::Result<()> {
         let mut lines = read_lines();
         let mut ready = Vec::new();
@@ -107,7 +104,7 @@ impl Send {
                 let input = SendBatchInput { messages };
                 let sent = client.send_messages(&input).await?.results;
                 for (number, sent) in numbers.into_iter().zip(sent) {
-                    self.tell(number, sent)?;
+                    self.print(number, sent)?;
                 }
             }
         }
@@ -124,14 +121,14 @@ impl Send {
         Ok(self.message(key, content))
     }
 
-    /// Prints what became of a line, for programs on one line too.
-    fn tell(&self, number: usize, sent: SendResult) -> anyhow::Result<()> {
+    /// Prints the result of a line on one line, with `--json` too.
+    fn print(&self, number: usize, sent: SendResult) -> anyhow::Result<()> {
         let sent = match sent {
             SendResult::Sent(sent) => sent,
             SendResult::Refused(why) => {
                 let (message, code) = (why.message, why.code.as_str());
                 let complaint = format!("line {number} was not sent: {message} ({code})");
-                return Err(Ended::refused(complaint).into());
+                return Err(Exit::refused(complaint).into());
             }
         };
         let line = if self.common.json {
@@ -143,12 +140,13 @@ impl Send {
     }
 }
 
-/// How many lines are sent together.
+/// The largest number of lines in a batch.
 const MAX_BATCH: usize = 1_000;
-/// How many bytes of content, before the line that goes beyond them is the last.
+/// The size at which a batch takes no further line.
 const BATCH_BYTES: usize = 2 << 20;
 
-/// The lines of stdin with their numbers, read by a thread of its own that nobody has to wait for.
+/// Reads the lines of stdin, with their numbers, on a thread of its own: a blocking read of stdin would
+/// hold up the runtime at its end.
 fn read_lines() -> mpsc::Receiver<io::Result<(usize, Vec<u8>)>> {
     let (line, lines) = mpsc::channel(MAX_BATCH);
     std::thread::spawn(move || {

@@ -1,10 +1,10 @@
-//! What the operating system asks of the process.
+//! Signals of the operating system to this process.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// A request from outside.
+/// A request that a signal makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     /// SIGTERM or SIGINT.
@@ -13,7 +13,7 @@ pub enum Wish {
     Reload,
 }
 
-/// The signals that the process listens to. From the moment this exists, none of them kills it.
+/// The signals that the process handles itself. Once this value exists, none of them kills the process.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -22,7 +22,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts to listen.
+    /// Takes over the handling of the signals.
     pub fn listen() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -31,7 +31,7 @@ impl Signals {
         })
     }
 
-    /// The next wish. Dropping the future loses none.
+    /// Waits for the next signal. Dropping the future loses none.
     pub async fn next(&mut self) -> Wish {
         tokio::select! {
             _ = self.terminate.recv() => Wish::Stop,

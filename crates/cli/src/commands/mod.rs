@@ -1,0 +1,73 @@
+//! The commands, one file each.
+
+mod completions;
+mod demo;
+mod ledger;
+mod limit;
+mod mail;
+mod nonce;
+mod obligations;
+mod receipts;
+mod revoke;
+mod task;
+mod verify;
+mod worker;
+
+use clap::Subcommand;
+
+pub use completions::Completions;
+pub use demo::Demo;
+pub use verify::{CheckDataDir, Checks, LedgerCheck, Verified, Verify};
+
+/// The commands that talk to a running server.
+#[derive(Debug, Subcommand)]
+pub enum RemoteCommand {
+    /// Create, read, list, cancel and wait for tasks.
+    #[command(subcommand)]
+    Task(task::Task),
+    /// List an inbox, or the receipts of a task, a lease or a type.
+    Receipts(receipts::Receipts),
+    /// List what a principal is still owed.
+    Obligations(obligations::Obligations),
+    /// Send, receive and settle messages, and look after topics and dead letters.
+    #[command(subcommand)]
+    Mail(mail::Mail),
+    /// Ask limits: may this happen now?
+    #[command(subcommand)]
+    Limit(limit::Limit),
+    /// Use nonces: was this seen before?
+    #[command(subcommand)]
+    Nonce(nonce::Nonce),
+    /// Revoke a warrant or a key, or take that back.
+    #[command(after_help = "\
+Examples:
+  asyncgate revoke warrant_id tnu_wrt_0190a0b0c0d0e0f00102030405060708 --reason stolen
+  asyncgate revoke issuer_key 3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29
+  asyncgate revoke --undo warrant_id HASH")]
+    Revoke(revoke::Revoke),
+    /// List what is revoked.
+    Revocations(revoke::Revocations),
+    /// Copy the ledger into a file that can be verified, or read its signed head.
+    #[command(subcommand)]
+    Ledger(ledger::Ledger),
+    /// Work on tasks with the built-in handlers echo, sleep_then_return and http_get.
+    Worker(worker::Worker),
+}
+
+impl RemoteCommand {
+    /// Runs the command.
+    pub async fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Task(command) => command.run().await,
+            Self::Receipts(command) => command.run().await,
+            Self::Obligations(command) => command.run().await,
+            Self::Mail(command) => command.run().await,
+            Self::Limit(command) => command.run().await,
+            Self::Nonce(command) => command.run().await,
+            Self::Revoke(command) => command.run().await,
+            Self::Revocations(command) => command.run().await,
+            Self::Ledger(command) => command.run().await,
+            Self::Worker(command) => command.run().await,
+        }
+    }
+}
