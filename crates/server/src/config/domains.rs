@@ -1,5 +1,6 @@
 //! Domains as an operator sets them up.
 
+use asyncgate_core::hex;
 use asyncgate_domains::{Compat, Poprf, SecretKey};
 use serde::Deserialize;
 use serde_json::Value;
@@ -34,7 +35,7 @@ pub fn keys(text: &str) -> Result<Poprf, String> {
             .map_err(|_| "must be a list of tables with version and seed".to_owned())?,
     };
     let keys = written.into_iter().map(|key| {
-        let seed = key.seed.as_str().and_then(super::settings::bytes);
+        let seed = key.seed.as_str().and_then(hex::decode::<32>);
         let wrong = || {
             let version = key.version;
             format!("the seed of version {version} must be 64 lower-case hexadecimal digits")

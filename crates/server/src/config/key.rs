@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use asyncgate_core::hex;
 use tracing_subscriber::EnvFilter;
 
 use super::Error;
@@ -226,10 +227,7 @@ impl Rule {
                 parse_pairs(text, is_weight).map(Value::Pairs)
             }
             Self::Keys => {
-                let is_key = |key: &str| {
-                    let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-                    key.len() == 64 && key.bytes().all(digit)
-                };
+                let is_key = |key: &str| hex::decode::<32>(key).is_some();
                 let keys = items(text).map(|key| is_key(key).then(|| key.to_owned()));
                 keys.collect::<Option<_>>().map(Value::List)
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use asyncgate_admission::{FailureMode, Tables};
 use asyncgate_core::admission::{Limits, Protected, RevocationCache};
-use asyncgate_core::mailbox;
+use asyncgate_core::{hex, mailbox};
 use asyncgate_domains::Compat;
 use asyncgate_engine::Ingresses;
 use asyncgate_store::fair::Weights;
@@ -255,7 +255,9 @@ fn admission(from: &Reader<'_>) -> Result<asyncgate_admission::Settings, Mismatc
 
 fn public_keys(from: &Reader<'_>, name: &'static str) -> Result<Vec<[u8; 32]>, Mismatch> {
     let keys = from.list(name)?;
-    let keys = keys.iter().map(|key| bytes(key).ok_or(Mismatch(name)));
+    let keys = keys
+        .iter()
+        .map(|key| hex::decode(key).ok_or(Mismatch(name)));
     keys.collect()
 }
 
@@ -295,20 +297,6 @@ fn domains(from: &Reader<'_>) -> Result<Domains, Mismatch> {
         evaluator,
         client_policy: from.optional("domains.client_policy", Reader::text)?,
     })
-}
-
-/// Thirty-two bytes from their digits, in lower case.
-pub(super) fn bytes(digits: &str) -> Option<[u8; 32]> {
-    let lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if digits.len() != 64 || !digits.bytes().all(lower) {
-        return None;
-    }
-    let mut bytes = [0; 32];
-    for (n, byte) in bytes.iter_mut().enumerate() {
-        let pair = digits.get(2 * n..2 * n + 2)?;
-        *byte = u8::from_str_radix(pair, 16).ok()?;
-    }
-    Some(bytes)
 }
 
 fn longest_first(mut classes: Vec<(String, String)>) -> Vec<(String, String)> {
