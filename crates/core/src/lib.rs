@@ -9,6 +9,7 @@ mod chain;
 mod change;
 mod class;
 mod env;
+pub mod hex;
 mod id;
 pub mod json;
 mod ledger;

@@ -1,5 +1,6 @@
 //! The signer: the address that a signature over a hash recovers to.
 
+use asyncgate_core::hex;
 use k256::ecdsa::{RecoveryId, Signature, VerifyingKey};
 
 use crate::hash::{Hash, keccak};
@@ -49,26 +50,7 @@ fn recover(hash: &Hash, rs: &[u8; 64], v: u8) -> Option<Address> {
     digest.last_chunk().copied().map(Address)
 }
 
-/// Reads exactly `N` bytes in hexadecimal.
+/// Reads exactly `N` bytes in hexadecimal, `0x` before them or not.
 fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digits = text.strip_prefix("0x").unwrap_or(text).as_bytes();
-    let mut bytes = [0; N];
-    if digits.len() != 2 * N {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = pair
-            .iter()
-            .try_fold(0, |byte, digit| Some(byte << 4 | nibble(*digit)?))?;
-    }
-    Some(bytes)
-}
-
-const fn nibble(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        b'A'..=b'F' => Some(digit - b'A' + 10),
-        _ => None,
-    }
+    hex::decode_any_case(text.strip_prefix("0x").unwrap_or(text))
 }

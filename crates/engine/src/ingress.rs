@@ -10,6 +10,7 @@ use asyncgate_api::{Code, CreateTask, Operation as _};
 use asyncgate_core::{
     Env, Json, Principal, TenantId, Timestamp,
     admission::{Asks, LimitCheck, NonceCheck, NonceResult, Tier, Verdicts, sha256},
+    hex,
     task::{self, Created, NewTask},
 };
 use asyncgate_store::{Decided, Error, ReadSet, Snapshot, Tasks, transact, transact_admitted};
@@ -324,16 +325,7 @@ fn creating(new: NewTask) -> impl FnMut(Env, Snapshot) -> Decided<Tasks, Created
 
 /// The bytes of a signature, from `sha256=` and their digits in either case.
 fn read_signature(text: &[u8]) -> Option<[u8; 32]> {
-    let digits = text.strip_prefix(b"sha256=")?;
-    if digits.len() != 64 {
-        return None;
-    }
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let mut bytes = [0; 32];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
-    }
-    Some(bytes)
+    hex::decode_any_case(text.strip_prefix(b"sha256=")?)
 }
 
 /// Seconds since 1970, from a number or a text.

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use asyncgate_api::Code;
 use asyncgate_core::{
     admission::{Asks, NonceCheck, sha256},
-    receipt::hex,
+    hex,
 };
 use asyncgate_engine::{
     Clock, Engine, Ingress, LimitBy, Principal, PrincipalKind, Secret, Settings, TenantId,
@@ -60,7 +60,7 @@ async fn send(engine: &Engine, nonce: &str, timestamp: i64) -> Result<String, Co
     let body = json!({ "nonce": nonce, "timestamp": timestamp }).to_string();
     let mut mac = Hmac::<Sha256>::new_from_slice(b"secret").unwrap();
     mac.update(body.as_bytes());
-    let signature = format!("sha256={}", hex(&mac.finalize().into_bytes()));
+    let signature = format!("sha256={}", hex::encode(&mac.finalize().into_bytes()));
     let received = engine.receive("hooks", Some(signature.as_bytes()), body.as_bytes());
     let received = received.await.map_err(|fault| fault.code)?;
     Ok(received.task_id)

@@ -11,7 +11,6 @@ mod address;
 mod admit;
 mod client;
 mod credentials;
-mod hex;
 mod lines;
 mod question;
 mod refusal;

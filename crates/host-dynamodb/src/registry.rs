@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use asyncgate_core::{
     TenantId, Timestamp,
     admission::{Revocation, Subject, SubjectKind},
+    hex,
 };
 use asyncgate_store::Error;
 use serde_json::{Value, json};
 
 use crate::{
-    hex::{bytes, hex},
     refusal::{Refusal, corrupt},
     rows::{PARTITION, SORT},
     table::Table,
@@ -141,12 +141,12 @@ async fn get(
 }
 
 fn partition(tenant: TenantId) -> String {
-    format!("{}#revoked", hex(tenant.as_bytes()))
+    format!("{}#revoked", hex::encode(tenant.as_bytes()))
 }
 
 /// Two digits for the kind, and the hash: in the order that subjects have.
 fn sort(subject: Subject) -> String {
-    hex(&[subject.kind as u8]) + &hex(&subject.hash)
+    hex::encode(&[subject.kind as u8]) + &hex::encode(&subject.hash)
 }
 
 fn key(tenant: TenantId, subject: Subject) -> Value {
@@ -164,7 +164,7 @@ fn read(item: &Value) -> Result<Revocation, Error> {
 
 fn try_read(item: &Value) -> Option<Revocation> {
     let (kind, hash) = item[SORT]["S"].as_str()?.split_at_checked(2)?;
-    let [kind] = bytes::<1>(kind)?;
+    let [kind] = hex::decode(kind)?;
     let reason = match item.get("reason") {
         Some(reason) => Some(reason["S"].as_str()?.to_owned()),
         None => None,
@@ -173,7 +173,7 @@ fn try_read(item: &Value) -> Option<Revocation> {
     Some(Revocation {
         subject: Subject {
             kind: *SubjectKind::ALL.get(usize::from(kind))?,
-            hash: bytes(hash)?,
+            hash: hex::decode(hash)?,
         },
         reason,
         revoked_at: Timestamp::from_millis(at),

@@ -6,11 +6,12 @@
 use asyncgate_core::{
     TenantId, Timestamp,
     admission::{Cell, Name, Row},
+    hex,
 };
 use asyncgate_store::Error;
 use serde_json::{Map, Value, json};
 
-use crate::{hex::hex, refusal::corrupt};
+use crate::refusal::corrupt;
 
 /// What the table's key is called.
 pub(crate) const PARTITION: &str = "pk";
@@ -32,7 +33,11 @@ pub(crate) struct Stored {
 }
 
 pub(crate) fn key(tenant: TenantId, name: Name) -> Value {
-    let partition = format!("{}#{}", hex(tenant.as_bytes()), hex(&name.to_bytes()));
+    let partition = format!(
+        "{}#{}",
+        hex::encode(tenant.as_bytes()),
+        hex::encode(&name.to_bytes())
+    );
     json!({ PARTITION: { "S": partition }, SORT: { "S": ROW } })
 }
 

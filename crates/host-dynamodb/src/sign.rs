@@ -1,10 +1,10 @@
 //! Signatures of requests, as AWS asks for them (Signature Version 4).
 
-use asyncgate_core::Timestamp;
+use asyncgate_core::{Timestamp, hex};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-use crate::{credentials::Credentials, hex::hex};
+use crate::credentials::Credentials;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
@@ -49,8 +49,8 @@ pub(crate) fn authorization(
     canonical.push('\n');
     canonical.push_str(&names);
     canonical.push('\n');
-    canonical.push_str(&hex(&Sha256::digest(request.body)));
-    let digest = hex(&Sha256::digest(canonical));
+    canonical.push_str(&hex::encode(&Sha256::digest(request.body)));
+    let digest = hex::encode(&Sha256::digest(canonical));
     let to_sign = format!("{ALGORITHM}\n{stamp}\n{scope}\n{digest}");
     let first = format!("AWS4{}", credentials.secret);
     let parts = [date, region, service, "aws4_request", &to_sign];
@@ -60,7 +60,7 @@ pub(crate) fn authorization(
     format!(
         "{ALGORITHM} Credential={}/{scope}, SignedHeaders={names}, Signature={}",
         credentials.key_id,
-        hex(&signature)
+        hex::encode(&signature)
     )
 }
 

@@ -3,7 +3,7 @@
 //! Every key of a tenant has the same hash tag, so that a cluster keeps them on one server and one
 //! script can decide about any of them together.
 
-use asyncgate_core::{TenantId, admission::Name};
+use asyncgate_core::{TenantId, admission::Name, hex};
 
 /// Names keys under a prefix.
 #[derive(Debug, Clone)]
@@ -18,16 +18,14 @@ impl Keys {
 
     /// What stands between the braces.
     pub(crate) fn tag(tenant: TenantId) -> String {
-        let mut tag = String::with_capacity(32);
-        put_hex(&mut tag, tenant.as_bytes());
-        tag
+        hex::encode(tenant.as_bytes())
     }
 
     /// `asyncgate:{tenant}:nonce:name` and `asyncgate:{tenant}:rl:name`.
     pub(crate) fn row(&self, tenant: TenantId, word: &str, name: Name) -> String {
         let mut key = self.of(tenant, word);
         key.push(':');
-        put_hex(&mut key, &name.to_bytes());
+        hex::append(&mut key, &name.to_bytes());
         key
     }
 
@@ -36,19 +34,10 @@ impl Keys {
         let mut key = String::with_capacity(self.prefix.len() + word.len() + 70);
         key.push_str(&self.prefix);
         key.push_str(":{");
-        put_hex(&mut key, tenant.as_bytes());
+        hex::append(&mut key, tenant.as_bytes());
         key.push_str("}:");
         key.push_str(word);
         key
-    }
-}
-
-fn put_hex(to: &mut String, bytes: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            to.push(char::from(DIGITS[usize::from(digit)]));
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{str::FromStr, sync::Arc};
 
 use asyncgate_core::{
     Head, Json, LeaseId, Link, Principal, Receipt, ReceiptId, ReceiptType, Seq, TaskId, TenantId,
-    Timestamp, json,
+    Timestamp, hex, json,
     receipt::{MAX_BODY_BYTES, MAX_PARENTS},
 };
 use serde_json::value::RawValue;
@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use crate::{
     Break, Kind, PublicKey,
     line::{Line, LinePrincipal, Text},
-    seal::{self, SignedBody},
+    seal::SignedBody,
     time,
 };
 
@@ -187,7 +187,7 @@ pub(crate) fn claimed_link(line: &[u8]) -> Link {
 /// Reads a link, in the one form in which it is written.
 pub(crate) fn link(name: &str, text: &str) -> Result<Link, Break> {
     text.strip_prefix("b3:")
-        .and_then(seal::bytes)
+        .and_then(hex::decode)
         .map(Link::from_bytes)
         .ok_or_else(|| {
             let message =
@@ -285,5 +285,5 @@ fn key(receipt: &Receipt) -> Option<u128> {
     );
     // 128 of the 256 bits are enough to tell receipts apart, and halve the memory of a large ledger.
     let key = once.then(|| receipt.key())?;
-    u128::from_str_radix(key.get(..32)?, 16).ok()
+    hex::decode(key.get(..32)?).map(u128::from_be_bytes)
 }

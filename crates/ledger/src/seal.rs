@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use asyncgate_api::LedgerHead;
-use asyncgate_core::{Head, Link, TenantId, receipt::hex};
+use asyncgate_core::{Head, Link, TenantId, hex};
 use ed25519_dalek::{Signature, VerifyingKey};
 use serde::Deserialize;
 
@@ -27,7 +27,7 @@ impl PublicKey {
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
+        f.write_str(&hex::encode(&self.0))
     }
 }
 
@@ -40,7 +40,7 @@ impl FromStr for PublicKey {
     type Err = NotAKey;
 
     fn from_str(text: &str) -> Result<Self, NotAKey> {
-        bytes(&text.to_ascii_lowercase()).map(Self).ok_or(NotAKey)
+        hex::decode_any_case(text).map(Self).ok_or(NotAKey)
     }
 }
 
@@ -124,8 +124,8 @@ fn check(
         let message = format!("the {what} is not {digits} lower-case hexadecimal digits");
         Break::new(Kind::Malformed, message)
     };
-    let key = PublicKey(bytes(key).ok_or_else(|| malformed("public key", 64))?);
-    let signature: [u8; 64] = bytes(signature).ok_or_else(|| malformed("signature", 128))?;
+    let key = PublicKey(hex::decode(key).ok_or_else(|| malformed("public key", 64))?);
+    let signature: [u8; 64] = hex::decode(signature).ok_or_else(|| malformed("signature", 128))?;
     let statement = head.statement(tenant, at);
     let good = VerifyingKey::from_bytes(&key.0).is_ok_and(|verifying| {
         verifying
@@ -139,31 +139,3 @@ fn check(
     let message = format!("the signature over the head at {} is not good", head.seq);
     Err(Break::new(Kind::Signature, message))
 }
-
-/// The bytes that these lower-case digits stand for, if there are exactly so many.
-pub(crate) fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
-    let digits = digits.as_bytes();
-    if digits.len() != N * 2 {
-        return None;
-    }
-    // A digit that is none sets high bits, which are looked for once at the end.
-    let (mut bytes, mut wrong) = ([0; N], 0);
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let (high, low) = (NIBBLES[usize::from(pair[0])], NIBBLES[usize::from(pair[1])]);
-        *byte = high << 4 | low;
-        wrong |= high | low;
-    }
-    (wrong < 16).then_some(bytes)
-}
-
-/// What each sign stands for as a lower-case hexadecimal digit; 255 for those that are none.
-const NIBBLES: [u8; 256] = {
-    let mut nibbles = [u8::MAX; 256];
-    let digits = b"0123456789abcdef";
-    let mut n = 0;
-    while n < digits.len() {
-        nibbles[digits[n] as usize] = n as u8;
-        n += 1;
-    }
-    nibbles
-};

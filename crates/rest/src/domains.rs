@@ -84,11 +84,7 @@ fn encode(answer: &DomainAnswer, corr_id: &str) -> Response<Body> {
 fn status(engine: &Engine, request: &Request<Body>) -> Response<Body> {
     let rules = &engine.settings().domains.rules;
     let keys = rules.evaluator.keys().into_iter().map(|key| {
-        let public: String = key
-            .public
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let public = base16ct::lower::encode_string(&key.public);
         json!({"version": key.version, "public_key": public})
     });
     let body = json!({

@@ -10,7 +10,7 @@ use rusqlite::{
     types::{FromSqlError, Type},
 };
 
-use crate::rows::checksum::Checksum;
+use crate::rows::checksum::{Checksum, Stored};
 
 /// A row's integer key: the tenant's number above, a place in its ledger below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -128,7 +128,7 @@ impl<'a> Columns<'a> {
     }
 
     /// What was added up, and the checksum that stands here.
-    pub(crate) fn end_sum(&mut self) -> Result<(Checksum, i64)> {
+    pub(crate) fn end_sum(&mut self) -> Result<(Checksum, Stored)> {
         let sum = self.sum.take();
         let stored = self.get()?;
         Ok((self.must(sum)?, stored))

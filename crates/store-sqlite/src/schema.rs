@@ -1,16 +1,16 @@
-//! The tables, and how older files are brought up to date.
+//! The tables, and the steps that bring older files up to date.
 //!
 //! Rows are found by one integer that packs the tenant and a place in the tenant's ledger
 //! ([`Key`](crate::codec::Key)): the tenant stands first in every key, rows of one time lie
 //! together, and secondary indexes stay small. Index tables (`ready`, `due`, `obligation`) hold
 //! only what is current, so what they cost does not grow with history.
 
-use std::cmp::Ordering;
-
 use rusqlite::Connection;
 
 /// Each step brings a file from the version that is its index to the next.
-const MIGRATIONS: &[&str] = &[V1, V2, V3];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4];
+/// The oldest version that can be read as it stands. Its tables are those of the newest.
+const OLDEST_READABLE: u32 = 3;
 
 const V1: &str = "
     CREATE TABLE tenant (
@@ -176,7 +176,7 @@ const V1: &str = "
     );
 ";
 
-/// Admission. Sorts of cells: 1 nonce, 2 window, 3 bucket, 4 delay.
+/// The tables of admission. Sorts of cells: 1 nonce, 2 window, 3 bucket, 4 delay.
 const V2: &str = "
     ALTER TABLE clock ADD COLUMN cells INTEGER NOT NULL DEFAULT 0;
     CREATE TABLE cell (
@@ -203,14 +203,18 @@ const V2: &str = "
     ) WITHOUT ROWID;
 ";
 
-/// How domains stand, by their hashes. They belong to no tenant.
+/// The state of domains, by their hashes. Domains belong to no tenant.
 const V3: &str = "
     CREATE TABLE domain (
         hash BLOB PRIMARY KEY, counter INTEGER NOT NULL, timer INTEGER NOT NULL, disabled INTEGER NOT NULL
     ) WITHOUT ROWID;
 ";
 
-/// Why a file cannot be used.
+/// Rows that are written from here on have checksums of another kind. Both kinds are read, so no row
+/// is rewritten; the version keeps older programs from taking new rows for damaged ones.
+const V4: &str = "";
+
+/// The reason why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("the file has schema version {found}, this program knows {known}: use a newer program")]
@@ -221,24 +225,18 @@ pub(crate) enum Error {
     Sqlite(#[from] rusqlite::Error),
 }
 
-/// Checks that the file has the newest version, without writing to it.
+/// Checks that the file has a version that can be read, without writing to it.
 pub(crate) fn check(conn: &Connection) -> Result<(), Error> {
-    let found: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let known = MIGRATIONS.len() as u32;
-    match found.cmp(&known) {
-        Ordering::Less => Err(Error::TooOld { found, known }),
-        Ordering::Equal => Ok(()),
-        Ordering::Greater => Err(Error::TooNew { found, known }),
+    let (found, known) = version(conn)?;
+    if found < OLDEST_READABLE {
+        return Err(Error::TooOld { found, known });
     }
+    Ok(())
 }
 
 /// Brings the file to the newest version, each step in a transaction of its own.
 pub(crate) fn migrate(conn: &mut Connection) -> Result<(), Error> {
-    let found: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let known = MIGRATIONS.len() as u32;
-    if found > known {
-        return Err(Error::TooNew { found, known });
-    }
+    let (found, _) = version(conn)?;
     for (version, step) in (1..).zip(MIGRATIONS).skip(found as usize) {
         let tx = conn.transaction()?;
         tx.execute_batch(step)?;
@@ -246,4 +244,14 @@ pub(crate) fn migrate(conn: &mut Connection) -> Result<(), Error> {
         tx.commit()?;
     }
     Ok(())
+}
+
+/// Returns the version of the file and the newest one. A file of a newer program is refused.
+fn version(conn: &Connection) -> Result<(u32, u32), Error> {
+    let found: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let known = MIGRATIONS.len() as u32;
+    if found > known {
+        return Err(Error::TooNew { found, known });
+    }
+    Ok((found, known))
 }

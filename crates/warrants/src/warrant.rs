@@ -30,7 +30,7 @@ pub struct WarrantId(pub [u8; 16]);
 impl WarrantId {
     /// Returns the digits alone, as holders sign them.
     pub(crate) fn hex(self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        base16ct::lower::encode_string(&self.0)
     }
 }
 

@@ -80,10 +80,8 @@ impl Subject {
 
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/", self.kind.as_str())?;
-        self.hash
-            .iter()
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
+        let hash = base16ct::HexDisplay(&self.hash);
+        write!(f, "{}/{hash:x}", self.kind.as_str())
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{Json, LeaseId, Principal, ReceiptId, Seq, TaskId, Timestamp, preimag
 
 pub use acknowledge::acknowledge;
 pub use body::Body;
-pub use sign::{SignedHead, hex, record_signature};
+pub use sign::{SignedHead, record_signature};
 pub use termination::{can_terminate, is_terminal, opens_obligation};
 
 /// The largest body in bytes.

@@ -1,8 +1,8 @@
 //! Recording in the ledger that the server signed its head.
 
 use crate::{
-    Decision, Env, Head, Ledger, Principal, ReceiptId, ReceiptType, Seq, Timestamp, ledger::Draft,
-    receipt::Body,
+    Decision, Env, Head, Ledger, Principal, ReceiptId, ReceiptType, Seq, Timestamp, hex,
+    ledger::Draft, receipt::Body,
 };
 
 /// A head with the server's signature.
@@ -29,8 +29,8 @@ pub fn record_signature(mut env: Env, head: Seq, signed: &SignedHead) -> Decisio
         .with("open_obligations", signed.head.open_obligations)
         .with("signed_at", signed.signed_at.to_string())
         .with("signed_at_millis", signed.signed_at.as_millis())
-        .with("public_key", hex(&signed.public_key))
-        .with("signature", hex(&signed.signature));
+        .with("public_key", hex::encode(&signed.public_key))
+        .with("signature", hex::encode(&signed.signature));
     let draft = Draft {
         receipt_type: ReceiptType::LedgerSigned,
         from: &server,
@@ -44,16 +44,4 @@ pub fn record_signature(mut env: Env, head: Seq, signed: &SignedHead) -> Decisio
         changes: ledger.changes,
         output,
     }
-}
-
-/// Bytes as lower-case hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            // Writing to a text cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
 }

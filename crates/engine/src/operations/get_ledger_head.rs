@@ -1,7 +1,7 @@
 //! Reads where the ledger ends, signed.
 
 use asyncgate_api::{GetLedgerHead, LedgerHead, NoInput};
-use asyncgate_core::receipt::hex;
+use asyncgate_core::hex;
 
 use super::Execute;
 use crate::{Caller, Engine, Fault};
@@ -22,8 +22,10 @@ impl Execute for GetLedgerHead {
             open_obligations: head.open_obligations,
             signed_at: signed_at.to_string(),
             signed_at_millis: signed_at.as_millis(),
-            public_key: signed.as_ref().map(|signed| hex(&signed.public_key)),
-            signature: signed.as_ref().map(|signed| hex(&signed.signature)),
+            public_key: signed
+                .as_ref()
+                .map(|signed| hex::encode(&signed.public_key)),
+            signature: signed.as_ref().map(|signed| hex::encode(&signed.signature)),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use asyncgate_api::{LedgerHead, Principal, PrincipalKind, ReceiptRecord};
 use asyncgate_core::{
-    Json, LeaseId, Link, Receipt, ReceiptId, ReceiptType, TaskId, Timestamp, receipt::hex,
+    Json, LeaseId, Link, Receipt, ReceiptId, ReceiptType, TaskId, Timestamp, hex,
 };
 use asyncgate_ledger::{Break, Expectations, Failure, Kind, PublicKey, Verifier, verify_export};
 use ed25519_dalek::Signer;
@@ -340,7 +340,7 @@ fn a_recorded_signature_by_another_key() {
     let body = |signature: &[u8]| {
         let body = world.receipts[8].body.text();
         let mut body: serde_json::Value = serde_json::from_str(body).unwrap();
-        body["signature"] = hex(signature).into();
+        body["signature"] = hex::encode(signature).into();
         json(&body.to_string())
     };
     let forge = |body: Json| {
@@ -377,7 +377,7 @@ fn edited_counts_and_places_of_the_head() {
 #[test]
 fn the_key_of_the_head_exchanged() {
     let found = tampered(|_, head| {
-        head.public_key = Some(hex(key(9).verifying_key().as_bytes()));
+        head.public_key = Some(hex::encode(key(9).verifying_key().as_bytes()));
     });
     assert_eq!(found.kind, Kind::Signature, "{found}");
     let weak = format!("01{}", "00".repeat(31));

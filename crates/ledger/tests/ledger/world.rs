@@ -5,8 +5,8 @@ use std::{collections::HashMap, sync::Arc};
 use asyncgate_api::{LedgerHead, ReceiptRecord};
 use asyncgate_core::{
     Changes, Decision, Env, Head, Ids, Json, Link, Policy, Principal, PrincipalKind, Receipt,
-    Rejection, Seq, Stamp, Task, TaskId, TenantId, Timestamp,
-    receipt::{SignedHead, acknowledge, hex, record_signature},
+    Rejection, Seq, Stamp, Task, TaskId, TenantId, Timestamp, hex,
+    receipt::{SignedHead, acknowledge, record_signature},
     task::{self, Claim, Completion, Failure, Hold, NewTask},
 };
 use asyncgate_ledger::{Export, record};
@@ -205,8 +205,8 @@ impl World {
             open_obligations: signed.head.open_obligations,
             signed_at: signed.signed_at.to_string(),
             signed_at_millis: signed.signed_at.as_millis(),
-            public_key: Some(hex(&signed.public_key)),
-            signature: Some(hex(&signed.signature)),
+            public_key: Some(hex::encode(&signed.public_key)),
+            signature: Some(hex::encode(&signed.signature)),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The settings of domains, and the keys of their evaluator as an operator writes them.
 
+use asyncgate_core::hex;
 use asyncgate_domains::{Compat, Poprf, SecretKey};
 use serde::Deserialize;
 use serde_json::Value;
@@ -37,7 +38,7 @@ pub fn parse_keys(text: &str) -> Result<Option<Poprf>, String> {
     let written: Vec<Written> = serde_json::from_str(text)
         .map_err(|_| "must be a list of tables with version and seed".to_owned())?;
     let keys = written.into_iter().map(|key| {
-        let seed = key.seed.as_str().and_then(super::rule::key_bytes);
+        let seed = key.seed.as_str().and_then(hex::decode::<32>);
         let wrong = || {
             let version = key.version;
             format!("the seed of version {version} must be 64 lower-case hexadecimal digits")

@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use asyncgate_core::hex;
 use tracing_subscriber::EnvFilter;
 
 use super::backend::{self, Backend};
@@ -116,7 +117,7 @@ impl Rule {
                     };
                     parse_pairs(text, weight).map(Value::Weights)
                 }
-                Self::Keys => parse_items(text, key_bytes).map(Value::Keys),
+                Self::Keys => parse_items(text, hex::decode).map(Value::Keys),
                 Self::Table(kind) => match Table::parse(kind, text) {
                     Some(table) => return table.map(Value::Table),
                     None => None,
@@ -192,20 +193,6 @@ fn parse_pairs<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<(
 fn is_label(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     !text.is_empty() && text.len() <= LABEL_MAX && text.bytes().all(plain)
-}
-
-/// Parses 32 bytes from 64 hexadecimal digits in lower case.
-pub(super) fn key_bytes(digits: &str) -> Option<[u8; 32]> {
-    let lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if digits.len() != 64 || !digits.bytes().all(lower) {
-        return None;
-    }
-    let mut bytes = [0; 32];
-    for (n, byte) in bytes.iter_mut().enumerate() {
-        let pair = digits.get(2 * n..2 * n + 2)?;
-        *byte = u8::from_str_radix(pair, 16).ok()?;
-    }
-    Some(bytes)
 }
 
 fn parse_origin(text: &str) -> Option<String> {

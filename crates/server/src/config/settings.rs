@@ -130,7 +130,7 @@ impl Settings {
             bind: from.read("bind")?,
             metrics_addr: from.optional("metrics_addr")?,
             tls: tls_files(from)?,
-            hsts: from.switch("server.hsts")?,
+            hsts: from.read("server.hsts")?,
             uds_path: from.optional("uds.path")?,
             uds_allow_uids: from.read("uds.allow_uids")?,
             profile: if from.word("mailbox.profile")? == "micronode" {

@@ -1,76 +1,102 @@
 //! Checksums of rows: a byte that went bad on the disk becomes an error, never an answer.
 //!
-//! They guard against disks, not against people; nobody can change a ledger unseen, see `core`'s
-//! links. So they must be cheap above all, and find every damage within eight bytes in a row.
+//! A checksum is the XXH3 (64 bits) of the row's key and of every value that it covers, each with its
+//! type and length. It guards against disks, not against people: nobody can change a ledger unseen,
+//! because `core` links its receipts by hashes.
+//!
+//! The type of the column says how the checksum was made. XXH3 is a blob of eight bytes. An integer is
+//! the checksum of schema versions 1 to 3 ([`version_3`]), which is still checked and never written.
+//! So a store needs no rewriting when it is brought up to date.
+
+mod version_3;
+
+use std::cell::Cell;
 
 use asyncgate_core::Timestamp;
 use rusqlite::{
     Result, Statement, ToSql,
-    types::{ToSqlOutput, Type, ValueRef},
+    types::{FromSql, FromSqlResult, ToSqlOutput, Type, ValueRef},
 };
+use twox_hash::XxHash3_64;
 
 use crate::codec::Key;
 
-/// A checksum that values are added to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Checksum(u64);
+// The types of values, as checksums cover them. They are part of the file format.
+const NULL: u8 = 0;
+const INTEGER: u8 = 1;
+const REAL: u8 = 2;
+const TEXT: u8 = 3;
+const BLOB: u8 = 4;
+
+/// The most bytes that a thread keeps for its next checksum. Large payloads are rare.
+const MAX_KEPT_BYTES: usize = 64 << 10;
+
+thread_local! {
+    /// The room for the bytes of one row, used again and again: hashing them at once is faster than
+    /// hashing value after value, and this way it costs no allocation.
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// The bytes that a checksum covers, as far as they were added.
+#[derive(Debug)]
+pub(crate) struct Checksum {
+    covered: Vec<u8>,
+}
 
 impl Checksum {
-    /// Of a row that has this key, so that a row in the place of another one is found too.
-    pub(crate) const fn new(key: Key) -> Self {
-        Self(0).with(key.0.cast_unsigned())
-    }
-
-    /// Every step can be undone, so words that differ lead to sums that differ, and stay so.
-    const fn with(self, word: u64) -> Self {
-        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self(mixed ^ (mixed >> 32))
-    }
-
-    pub(crate) fn add(&mut self, value: ValueRef<'_>) {
-        // The kind and the length go first, so that no two rows look alike.
-        *self = match value {
-            ValueRef::Null => self.with(0),
-            ValueRef::Integer(number) => self.with(1).with(number.cast_unsigned()),
-            ValueRef::Real(number) => self.with(2).with(number.to_bits()),
-            ValueRef::Text(text) => self.with(3).with_bytes(text),
-            ValueRef::Blob(bytes) => self.with(4).with_bytes(bytes),
+    /// Begins with the key of the row, so that a row in the place of another one is found too.
+    pub(crate) fn new(key: Key) -> Self {
+        let mut sum = Self {
+            covered: ROOM.take(),
         };
+        sum.restart(key);
+        sum
     }
 
+    fn restart(&mut self, key: Key) {
+        self.covered.clear();
+        self.covered.extend_from_slice(&key.0.to_le_bytes());
+    }
+
+    /// Covers a value.
+    pub(crate) fn add(&mut self, value: ValueRef<'_>) {
+        // The type and the length go first, so that no two rows look alike.
+        match value {
+            ValueRef::Null => self.covered.push(NULL),
+            ValueRef::Integer(number) => self.add_word(INTEGER, number.to_le_bytes()),
+            ValueRef::Real(number) => self.add_word(REAL, number.to_le_bytes()),
+            ValueRef::Text(text) => self.add_bytes(TEXT, text),
+            ValueRef::Blob(bytes) => self.add_bytes(BLOB, bytes),
+        }
+    }
+
+    /// Covers a text.
     pub(crate) fn add_text(&mut self, text: &str) {
-        self.add(ValueRef::Text(text.as_bytes()));
+        self.add_bytes(TEXT, text.as_bytes());
     }
 
-    fn with_bytes(self, bytes: &[u8]) -> Self {
-        let mut sum = self.with(bytes.len() as u64);
-        let (blocks, rest) = bytes.as_chunks::<32>();
-        if !blocks.is_empty() {
-            // Each step waits for the one before it. Four at a time wait for each other less.
-            let mut lanes = [sum, sum.with(1), sum.with(2), sum.with(3)];
-            for block in blocks {
-                for (lane, word) in lanes.iter_mut().zip(block.as_chunks::<8>().0) {
-                    *lane = lane.with(u64::from_le_bytes(*word));
-                }
-            }
-            sum = lanes.iter().fold(sum, |sum, lane| sum.with(lane.0));
-        }
-        let (words, rest) = rest.as_chunks::<8>();
-        for word in words {
-            sum = sum.with(u64::from_le_bytes(*word));
-        }
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        sum.with(u64::from_le_bytes(last))
+    fn add_word(&mut self, kind: u8, word: [u8; 8]) {
+        let mut bytes = [kind; 9];
+        bytes[1..].copy_from_slice(&word);
+        self.covered.extend_from_slice(&bytes);
     }
 
-    const fn to_column(self) -> i64 {
-        self.0.cast_signed()
+    fn add_bytes(&mut self, kind: u8, bytes: &[u8]) {
+        self.add_word(kind, (bytes.len() as u64).to_le_bytes());
+        self.covered.extend_from_slice(bytes);
     }
 
-    /// Compares with what was stored.
-    pub(crate) fn check(self, stored: i64) -> Result<()> {
-        if stored == self.to_column() {
+    fn xxh3(&self) -> [u8; 8] {
+        XxHash3_64::oneshot(&self.covered).to_le_bytes()
+    }
+
+    /// Fails if the row does not have the checksum that it should have.
+    pub(crate) fn check(&self, stored: Stored) -> Result<()> {
+        let right = match stored {
+            Stored::Xxh3(sum) => sum == self.xxh3(),
+            Stored::Version3(sum) => sum == version_3::sum(&self.covered),
+        };
+        if right {
             return Ok(());
         }
         Err(damaged(
@@ -79,12 +105,38 @@ impl Checksum {
     }
 }
 
+impl Drop for Checksum {
+    fn drop(&mut self) {
+        if self.covered.capacity() <= MAX_KEPT_BYTES {
+            ROOM.set(std::mem::take(&mut self.covered));
+        }
+    }
+}
+
+/// A checksum as it stands in a row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Stored {
+    Xxh3([u8; 8]),
+    Version3(i64),
+}
+
+impl FromSql for Stored {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value {
+            ValueRef::Integer(sum) => Ok(Self::Version3(sum)),
+            ValueRef::Null | ValueRef::Real(_) | ValueRef::Text(_) | ValueRef::Blob(_) => {
+                <[u8; 8]>::column_result(value).map(Self::Xxh3)
+            }
+        }
+    }
+}
+
 /// The error for what can only be damage.
 pub(crate) fn damaged(what: &'static str) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, Type::Null, what.into())
 }
 
-/// Whether an error is one for damage in a single row: others can be read.
+/// Returns true if an error is damage in a single row: other rows can still be read.
 pub(crate) const fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(
         error,
@@ -94,7 +146,7 @@ pub(crate) const fn is_damage(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Binds the columns of a row one after the other, and adds them up.
+/// Binds the columns of a row one after the other, and computes its checksums on the way.
 pub(crate) struct Cells<'a, 'conn> {
     statement: &'a mut Statement<'conn>,
     key: Key,
@@ -115,7 +167,7 @@ impl<'a, 'conn> Cells<'a, 'conn> {
         Ok(cells)
     }
 
-    /// A column that the checksum covers.
+    /// Binds a column that the checksum covers.
     pub(crate) fn put(&mut self, value: impl ToSql) -> Result<()> {
         match value.to_sql()? {
             ToSqlOutput::Borrowed(value) => {
@@ -134,22 +186,23 @@ impl<'a, 'conn> Cells<'a, 'conn> {
         self.put(time.as_millis())
     }
 
-    /// A text that the checksum covers and that stands elsewhere.
+    /// Covers a text that stands in another table.
     pub(crate) fn cover(&mut self, text: &str) {
         self.sum.add_text(text);
     }
 
-    /// A column that the checksum does not cover.
+    /// Binds a column that the checksum does not cover.
     pub(crate) fn bind(&mut self, value: impl ToSql) -> Result<()> {
         self.statement.raw_bind_parameter(self.next, value)?;
         self.next += 1;
         Ok(())
     }
 
-    /// The checksum of what was put since the last one.
+    /// Binds the checksum of what was put since the last one, and begins the next.
     pub(crate) fn seal(&mut self) -> Result<()> {
-        let sum = std::mem::replace(&mut self.sum, Checksum::new(self.key));
-        self.bind(sum.to_column())
+        let sum = self.sum.xxh3();
+        self.sum.restart(self.key);
+        self.bind(sum)
     }
 
     pub(crate) fn execute(self) -> Result<()> {
@@ -158,52 +211,4 @@ impl<'a, 'conn> Cells<'a, 'conn> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sum(values: &[ValueRef<'_>]) -> Checksum {
-        let mut sum = Checksum::new(Key(7));
-        values.iter().for_each(|value| sum.add(*value));
-        sum
-    }
-
-    #[test]
-    fn every_flipped_bit_is_found() {
-        let text: Vec<u8> = (0..100).collect();
-        for len in 0..text.len() {
-            let right = sum(&[ValueRef::Text(&text[..len]), ValueRef::Null]);
-            for bit in 0..len * 8 {
-                let mut flipped = text[..len].to_vec();
-                flipped[bit / 8] ^= 1 << (bit % 8);
-                assert_ne!(sum(&[ValueRef::Text(&flipped), ValueRef::Null]), right);
-            }
-        }
-        for bit in 0..64 {
-            assert_ne!(
-                sum(&[ValueRef::Integer(0)]),
-                sum(&[ValueRef::Integer(1 << bit)])
-            );
-            assert_ne!(Checksum::new(Key(0)), Checksum::new(Key(1 << bit)));
-        }
-    }
-
-    #[test]
-    fn what_looks_alike_is_not_equal() {
-        let alike: [&[ValueRef<'_>]; 9] = [
-            &[],
-            &[ValueRef::Null],
-            &[ValueRef::Integer(0)],
-            &[ValueRef::Real(0.0)],
-            &[ValueRef::Text(b"")],
-            &[ValueRef::Blob(b"")],
-            &[ValueRef::Text(b"\0")],
-            &[ValueRef::Text(b"ab"), ValueRef::Text(b"c")],
-            &[ValueRef::Text(b"a"), ValueRef::Text(b"bc")],
-        ];
-        for (n, one) in alike.iter().enumerate() {
-            for other in &alike[..n] {
-                assert_ne!(sum(one), sum(other), "{one:?} {other:?}");
-            }
-        }
-    }
-}
+mod tests;

@@ -12,7 +12,7 @@ use rusqlite::{OptionalExtension, Result, Row, params, types::Type};
 use crate::{
     codec::{self, Columns, Key},
     db::Db,
-    rows::checksum::{Cells, Checksum, damaged, is_damage},
+    rows::checksum::{Cells, Checksum, Stored, damaged, is_damage},
 };
 
 /// The size above which payloads live in their own table: a task is rewritten several times in its life, its payload never
@@ -226,7 +226,7 @@ struct Loaded {
     payload: Option<Json>,
     instance: i64,
     sum: Checksum,
-    stored: i64,
+    stored: Stored,
 }
 
 fn read(row: &Row<'_>, key: Key) -> Result<Loaded> {

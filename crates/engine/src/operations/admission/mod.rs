@@ -16,7 +16,7 @@ mod verify;
 
 use asyncgate_admission::Unavailable;
 use asyncgate_api::{self as api, Code};
-use asyncgate_core::{Timestamp, admission::MAX_SECS};
+use asyncgate_core::{Timestamp, admission::MAX_SECS, hex};
 
 pub use self::descriptors::Descriptor;
 use super::Execute;
@@ -52,25 +52,7 @@ fn hex64(field: &str, text: &str) -> Result<[u8; 32], Fault> {
         Fault::bad_request(format!("{field} must be 64 lower-case hexadecimal digits"))
             .with("field", field)
     };
-    hex(text).ok_or_else(wrong)
-}
-
-/// Reads bytes from lower-case hexadecimal digits.
-fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let digits = text.as_bytes();
-    if digits.len() != 2 * N {
-        return None;
-    }
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(bytes)
+    hex::decode(text).ok_or_else(wrong)
 }
 
 /// Checks the length of a window or a life.
@@ -113,17 +95,4 @@ fn at(index: usize, single: bool) -> impl FnOnce(Fault) -> Fault {
 fn needed<T>(field: &str, value: Option<T>) -> Result<T, Fault> {
     let missing = || Fault::bad_request(format!("missing field `{field}`")).with("field", field);
     value.ok_or_else(missing)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hexadecimal_digits_are_lower_case_and_exactly_as_many() {
-        assert_eq!(hex::<2>("0aff"), Some([0x0a, 0xff]));
-        for text in ["", "0af", "0aff0", "0aFF", "0ag0", "ää"] {
-            assert_eq!(hex::<2>(text), None, "{text}");
-        }
-    }
 }

@@ -3,9 +3,9 @@
 use asyncgate_api::{
     ListRevocations, ListRevocationsInput, ListRevocationsOutput, RevocationRecord,
 };
-use asyncgate_core::admission::Subject;
+use asyncgate_core::{admission::Subject, hex};
 
-use super::{Execute, hex, host_fault, subject, unix};
+use super::{Execute, host_fault, subject, unix};
 use crate::{Caller, Engine, Fault};
 
 impl Execute for ListRevocations {
@@ -44,6 +44,6 @@ fn cursor(text: &str) -> Result<Subject, Fault> {
     let (kind, hash) = text.split_once('/').ok_or_else(wrong)?;
     Ok(Subject {
         kind: kind.parse().map_err(|_| wrong())?,
-        hash: hex(hash).ok_or_else(wrong)?,
+        hash: hex::decode(hash).ok_or_else(wrong)?,
     })
 }

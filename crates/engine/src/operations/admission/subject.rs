@@ -1,10 +1,13 @@
 //! What revocations are about, on the wire.
 
 use asyncgate_api as api;
-use asyncgate_core::admission::{Subject, SubjectKind};
+use asyncgate_core::{
+    admission::{Subject, SubjectKind},
+    hex,
+};
 use uuid::Uuid;
 
-use super::{hex, hex64};
+use super::hex64;
 use crate::Fault;
 
 const WARRANT_PREFIX: &str = "tnu_wrt_";
@@ -35,8 +38,8 @@ pub(super) fn read(given: &api::SubjectInput) -> Result<Subject, Fault> {
 fn warrant_id(text: &str) -> Result<[u8; 16], Fault> {
     let bare = text.strip_prefix(WARRANT_PREFIX);
     let id = match bare {
-        Some(digits) => hex(digits),
-        None if text.len() == 32 => hex(text),
+        Some(digits) => hex::decode(digits),
+        None if text.len() == 32 => hex::decode(text),
         None if text.len() == 36 => Uuid::try_parse(text).ok().map(Uuid::into_bytes),
         None => None,
     };
@@ -50,11 +53,7 @@ fn warrant_id(text: &str) -> Result<[u8; 16], Fault> {
 pub(super) fn show(subject: Subject) -> api::Subject {
     api::Subject {
         kind: subject.kind.as_str().to_owned(),
-        hash: subject
-            .hash
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect(),
+        hash: hex::encode(&subject.hash),
     }
 }
 

@@ -14,6 +14,7 @@ use asyncgate_core::{
     admission::{
         Asks, Increment, MAX_SECS, NonceCheck, NonceResult, Subject, SubjectKind, Together,
     },
+    hex,
 };
 use asyncgate_warrants::{self as warrants, Call, HostCheck, Pop, Reason, Verification};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -226,7 +227,6 @@ impl Report {
             provenance: None,
         });
         let refusal = found.refusal.as_ref();
-        let hex = |key: &[u8; 32]| key.iter().map(|byte| format!("{byte:02x}")).collect();
         Self {
             output: VerifyWarrantOutput {
                 decision: match refusal {
@@ -239,7 +239,7 @@ impl Report {
                 retry_after_secs: None,
                 warrant_id: found.chain.last().map(ToString::to_string),
                 chain: found.chain.iter().map(ToString::to_string).collect(),
-                holder: found.holder.as_ref().map(hex),
+                holder: found.holder.as_ref().map(|key| hex::encode(key)),
                 expires_at: found.expires_at,
                 pop: match found.pop {
                     Pop::Verified => "verified".to_owned(),

@@ -1,7 +1,7 @@
 //! Tells where the chains of messages end, signed.
 
 use asyncgate_api::{GetMailboxHeads, GetMailboxHeadsInput, GetMailboxHeadsOutput, MailboxHead};
-use asyncgate_core::receipt::hex;
+use asyncgate_core::hex;
 
 use super::Execute;
 use crate::{Caller, Engine, Fault};
@@ -22,10 +22,10 @@ impl Execute for GetMailboxHeads {
             tenant_id: caller.tenant.to_string(),
             signed_at: signed_at.to_string(),
             signed_at_millis: signed_at.as_millis(),
-            public_key: signer.map(|signer| hex(&signer.public_key())),
+            public_key: signer.map(|signer| hex::encode(&signer.public_key())),
             signature: signer.map(|signer| {
                 let statement = head.statement(caller.tenant, shard, signed_at);
-                hex(&signer.sign(&statement))
+                hex::encode(&signer.sign(&statement))
             }),
         });
         Ok(GetMailboxHeadsOutput {
