@@ -34,7 +34,7 @@ async fn main() {
         println!("rates ADDRESS CALLERS SECONDS");
         return;
     };
-    let host = Arc::new(RedisHost::new(address.parse().unwrap()));
+    let host = Arc::new(RedisHost::new(address.parse().unwrap()).unwrap());
     while host.ping().await.is_err() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -17,6 +17,7 @@ use crate::{
     link::Link,
     resp::{Args, Value},
     server::accepted,
+    tls::Tls,
 };
 
 /// How many slots a cluster has.
@@ -43,6 +44,7 @@ pub(crate) struct Cluster(Arc<Inner>);
 struct Inner {
     seeds: Vec<Node>,
     login: Option<Login>,
+    tls: Option<Tls>,
     map: Mutex<Map>,
     /// Whether somebody is asking for the map.
     asking: AtomicBool,
@@ -69,10 +71,11 @@ impl Map {
 }
 
 impl Cluster {
-    pub(crate) fn new(seeds: Vec<Node>, login: Option<Login>) -> Self {
+    pub(crate) fn new(seeds: Vec<Node>, login: Option<Login>, tls: Option<Tls>) -> Self {
         Self(Arc::new(Inner {
             seeds,
             login,
+            tls,
             map: Mutex::default(),
             asking: AtomicBool::new(false),
         }))
@@ -151,6 +154,7 @@ impl Cluster {
                 target: Target::Node(node.clone()),
                 login: self.0.login.clone(),
                 database: 0,
+                tls: self.0.tls.clone(),
             }))
         };
         let mut map = self.map();

@@ -5,7 +5,7 @@ use std::io;
 use bytes::BytesMut;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
 };
 
@@ -13,6 +13,7 @@ use crate::{
     address::{Login, Node},
     resp::{self, Args, Value},
     script,
+    tls::Tls,
 };
 
 /// What is dialled.
@@ -21,6 +22,7 @@ pub(crate) struct Dialer {
     pub(crate) target: Target,
     pub(crate) login: Option<Login>,
     pub(crate) database: u32,
+    pub(crate) tls: Option<Tls>,
 }
 
 #[derive(Debug, Clone)]
@@ -36,11 +38,15 @@ pub(crate) enum Target {
 /// Why there is no connection, for people to read.
 pub(crate) type Cause = String;
 
+/// Bytes both ways, with or without TLS.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
 /// An open connection, and what was received beyond what was asked.
-#[derive(Debug)]
 pub(crate) struct Wire {
     pub(crate) node: Node,
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Box<dyn Stream>,
     pub(crate) received: BytesMut,
 }
 
@@ -63,7 +69,7 @@ impl Dialer {
 
     /// Connects, logs in, chooses the database.
     async fn meet(&self, node: Node) -> Result<Wire, Cause> {
-        let mut wire = Wire::open(node).await?;
+        let mut wire = Wire::open(node, self.tls.as_ref()).await?;
         if let Some(Login { user, password }) = &self.login {
             let mut auth = Args::of([b"AUTH"]);
             if let Some(user) = user {
@@ -87,7 +93,7 @@ impl Dialer {
     /// itself. One that is cut off, or does not know yet who is master now, stands in nobody's way.
     async fn find_master(&self, sentinels: &[Node], name: &str) -> Result<Wire, Cause> {
         let asked = sentinels.iter().map(async |sentinel| {
-            let master = master_by(sentinel, name).await?;
+            let master = self.master_by(sentinel, name).await?;
             let mut wire = self.meet(master).await?;
             let role = wire.demand(&Args::of([b"ROLE"])).await?;
             let role = role.list().and_then(<[Value]>::first);
@@ -104,34 +110,42 @@ impl Dialer {
                 Err(cause) => causes.push(cause),
             }
         }
+        // In one order, so that the same causes are the same text.
+        causes.sort_unstable();
         Err(causes.join("; "))
     }
-}
 
-async fn master_by(sentinel: &Node, name: &str) -> Result<Node, Cause> {
-    let mut wire = Wire::open(sentinel.clone()).await?;
-    let ask = Args::of([b"SENTINEL", b"get-master-addr-by-name", name.as_bytes()]);
-    let answer = wire.demand(&ask).await?;
-    let unknown = || format!("{sentinel} knows no master {name}");
-    match answer.list() {
-        Some([host, port]) => Some(Node {
-            host: host.text().ok_or_else(unknown)?.to_owned(),
-            port: port
-                .text()
-                .and_then(|port| port.parse().ok())
-                .ok_or_else(unknown)?,
-        }),
-        _ => None,
+    async fn master_by(&self, sentinel: &Node, name: &str) -> Result<Node, Cause> {
+        let mut wire = Wire::open(sentinel.clone(), self.tls.as_ref()).await?;
+        let ask = Args::of([b"SENTINEL", b"get-master-addr-by-name", name.as_bytes()]);
+        let answer = wire.demand(&ask).await?;
+        let master = match answer.list() {
+            Some([host, port]) => host.text().zip(port.text()),
+            _ => None,
+        };
+        let node = master.and_then(|(host, port)| {
+            Some(Node {
+                host: host.to_owned(),
+                port: port.parse().ok()?,
+            })
+        });
+        node.ok_or_else(|| format!("{sentinel} knows no master {name}"))
     }
-    .ok_or_else(unknown)
 }
 
 impl Wire {
-    pub(crate) async fn open(node: Node) -> Result<Self, Cause> {
+    async fn open(node: Node, tls: Option<&Tls>) -> Result<Self, Cause> {
         let place = (node.host.as_str(), node.port);
         let failed = |error: io::Error| format!("cannot connect to {node}: {error}");
         let stream = TcpStream::connect(place).await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
+        let stream: Box<dyn Stream> = match tls {
+            Some(tls) => {
+                let secured = tls.handshake(&node.host, stream).await;
+                Box::new(secured.map_err(|error| format!("no TLS with {node}: {error}"))?)
+            }
+            None => Box::new(stream),
+        };
         Ok(Self {
             node,
             stream,
@@ -140,13 +154,14 @@ impl Wire {
     }
 
     /// Asks one thing and waits for its answer.
-    pub(crate) async fn ask(&mut self, args: &Args) -> Result<Value, Cause> {
+    async fn ask(&mut self, args: &Args) -> Result<Value, Cause> {
         let node = &self.node;
         let failed = |error: io::Error| format!("lost {node}: {error}");
         self.stream
             .write_all(&args.request())
             .await
             .map_err(failed)?;
+        self.stream.flush().await.map_err(failed)?;
         loop {
             let answer = resp::take(&mut self.received);
             if let Some(answer) = answer.map_err(|error| format!("{node}: {error}"))? {

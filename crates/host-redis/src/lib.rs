@@ -20,8 +20,10 @@ mod resp;
 mod script;
 mod server;
 mod singles;
+mod tls;
 
 pub use address::{Address, BadAddress};
+pub use tls::BadSetup;
 
 use asyncgate_core::{
     TenantId, Timestamp,
@@ -45,26 +47,27 @@ pub struct RedisHost {
 
 impl RedisHost {
     /// Begins to connect, within a runtime of tokio. It goes on until there is a connection, and does
-    /// so again when one is lost; meanwhile every call fails at once.
-    pub fn new(address: Address) -> Self {
+    /// so again when one is lost; meanwhile every call fails at once. An error is about files of TLS that
+    /// the address names: they are read here, and once.
+    pub fn new(address: Address) -> Result<Self, BadSetup> {
         let keys = Keys::new(address.prefix.clone());
-        let server = Arc::new(Server::new(address));
-        Self {
+        let server = Arc::new(Server::new(address)?);
+        Ok(Self {
             singles: Singles::new(Arc::clone(&server), keys.clone()),
             server,
             keys,
             simulated: false,
-        }
+        })
     }
 
     /// A host that goes by its callers' clocks, and whose rows stay where they are.
     #[cfg(feature = "simulated")]
-    #[must_use]
-    pub fn simulated(address: Address) -> Self {
-        Self {
+    pub fn simulated(address: Address) -> Result<Self, BadSetup> {
+        let host = Self::new(address)?;
+        Ok(Self {
             simulated: true,
-            ..Self::new(address)
-        }
+            ..host
+        })
     }
 
     /// The time to go by, unless it is the server's.

@@ -5,12 +5,12 @@
 //! was done. A server that does not answer for [`PATIENCE`] is left and dialled again. Once that has
 //! failed, requests fail at once until there is a connection, so that callers can do without.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use asyncgate_store::Error;
 use bytes::{Bytes, BytesMut};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncReadExt, AsyncWrite, AsyncWriteExt},
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     time::{Instant, sleep, sleep_until, timeout},
 };
@@ -84,7 +84,8 @@ impl Link {
 /// Dials for as long as somebody may ask.
 async fn keep_up(dialer: Dialer, mut requests: mpsc::Receiver<Request>) {
     let mut pause = BACKOFF.0;
-    let mut known_down = false;
+    // The cause that the log was told last, while there is no connection.
+    let mut logged: Option<Cause> = None;
     // Why the last dialling failed, if it did.
     let mut failed: Option<Cause> = None;
     loop {
@@ -97,7 +98,7 @@ async fn keep_up(dialer: Dialer, mut requests: mpsc::Receiver<Request>) {
             None => return,
             Some(Ok(Ok(wire))) => {
                 tracing::info!(server = %wire.node, "connected to Redis");
-                (pause, known_down, failed) = (BACKOFF.0, false, None);
+                (pause, logged, failed) = (BACKOFF.0, None, None);
                 match converse(wire, &mut requests).await {
                     Ended::Unwanted => return,
                     Ended::Lost(cause) => cause,
@@ -105,13 +106,18 @@ async fn keep_up(dialer: Dialer, mut requests: mpsc::Receiver<Request>) {
             }
             Some(Ok(Err(cause))) => failed.insert(cause).clone(),
             Some(Err(_)) => {
-                let cause = format!("cannot connect within {PATIENCE:?}");
+                let how = if dialer.tls.is_some() {
+                    " with TLS"
+                } else {
+                    ""
+                };
+                let cause = format!("cannot connect{how} within {PATIENCE:?}");
                 failed.insert(cause).clone()
             }
         };
-        if !known_down {
+        if logged.as_ref() != Some(&cause) {
             tracing::warn!(cause, "no connection to Redis; dialling again");
-            known_down = true;
+            logged = Some(cause.clone());
         }
         if failing(&mut requests, &cause, sleep(pause)).await.is_none() {
             return;
@@ -151,11 +157,13 @@ fn fail(tell: oneshot::Sender<Result<Value, Error>>, cause: &str) {
 async fn converse(wire: Wire, requests: &mut mpsc::Receiver<Request>) -> Ended {
     let Wire {
         node,
-        mut stream,
+        stream,
         mut received,
     } = wire;
-    let (mut reader, mut writer) = stream.split();
+    let (mut reader, mut writer) = tokio::io::split(stream);
     let mut gathered = BytesMut::new();
+    // Whether bytes that were written may still be in the buffer of TLS.
+    let mut unflushed = false;
     let mut waiting: VecDeque<Waiting> = VecDeque::new();
     let mut batch = Vec::new();
     // Since when the server owes the next answer.
@@ -177,7 +185,7 @@ async fn converse(wire: Wire, requests: &mut mpsc::Receiver<Request>) -> Ended {
                     waiting.push_back(Waiting { answers, tell, _room });
                 }
             }
-            sent = writer.write_buf(&mut gathered), if !gathered.is_empty() => {
+            sent = send(&mut writer, &mut gathered, &mut unflushed), if unflushed || !gathered.is_empty() => {
                 if let Err(error) = sent {
                     break format!("lost {node}: {error}");
                 }
@@ -202,6 +210,23 @@ async fn converse(wire: Wire, requests: &mut mpsc::Receiver<Request>) -> Ended {
         fail(tell, &cause);
     }
     Ended::Lost(cause)
+}
+
+/// Writes some of what was gathered, and flushes after the last of it. May be dropped at any time.
+async fn send(
+    writer: &mut (impl AsyncWrite + Unpin),
+    gathered: &mut BytesMut,
+    unflushed: &mut bool,
+) -> io::Result<()> {
+    if !gathered.is_empty() {
+        writer.write_buf(gathered).await?;
+        *unflushed = true;
+    }
+    if gathered.is_empty() {
+        writer.flush().await?;
+        *unflushed = false;
+    }
+    Ok(())
 }
 
 /// Tells the answers that are there.
@@ -233,7 +258,28 @@ fn is_demoted(answer: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+    use tokio::io::BufWriter;
+
     use super::*;
+
+    /// A writer may take bytes and keep them, as TLS does while the network is slow.
+    #[tokio::test]
+    async fn bytes_that_were_taken_but_not_sent_are_flushed() {
+        let (near, mut far) = tokio::io::duplex(4);
+        let mut writer = BufWriter::new(near);
+        let mut gathered = BytesMut::from(&b"0123456789"[..]);
+        let mut unflushed = false;
+        let mut seen = Vec::new();
+        while unflushed || !gathered.is_empty() {
+            let sent = send(&mut writer, &mut gathered, &mut unflushed).now_or_never();
+            if seen.is_empty() {
+                assert!(sent.is_none() && unflushed && gathered.is_empty());
+            }
+            far.read_buf(&mut seen).await.unwrap();
+        }
+        assert_eq!(seen, b"0123456789");
+    }
 
     #[test]
     fn a_replica_is_known_by_what_it_says() {

@@ -12,6 +12,7 @@ use crate::{
     link::Link,
     resp::{Args, Value},
     script::Script,
+    tls::{BadSetup, Tls},
 };
 
 #[derive(Debug)]
@@ -21,21 +22,23 @@ pub(crate) enum Server {
 }
 
 impl Server {
-    pub(crate) fn new(address: Address) -> Self {
+    pub(crate) fn new(address: Address) -> Result<Self, BadSetup> {
+        let tls = address.tls.as_ref().map(Tls::new).transpose()?;
         let (login, database) = (address.login, address.database);
         let target = match address.place {
-            Place::Cluster(seeds) => return Self::Cluster(Cluster::new(seeds, login)),
+            Place::Cluster(seeds) => return Ok(Self::Cluster(Cluster::new(seeds, login, tls))),
             Place::One(node) => Target::Node(node),
             Place::Sentinels { sentinels, master } => Target::Master {
                 sentinels,
                 name: master,
             },
         };
-        Self::One(Link::new(Dialer {
+        Ok(Self::One(Link::new(Dialer {
             target,
             login,
             database,
-        }))
+            tls,
+        })))
     }
 
     /// Whether tenants are in different places, each of which may be gone while the others are not.

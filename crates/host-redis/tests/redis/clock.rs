@@ -35,7 +35,7 @@ async fn nobody_asks_the_callers_for_the_time() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::new(server.address())).await;
+    let host = connected(RedisHost::new(server.address()).unwrap()).await;
     let (first, result) = use_nonce(&host, Timestamp::from_millis(i64::MAX), 60).await;
     assert_eq!(result, NonceResult::Accepted);
     let (second, result) = use_nonce(&host, Timestamp::from_millis(0), 60).await;
@@ -50,7 +50,7 @@ async fn rows_go_when_their_time_is_over() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::new(server.address())).await;
+    let host = connected(RedisHost::new(server.address()).unwrap()).await;
     let now = Timestamp::default();
     let first = use_nonce(&host, now, 1).await.0;
     eventually("the nonce is new again", async || {
@@ -96,7 +96,7 @@ async fn a_clock_that_goes_back_opens_no_window_again() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::simulated(server.address())).await;
+    let host = connected(RedisHost::simulated(server.address()).unwrap()).await;
     let count = async |now| {
         let asks = Asks {
             counters: vec![increment(9)],

@@ -15,4 +15,5 @@ mod faults;
 mod partition;
 mod servers;
 mod singles;
+mod tls;
 mod topologies;

@@ -56,7 +56,7 @@ impl Network {
     }
 
     fn host(&self) -> RedisHost {
-        RedisHost::new(address(&format!("redis://127.0.0.1:{}", self.port)))
+        RedisHost::new(address(&format!("redis://127.0.0.1:{}", self.port))).unwrap()
     }
 }
 

@@ -43,6 +43,11 @@ impl Server {
 
     /// Starts a sentinel that watches the master at a port.
     pub async fn start_sentinel(master: u16) -> Self {
+        Self::start_sentinel_with(master, &[]).await
+    }
+
+    /// Starts a sentinel with further arguments.
+    pub async fn start_sentinel_with(master: u16, args: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("sentinel.conf");
         let text = format!(
@@ -52,7 +57,7 @@ impl Server {
         );
         std::fs::write(&config, text).unwrap();
         let config = config.to_str().unwrap().to_owned();
-        Self::start_in(dir, &[&config, "--sentinel"]).await
+        Self::start_in(dir, &[&[&config, "--sentinel"], args].concat()).await
     }
 
     async fn start_in(dir: TempDir, args: &[&str]) -> Self {
@@ -130,39 +135,48 @@ impl Server {
 pub fn address(place: &str) -> Address {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    format!("{place}?prefix=test{number}").parse().unwrap()
+    let mark = if place.contains('?') { '&' } else { '?' };
+    format!("{place}{mark}prefix=test{number}").parse().unwrap()
 }
+
+/// The arguments of a server that is part of a cluster.
+pub const IN_CLUSTER: [&str; 6] = [
+    "--cluster-enabled",
+    "yes",
+    "--cluster-node-timeout",
+    "1000",
+    "--cluster-require-full-coverage",
+    "no",
+];
 
 /// Three masters that are one cluster.
 pub async fn cluster() -> Vec<Server> {
     let mut servers = Vec::new();
     for _ in 0..3 {
-        let args = [
-            "--cluster-enabled",
-            "yes",
-            "--cluster-node-timeout",
-            "1000",
-            "--cluster-require-full-coverage",
-            "no",
-        ];
-        servers.push(Server::start(&args).await);
+        servers.push(Server::start(&IN_CLUSTER).await);
     }
-    let nodes = servers.iter().map(|it| format!("127.0.0.1:{}", it.port));
+    let ports: Vec<u16> = servers.iter().map(|server| server.port).collect();
+    join(&servers, &ports, &[]).await;
+    servers
+}
+
+/// Makes one cluster of servers that listen at these ports.
+pub async fn join(servers: &[Server], ports: &[u16], args: &[&str]) {
     let created = Command::new("redis-cli")
+        .args(args)
         .args(["--cluster", "create"])
-        .args(nodes)
+        .args(ports.iter().map(|port| format!("127.0.0.1:{port}")))
         .arg("--cluster-yes")
         .stdout(Stdio::null())
         .status();
     assert!(created.unwrap().success());
-    for server in &servers {
+    for server in servers {
         eventually("the cluster is up", async || {
             let info = server.command(&["CLUSTER", "INFO"]).await;
             info.is_some_and(|info| info.contains("cluster_state:ok"))
         })
         .await;
     }
-    servers
 }
 
 /// A host whose server answers.

@@ -61,7 +61,7 @@ async fn many_at_once_are_answered_as_one_after_the_other() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::simulated(server.address())).await;
+    let host = connected(RedisHost::simulated(server.address()).unwrap()).await;
     let mut rows: HashMap<(TenantId, Name), Row> = HashMap::new();
     for round in 0..60_i64 {
         let now = Timestamp::from_millis(1_731_690_000_000 + round * 17_000);
@@ -97,7 +97,7 @@ async fn a_row_that_cannot_be_read_is_one_callers_trouble() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::new(server.address())).await;
+    let host = connected(RedisHost::new(server.address()).unwrap()).await;
     let ask = |asks: Asks| host.admit(TENANT, Timestamp::default(), asks);
     assert!(ask(nonce("n0")).await.unwrap().passed());
     let keys = server.command(&["RANDOMKEY"]).await.unwrap();
@@ -118,7 +118,7 @@ async fn tenants_do_not_meet() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::new(server.address())).await;
+    let host = connected(RedisHost::new(server.address()).unwrap()).await;
     let asked = (0..40_u8).map(|n| {
         let tenant = TenantId::from_bytes([n / 2; 16]);
         host.admit(tenant, Timestamp::default(), nonce("same"))

@@ -46,7 +46,7 @@ async fn sentinels_tell_who_is_master() {
         silent.local_addr().unwrap().port(),
         sentinel.port
     );
-    let host = connected(RedisHost::new(address(&place))).await;
+    let host = connected(RedisHost::new(address(&place)).unwrap()).await;
     assert_eq!(is_new(&host, tenant(1), "a").await, Ok(true));
     eventually("the nonce is on the replica", async || {
         replica
@@ -79,7 +79,7 @@ async fn a_master_that_was_demoted_is_left() {
     let (old, new) = (Server::start(&[]).await, Server::start(&[]).await);
     let sentinel = Server::start_sentinel(old.port).await;
     let place = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
-    let host = connected(RedisHost::new(address(&place))).await;
+    let host = connected(RedisHost::new(address(&place)).unwrap()).await;
     assert_eq!(is_new(&host, tenant(1), "a").await, Ok(true));
     // The connection stays, but what is written is refused; the sentinel learns of it later.
     let port = new.port.to_string();
@@ -129,7 +129,7 @@ async fn a_slot_that_moves_is_followed() {
     }
     let servers = cluster().await;
     let place = format!("redis+cluster://127.0.0.1:{}", servers[0].port);
-    let host = connected(RedisHost::new(address(&place))).await;
+    let host = connected(RedisHost::new(address(&place)).unwrap()).await;
     let tenant = tenant(9);
     assert_eq!(is_new(&host, tenant, "a").await, Ok(true));
     let tag = format!("{{{}}}", "09".repeat(16));
@@ -180,7 +180,7 @@ async fn a_lost_server_takes_only_its_tenants_along() {
         "redis+cluster://127.0.0.1:{},127.0.0.1:{}",
         servers[2].port, servers[1].port
     );
-    let host = connected(RedisHost::new(address(&place))).await;
+    let host = connected(RedisHost::new(address(&place)).unwrap()).await;
     for number in 0..40 {
         assert_eq!(is_new(&host, tenant(number), "a").await, Ok(true));
     }

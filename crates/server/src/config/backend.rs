@@ -29,7 +29,8 @@ pub fn forms() -> String {
     format!(
         "store, minimal, redis://[[user]:password@]host[:port][/database], \
          redis+sentinel://host[:port],.../master, redis+cluster://host[:port],... or {DYNAMO}; \
-         for TLS to Redis put a proxy such as stunnel beside the server"
+         for TLS write rediss in the place of redis, with ?ca=path if the platform does not trust \
+         the server's certificate, and &cert=path&key=path if the server asks for one"
     )
 }
 
@@ -43,6 +44,21 @@ impl Backend {
             text if text.starts_with("dynamodb:") => text.parse().ok().map(Self::Dynamo),
             text => text.parse().ok().map(Self::Redis),
         }
+    }
+
+    /// Returns what is wrong with an address, as the end of a sentence. It repeats nothing of the address.
+    pub fn flaw(text: &str) -> Option<String> {
+        let (scheme, _) = text.split_once("://")?;
+        let flaw = match scheme {
+            #[cfg(feature = "dynamodb")]
+            "dynamodb" => {
+                let read = text.parse::<asyncgate_host_dynamodb::Address>();
+                read.err()?.to_string()
+            }
+            scheme if scheme.starts_with("redis") => text.parse::<Address>().err()?.to_string(),
+            _ => return None,
+        };
+        Some(format!("is not a usable address: {flaw}"))
     }
 }
 

@@ -67,7 +67,10 @@ impl Key {
                     format!("{:?}", given.text)
                 },
                 source_of: given.source.clone(),
-                problem: refused.to_string(),
+                problem: (self.rule == Rule::Backend)
+                    .then(|| Backend::flaw(&given.text))
+                    .flatten()
+                    .unwrap_or_else(|| refused.to_string()),
             })
     }
 
@@ -608,6 +611,9 @@ mod tests {
                 "redis://u:p@h:1/2",
                 "redis+sentinel://a,b:1/main",
                 "redis+cluster://a",
+                "rediss://h?ca=/ca.pem",
+                "rediss+sentinel://a/main?cert=/c.pem&key=/k.pem",
+                "rediss+cluster://a",
                 #[cfg(feature = "dynamodb")]
                 "dynamodb://gate?region=eu-west-1&endpoint=http://127.0.0.1:8000",
             ],
@@ -616,7 +622,9 @@ mod tests {
                 "Store",
                 "redis",
                 "redis://",
-                "rediss://h",
+                "rediss://",
+                "rediss://h?cert=/c.pem",
+                "redis://h?ca=/ca.pem",
                 "redis://h/x",
                 "dynamodb://",
                 "dynamodb:gate",
