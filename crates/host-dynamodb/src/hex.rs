@@ -1,4 +1,4 @@
-//! Bytes as text, and back.
+//! Hexadecimal digits: bytes as text, and back.
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -11,7 +11,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// As many bytes as are wanted, or none.
+/// Reads exactly `N` bytes, or returns none.
 pub(crate) fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digits = text.as_bytes();
     if digits.len() != 2 * N {
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_and_back() {
+    fn bytes_survive_the_way_to_text_and_back() {
         assert_eq!(hex(&[0, 0x0f, 0xa5]), "000fa5");
         assert_eq!(bytes("000fa5"), Some([0, 0x0f, 0xa5]));
         for bad in ["", "000fa", "000fa5a5", "000fag", "00 0fa"] {
