@@ -1,4 +1,4 @@
-//! Where Redis is, as settings say it.
+//! The address of Redis, as settings write it.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -50,7 +50,7 @@ pub(crate) struct ClientFiles {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
-    One(Node),
+    Single(Node),
     Sentinels {
         sentinels: Vec<Node>,
         master: String,
@@ -74,27 +74,28 @@ impl fmt::Display for Node {
     }
 }
 
-/// What AUTH is told.
+/// The arguments of AUTH.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Login {
     pub(crate) user: Option<String>,
     pub(crate) password: String,
 }
 
+/// Shows neither user nor password.
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Login")
     }
 }
 
-/// Without the password, so that it can be logged.
+/// Leaves the password out, so that it can be logged.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// As it is written, without user, password and options.
+/// Writes the address without user, password and options.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |nodes: &[Node]| {
@@ -107,7 +108,7 @@ impl fmt::Display for Address {
             "redis"
         })?;
         match &self.place {
-            Place::One(node) => write!(f, "://{node}/{}", self.database),
+            Place::Single(node) => write!(f, "://{node}/{}", self.database),
             Place::Sentinels { sentinels, master } => {
                 let sentinels = list(sentinels);
                 write!(f, "+sentinel://{sentinels}/{master}/{}", self.database)
@@ -117,7 +118,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// What is wrong with an address. It is never repeated, because it may hold a password.
+/// A flaw of an address. The address itself is never repeated, because it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadAddress {
     /// Another scheme.
@@ -184,7 +185,7 @@ impl FromStr for Address {
             None => {
                 let mut nodes = nodes_of(hosts, PORT)?;
                 match (nodes.pop(), nodes.is_empty()) {
-                    (Some(node), true) => (Place::One(node), path),
+                    (Some(node), true) => (Place::Single(node), path),
                     _ => return Err(BadAddress::Hosts),
                 }
             }
@@ -289,7 +290,7 @@ fn nodes_of(hosts: &str, port: u16) -> Result<Vec<Node>, BadAddress> {
 }
 
 impl Node {
-    /// From `host`, `host:port`, `[v6]` or `[v6]:port`.
+    /// Parses `host`, `host:port`, `[v6]` or `[v6]:port`.
     pub(crate) fn parse(text: &str, default_port: u16) -> Option<Self> {
         let (host, port) = match text.strip_prefix('[') {
             Some(text) => {
@@ -317,7 +318,7 @@ impl Node {
 
 fn prefix_of(option: Option<&str>) -> Result<String, BadAddress> {
     let prefix = option.unwrap_or(PREFIX);
-    // A brace would begin another hash tag.
+    // Braces are not allowed, because they would begin another hash tag.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     match (1..=MAX_PREFIX_BYTES).contains(&prefix.len()) && prefix.bytes().all(plain) {
         true => Ok(prefix.to_owned()),

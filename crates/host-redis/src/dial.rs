@@ -1,4 +1,4 @@
-//! Finding a server and making its acquaintance.
+//! Dialling: connects to a server, logs in and prepares it for questions.
 
 use std::io;
 
@@ -16,7 +16,7 @@ use crate::{
     tls::Tls,
 };
 
-/// What is dialled.
+/// Dials one target.
 #[derive(Debug, Clone)]
 pub(crate) struct Dialer {
     pub(crate) target: Target,
@@ -28,14 +28,14 @@ pub(crate) struct Dialer {
 #[derive(Debug, Clone)]
 pub(crate) enum Target {
     Node(Node),
-    /// Whatever the sentinels say is the master now.
+    /// The server that the sentinels say is the master now.
     Master {
         sentinels: Vec<Node>,
         name: String,
     },
 }
 
-/// Why there is no connection, for people to read.
+/// The reason why there is no connection, for people to read.
 pub(crate) type Cause = String;
 
 /// Bytes both ways, with or without TLS.
@@ -43,8 +43,8 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// An open connection, and what was received beyond what was asked.
-pub(crate) struct Wire {
+/// An open connection, and bytes that were received but not read yet.
+pub(crate) struct Socket {
     pub(crate) node: Node,
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) received: BytesMut,
@@ -52,73 +52,74 @@ pub(crate) struct Wire {
 
 impl Dialer {
     /// Connects, logs in, chooses the database, loads the scripts.
-    pub(crate) async fn dial(&self) -> Result<Wire, Cause> {
-        let mut wire = match &self.target {
-            Target::Node(node) => self.meet(node.clone()).await?,
+    pub(crate) async fn dial(&self) -> Result<Socket, Cause> {
+        let mut socket = match &self.target {
+            Target::Node(node) => self.log_in(node.clone()).await?,
             Target::Master { sentinels, name } => self.find_master(sentinels, name).await?,
         };
         for script in script::ALL {
-            // A server that lets nobody load scripts may still run them.
-            if let Value::Bytes(digest) = wire.ask(&script.load()).await? {
-                script.loaded(&digest);
+            // A refusal is no error: a server that lets nobody load scripts may still run them.
+            if let Value::Bytes(digest) = socket.ask(&script.load()).await? {
+                script.set_digest(&digest);
             }
         }
-        wire.warn_of_eviction().await?;
-        Ok(wire)
+        socket.warn_of_eviction().await?;
+        Ok(socket)
     }
 
     /// Connects, logs in, chooses the database.
-    async fn meet(&self, node: Node) -> Result<Wire, Cause> {
-        let mut wire = Wire::open(node, self.tls.as_ref()).await?;
+    async fn log_in(&self, node: Node) -> Result<Socket, Cause> {
+        let mut socket = Socket::open(node, self.tls.as_ref()).await?;
         if let Some(Login { user, password }) = &self.login {
             let mut auth = Args::of([b"AUTH"]);
             if let Some(user) = user {
                 auth.put(user);
             }
             auth.put(password);
-            if let Value::Error(_) = wire.ask(&auth).await? {
-                // The server's words are not repeated: some servers quote what they were told.
-                return Err(format!("{} does not accept user and password", wire.node));
+            if let Value::Error(_) = socket.ask(&auth).await? {
+                // The server's message is not repeated: some servers quote the password in it.
+                return Err(format!("{} does not accept user and password", socket.node));
             }
         }
         if self.database != 0 {
             let mut select = Args::of([b"SELECT"]);
             select.put_number(self.database);
-            wire.demand(&select).await?;
+            socket.require(&select).await?;
         }
-        Ok(wire)
+        Ok(socket)
     }
 
-    /// Asks all sentinels at once, and takes the first master that one of them names and that says so
-    /// itself. One that is cut off, or does not know yet who is master now, stands in nobody's way.
-    async fn find_master(&self, sentinels: &[Node], name: &str) -> Result<Wire, Cause> {
+    /// Asks all sentinels at once, and takes the first server that one of them names and that confirms to be
+    /// the master. So a sentinel that is cut off, or does not know the new master yet, delays nobody.
+    async fn find_master(&self, sentinels: &[Node], name: &str) -> Result<Socket, Cause> {
         let asked = sentinels.iter().map(async |sentinel| {
             let master = self.master_by(sentinel, name).await?;
-            let mut wire = self.meet(master).await?;
-            let role = wire.demand(&Args::of([b"ROLE"])).await?;
+            let mut socket = self.log_in(master).await?;
+            let role = socket.require(&Args::of([b"ROLE"])).await?;
             let role = role.list().and_then(<[Value]>::first);
             match role.and_then(Value::text) {
-                Some("master") => Ok(wire),
-                _ => Err(format!("{} is not the master of {name} now", wire.node)),
+                Some("master") => Ok(socket),
+                _ => Err(format!("{} is not the master of {name} now", socket.node)),
             }
         });
         let mut asked: FuturesUnordered<_> = asked.collect();
         let mut causes = Vec::new();
         while let Some(found) = asked.next().await {
             match found {
-                Ok(wire) => return Ok(wire),
+                Ok(socket) => return Ok(socket),
                 Err(cause) => causes.push(cause),
             }
         }
-        // In one order, so that the same causes are the same text.
+        // Sorted, because the log repeats a cause only if its text has changed.
         causes.sort_unstable();
         Err(causes.join("; "))
     }
 
+    /// Asks one sentinel for the master of this name.
     async fn master_by(&self, sentinel: &Node, name: &str) -> Result<Node, Cause> {
-        let mut wire = Wire::open(sentinel.clone(), self.tls.as_ref()).await?;
+        let mut socket = Socket::open(sentinel.clone(), self.tls.as_ref()).await?;
         let ask = Args::of([b"SENTINEL", b"get-master-addr-by-name", name.as_bytes()]);
-        let answer = wire.demand(&ask).await?;
+        let answer = socket.require(&ask).await?;
         let master = match answer.list() {
             Some([host, port]) => host.text().zip(port.text()),
             _ => None,
@@ -133,7 +134,7 @@ impl Dialer {
     }
 }
 
-impl Wire {
+impl Socket {
     async fn open(node: Node, tls: Option<&Tls>) -> Result<Self, Cause> {
         let place = (node.host.as_str(), node.port);
         let failed = |error: io::Error| format!("cannot connect to {node}: {error}");
@@ -153,7 +154,7 @@ impl Wire {
         })
     }
 
-    /// Asks one thing and waits for its answer.
+    /// Sends one request and waits for its answer.
     async fn ask(&mut self, args: &Args) -> Result<Value, Cause> {
         let node = &self.node;
         let failed = |error: io::Error| format!("lost {node}: {error}");
@@ -174,13 +175,13 @@ impl Wire {
         }
     }
 
-    /// As [`Wire::ask`], and an error is no answer.
-    async fn demand(&mut self, args: &Args) -> Result<Value, Cause> {
+    /// Sends one request, and fails if the server refuses it.
+    async fn require(&mut self, args: &Args) -> Result<Value, Cause> {
         let answer = self.ask(args).await?.accepted();
         answer.map_err(|error| format!("{} refuses: {error}", self.node))
     }
 
-    /// A server that throws rows away when it is full lets replays pass.
+    /// Warns about a server that removes rows when it is full, because it would let replays pass.
     async fn warn_of_eviction(&mut self) -> Result<(), Cause> {
         let info = self.ask(&Args::of([b"INFO", b"memory"])).await?;
         let field = |name: &str| {

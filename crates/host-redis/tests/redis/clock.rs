@@ -1,4 +1,4 @@
-//! The server's clock counts, and rows go when their time is over.
+//! The server's clock counts, and rows are removed after they have expired.
 
 use asyncgate_core::{
     TenantId, Timestamp,
@@ -30,7 +30,7 @@ async fn use_nonce(host: &RedisHost, now: Timestamp, ttl_secs: u64) -> (Timestam
 }
 
 #[tokio::test]
-async fn nobody_asks_the_callers_for_the_time() {
+async fn the_callers_clocks_do_not_count() {
     if !available() {
         return;
     }
@@ -45,7 +45,7 @@ async fn nobody_asks_the_callers_for_the_time() {
 }
 
 #[tokio::test]
-async fn rows_go_when_their_time_is_over() {
+async fn rows_are_removed_after_they_have_expired() {
     if !available() {
         return;
     }
@@ -74,7 +74,7 @@ async fn rows_go_when_their_time_is_over() {
         server.command(&["DBSIZE"]).await.unwrap().starts_with(":0")
     })
     .await;
-    // A sequence of delays is never over.
+    // A sequence of delays never expires.
     let asks = Asks {
         limits: vec![limit(&delay(1), "k", 1), limit(&window(5), "k", 0)],
         ..Asks::default()
@@ -91,7 +91,7 @@ async fn rows_go_when_their_time_is_over() {
 }
 
 #[tokio::test]
-async fn a_clock_that_goes_back_opens_no_window_again() {
+async fn a_clock_that_goes_back_does_not_reopen_a_window() {
     if !available() {
         return;
     }

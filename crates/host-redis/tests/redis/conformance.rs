@@ -1,4 +1,4 @@
-//! The suite of every host. The callers' clocks count here, so that no case is left out.
+//! The conformance suite that every host passes. The callers' clocks count here, so that no case is left out.
 
 use std::sync::Arc;
 

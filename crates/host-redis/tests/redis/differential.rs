@@ -1,4 +1,4 @@
-//! The script against the rule it copies, over random histories.
+//! Compares the scripts with the rule that they copy, over random histories.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A Redis that is gone, stuck, full, forgetful, or none at all.
+//! Faults: Redis is gone, stuck, full or forgetful, or the server is not Redis at all.
 
 use std::{net::Ipv4Addr, sync::Arc};
 
@@ -33,7 +33,7 @@ pub async fn is_new(host: &RedisHost, text: &str) -> Result<bool, Error> {
     Ok(verdicts.passed())
 }
 
-/// Many callers.
+/// Starts many callers.
 pub fn load(host: RedisHost) -> Load {
     Load::start(Arc::new(host), 32)
 }
@@ -86,12 +86,12 @@ async fn while_a_silent_server_is_dialled_again_calls_fail_at_once() {
     tokio::select! {
         biased;
         () = hung_up => panic!("it waited for the server"),
-        told = is_new(&host, "n") => assert!(told.is_err()),
+        answer = is_new(&host, "n") => assert!(answer.is_err()),
     }
 }
 
 #[tokio::test]
-async fn a_call_ends_also_without_a_guard() {
+async fn a_call_ends_even_without_a_guard() {
     if !available() {
         return;
     }
@@ -111,7 +111,7 @@ async fn a_call_ends_also_without_a_guard() {
 }
 
 #[tokio::test]
-async fn what_redis_keeps_is_known_after_a_crash() {
+async fn persisted_nonces_are_known_after_a_crash() {
     if !available() {
         return;
     }
@@ -131,7 +131,7 @@ async fn what_redis_keeps_is_known_after_a_crash() {
 }
 
 #[tokio::test]
-async fn scripts_that_were_forgotten_are_sent_again() {
+async fn forgotten_scripts_are_sent_again() {
     if !available() {
         return;
     }
@@ -218,7 +218,7 @@ async fn a_full_server_refuses_and_forgets_nothing() {
 }
 
 #[tokio::test]
-async fn rows_that_somebody_wrote_over_are_an_error_and_stay() {
+async fn rows_that_cannot_be_read_are_an_error_and_stay() {
     if !available() {
         return;
     }
@@ -264,10 +264,10 @@ async fn passwords_are_needed_and_not_shown() {
 }
 
 #[tokio::test]
-async fn what_is_no_redis_is_an_error() {
+async fn a_server_that_is_not_redis_is_an_error() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    // The first who comes is never answered, the others as by a web server.
+    // The first connection gets no answer, the others that of a web server.
     tokio::spawn(async move {
         let _silent = listener.accept().await;
         while let Ok((mut stream, _)) = listener.accept().await {

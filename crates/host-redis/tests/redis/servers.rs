@@ -1,4 +1,4 @@
-//! Redis servers of a test: on ports and in directories of their own, gone when dropped.
+//! Redis servers for tests: each has a port and a directory of its own, and ends when it is dropped.
 
 use std::{
     net::Ipv4Addr,
@@ -14,7 +14,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Whether there is a Redis to test with. Says so if there is not.
+/// Returns true if there is a Redis to test with, or says that the test is skipped.
 pub fn available() -> bool {
     let found = Command::new("redis-server")
         .arg("--version")
@@ -36,7 +36,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one that keeps nothing.
+    /// Starts a server that persists nothing.
     pub async fn start(args: &[&str]) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), args).await
     }
@@ -71,7 +71,7 @@ impl Server {
         server
     }
 
-    /// Starts it again where it was.
+    /// Starts it again on its port.
     pub async fn restart(&mut self) {
         self.kill();
         let mut command = Command::new("redis-server");
@@ -94,22 +94,22 @@ impl Server {
         .await;
     }
 
-    /// Ends it as a crash does.
+    /// Kills it, as a crash would.
     pub fn kill(&mut self) {
         self.program = None;
     }
 
-    /// The program that runs.
+    /// Returns the running program.
     pub fn program(&self) -> &Program {
         self.program.as_ref().unwrap()
     }
 
-    /// The address of the server, with a prefix that no other host has.
+    /// Returns the address of the server, with a new prefix.
     pub fn address(&self) -> Address {
         address(&format!("redis://127.0.0.1:{}", self.port))
     }
 
-    /// What it answers to a command, as it is on the wire.
+    /// Sends a command, and returns the answer as it is on the wire.
     pub async fn command(&self, words: &[&str]) -> Option<String> {
         let place = (Ipv4Addr::LOCALHOST, self.port);
         let mut stream = TcpStream::connect(place).await.ok()?;
@@ -118,7 +118,7 @@ impl Server {
             request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
         }
         stream.write_all(request.as_bytes()).await.ok()?;
-        // What the server says to this ends the answer.
+        // The answer to this ends the text.
         stream.write_all(b"*1\r\n$4\r\nPING\r\n").await.ok()?;
         let mut answer = String::new();
         let ends = ["+PONG\r\n", "required.\r\n", "in memory\r\n"];
@@ -131,7 +131,7 @@ impl Server {
     }
 }
 
-/// An address with a prefix that no other host has.
+/// Returns an address with a new prefix, so that hosts do not share rows.
 pub fn address(place: &str) -> Address {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -149,7 +149,7 @@ pub const IN_CLUSTER: [&str; 6] = [
     "no",
 ];
 
-/// Three masters that are one cluster.
+/// Starts three masters that form a cluster.
 pub async fn cluster() -> Vec<Server> {
     let mut servers = Vec::new();
     for _ in 0..3 {
@@ -160,7 +160,7 @@ pub async fn cluster() -> Vec<Server> {
     servers
 }
 
-/// Makes one cluster of servers that listen at these ports.
+/// Forms a cluster of servers that listen at these ports.
 pub async fn join(servers: &[Server], ports: &[u16], args: &[&str]) {
     let created = Command::new("redis-cli")
         .args(args)
@@ -179,7 +179,7 @@ pub async fn join(servers: &[Server], ports: &[u16], args: &[&str]) {
     }
 }
 
-/// A host whose server answers.
+/// Waits until the host's server answers.
 pub async fn connected(host: RedisHost) -> RedisHost {
     use asyncgate_store::admission::Host;
     eventually("the host is connected", async || host.ping().await.is_ok()).await;

@@ -1,4 +1,4 @@
-//! TLS: servers that are trusted, servers that are not, and servers that do not speak it.
+//! TLS: servers that are trusted, servers that are not, and servers that do not use it.
 //!
 //! The certificates in the folder `tls` are for tests only: a root, under it `localhost` and a client, and
 //! another root.
@@ -44,7 +44,7 @@ impl Secure {
         Self { server, port }
     }
 
-    /// The address, with what stands behind its `?`.
+    /// Returns the address of the TLS port with these options.
     fn address(&self, options: &str) -> Address {
         address(&format!("rediss://localhost:{}?{options}", self.port))
     }
@@ -54,7 +54,7 @@ impl Secure {
     }
 }
 
-/// A port for TLS, and the arguments that make a server listen there.
+/// Returns a port for TLS, and the arguments that make a server listen there.
 fn tls_args() -> (u16, Vec<String>) {
     let port = free_port();
     let args = [
@@ -72,12 +72,12 @@ fn tls_args() -> (u16, Vec<String>) {
     (port, args.map(str::to_owned).to_vec())
 }
 
-/// The option that trusts the servers of these tests.
+/// Returns the option that trusts the servers of these tests.
 fn trusted() -> String {
     format!("ca={}", file("ca.pem"))
 }
 
-/// Waits for the complaint that a host never gets over. Each call ends by itself.
+/// Waits until every call fails with this complaint. Each call ends by itself.
 async fn refused(address: Address, complaint: &str) {
     let host = RedisHost::new(address).unwrap();
     eventually("it says why", async || {
@@ -104,7 +104,7 @@ async fn a_server_with_tls_conforms() {
     .await;
 }
 
-/// More at once than the buffers of TLS and of the system take.
+/// They are larger than the buffers of TLS.
 #[tokio::test]
 async fn large_questions_pass() {
     if !available() {
@@ -225,8 +225,8 @@ async fn files_that_cannot_be_used_are_named() {
         ),
     ] {
         let address = address(&format!("rediss://localhost?{options}"));
-        let told = RedisHost::new(address).unwrap_err().to_string();
-        assert!(told.starts_with(&complaint), "{told}");
+        let flaw = RedisHost::new(address).unwrap_err().to_string();
+        assert!(flaw.starts_with(&complaint), "{flaw}");
     }
 }
 
@@ -252,7 +252,7 @@ async fn killed_and_started_again_under_load() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_and_their_master_speak_tls() {
+async fn sentinels_and_their_master_use_tls() {
     if !available() {
         return;
     }
@@ -265,12 +265,12 @@ async fn sentinels_and_their_master_speak_tls() {
     let host = connected(RedisHost::new(address(&place(port))).unwrap()).await;
     assert_eq!(is_new(&host, "n").await, Ok(true));
     assert_eq!(is_new(&host, "n").await, Ok(false));
-    // The sentinel itself must be asked by TLS too.
+    // At its plain port the sentinel cannot be asked.
     refused(address(&place(sentinel.port)), "TLS").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_server_of_a_cluster_speaks_tls() {
+async fn every_server_of_a_cluster_uses_tls() {
     if !available() {
         return;
     }

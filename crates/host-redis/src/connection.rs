@@ -1,9 +1,9 @@
 //! A connection that is kept up, and that many callers share.
 //!
-//! Requests of all callers go out together, as many as are waiting, and answers come back in order.
-//! A request is sent once: after that a lost connection is an error, because nobody knows whether it
-//! was done. A server that does not answer for [`PATIENCE`] is left and dialled again. Once that has
-//! failed, requests fail at once until there is a connection, so that callers can do without.
+//! Requests of all callers go out together, as many as are waiting, and answers come back in order. A request is
+//! sent once: if the connection is then lost, that is an error, because nobody knows whether the request was
+//! done. A server that does not answer for [`PATIENCE`] is left and dialled again. Once dialling has failed,
+//! requests fail at once until there is a connection, so that callers can act on their failure mode.
 
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
@@ -16,90 +16,92 @@ use tokio::{
 };
 
 use crate::{
-    dial::{Cause, Dialer, Wire},
+    dial::{Cause, Dialer, Socket},
     resp::{self, Value},
 };
 
-/// For how long a server may say nothing while it owes an answer, or take to be dialled.
+/// The longest silence of a server that owes an answer, and the longest time for dialling, TLS included.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long to wait before dialling again, at first and at most.
+/// The pause before dialling again, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// How many requests may wait to be sent, and as many for an answer.
+/// The most requests that wait to be sent, and the most that wait for an answer.
 const MAX_REQUESTS: usize = 8_192;
-/// How many KiB of requests may wait.
+/// The most KiB of requests that wait.
 const MAX_KIB: usize = 64 << 10;
-/// How many bytes are gathered before the first of them must be gone.
+/// The bytes from which on no more requests are gathered before some are written.
 const MAX_GATHERED: usize = 256 << 10;
 
-/// A connection to one server.
+/// A connection to one server, or to the master that sentinels name.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Connection {
     queue: mpsc::Sender<Request>,
     room: Arc<Semaphore>,
 }
 
-/// One request, or several that go together; the last one's answer counts.
+type Reply = oneshot::Sender<Result<Value, Error>>;
+
+/// One request, or several in one write; the caller gets the answer to the last.
 struct Request {
     bytes: Bytes,
     answers: usize,
-    tell: oneshot::Sender<Result<Value, Error>>,
+    reply: Reply,
     _room: OwnedSemaphorePermit,
 }
 
-/// Who waits for an answer.
+/// A request that was sent and has no answer yet.
 struct Waiting {
     answers: usize,
-    tell: oneshot::Sender<Result<Value, Error>>,
+    reply: Reply,
     _room: OwnedSemaphorePermit,
 }
 
-impl Link {
-    /// Begins to dial. The connection ends when the link is dropped.
+impl Connection {
+    /// Begins to dial. The connection is closed when this is dropped.
     pub(crate) fn new(dialer: Dialer) -> Self {
         let (queue, requests) = mpsc::channel(MAX_REQUESTS);
-        tokio::spawn(keep_up(dialer, requests));
+        tokio::spawn(maintain(dialer, requests));
         Self {
             queue,
             room: Arc::new(Semaphore::new(MAX_KIB)),
         }
     }
 
-    /// Sends what holds `answers` requests, and answers with the answer of the last.
+    /// Sends bytes that hold `answers` requests, and returns the answer to the last of them.
     pub(crate) async fn send(&self, bytes: Bytes, answers: usize) -> Result<Value, Error> {
         let kib = u32::try_from(bytes.len() >> 10).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.room).try_acquire_many_owned(kib.saturating_add(1));
-        let (tell, told) = oneshot::channel();
+        let (reply, answer) = oneshot::channel();
         let request = Request {
             bytes,
             answers,
-            tell,
+            reply,
             _room: room.map_err(|_| Error::Busy)?,
         };
         self.queue.try_send(request).map_err(|_| Error::Busy)?;
         let gone = |_| Error::Unavailable("the connection is being closed".to_owned());
-        told.await.map_err(gone)?
+        answer.await.map_err(gone)?
     }
 }
 
-/// Dials for as long as somebody may ask.
-async fn keep_up(dialer: Dialer, mut requests: mpsc::Receiver<Request>) {
+/// Dials again and again, until nobody can ask any more.
+async fn maintain(dialer: Dialer, mut requests: mpsc::Receiver<Request>) {
     let mut pause = BACKOFF.0;
-    // The cause that the log was told last, while there is no connection.
+    // The last cause in the log, while there is no connection.
     let mut logged: Option<Cause> = None;
-    // Why the last dialling failed, if it did.
+    // The cause why the last dialling failed. Requests wait for the first dialling, and fail during later ones.
     let mut failed: Option<Cause> = None;
     loop {
         let dialled = timeout(PATIENCE, dialer.dial());
         let dialled = match &failed {
-            Some(cause) => failing(&mut requests, cause, dialled).await,
+            Some(cause) => fail_requests_until(dialled, &mut requests, cause).await,
             None => Some(dialled.await),
         };
         let cause = match dialled {
             None => return,
-            Some(Ok(Ok(wire))) => {
-                tracing::info!(server = %wire.node, "connected to Redis");
+            Some(Ok(Ok(socket))) => {
+                tracing::info!(server = %socket.node, "connected to Redis");
                 (pause, logged, failed) = (BACKOFF.0, None, None);
-                match converse(wire, &mut requests).await {
+                match exchange(socket, &mut requests).await {
                     Ended::Unwanted => return,
                     Ended::Lost(cause) => cause,
                 }
@@ -115,58 +117,61 @@ async fn keep_up(dialer: Dialer, mut requests: mpsc::Receiver<Request>) {
                 failed.insert(cause).clone()
             }
         };
+        // A new cause is logged too: a server may come back with a certificate that is not accepted.
         if logged.as_ref() != Some(&cause) {
             tracing::warn!(cause, "no connection to Redis; dialling again");
             logged = Some(cause.clone());
         }
-        if failing(&mut requests, &cause, sleep(pause)).await.is_none() {
+        let paused = fail_requests_until(sleep(pause), &mut requests, &cause).await;
+        if paused.is_none() {
             return;
         }
         pause = (pause * 2).min(BACKOFF.1);
     }
 }
 
-/// Waits for something while all requests fail. None when nobody will ask any more.
-async fn failing<T>(
+/// Waits for a future while all requests fail. Returns none when nobody can ask any more.
+async fn fail_requests_until<T>(
+    until: impl Future<Output = T>,
     requests: &mut mpsc::Receiver<Request>,
     cause: &str,
-    until: impl Future<Output = T>,
 ) -> Option<T> {
     let mut until = std::pin::pin!(until);
     loop {
         tokio::select! {
             biased;
             done = &mut until => return Some(done),
-            request = requests.recv() => fail(request?.tell, cause),
+            request = requests.recv() => fail(request?.reply, cause),
         }
     }
 }
 
+/// The reason why an exchange ended.
 enum Ended {
-    /// Nobody asks any more.
+    /// Nobody can ask any more.
     Unwanted,
     Lost(Cause),
 }
 
-fn fail(tell: oneshot::Sender<Result<Value, Error>>, cause: &str) {
-    // Who asked may have gone.
-    drop(tell.send(Err(Error::Unavailable(format!("Redis: {cause}")))));
+fn fail(reply: Reply, cause: &str) {
+    // The caller may have gone.
+    drop(reply.send(Err(Error::Unavailable(format!("Redis: {cause}")))));
 }
 
-/// Sends requests and tells answers until the connection or the interest in it ends.
-async fn converse(wire: Wire, requests: &mut mpsc::Receiver<Request>) -> Ended {
-    let Wire {
+/// Sends requests and delivers answers, until the connection is lost or nobody can ask any more.
+async fn exchange(socket: Socket, requests: &mut mpsc::Receiver<Request>) -> Ended {
+    let Socket {
         node,
         stream,
         mut received,
-    } = wire;
+    } = socket;
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut gathered = BytesMut::new();
-    // Whether bytes that were written may still be in the buffer of TLS.
+    // True while bytes that were written may still be in the buffer of TLS.
     let mut unflushed = false;
     let mut waiting: VecDeque<Waiting> = VecDeque::new();
     let mut batch = Vec::new();
-    // Since when the server owes the next answer.
+    // The time since which the server owes the next answer.
     let mut since = Instant::now();
     let cause = loop {
         let room = MAX_REQUESTS - waiting.len();
@@ -178,11 +183,11 @@ async fn converse(wire: Wire, requests: &mut mpsc::Receiver<Request>) -> Ended {
                 if waiting.is_empty() {
                     since = Instant::now();
                 }
-                // Who no longer waits is not served: a nonce that nobody asks about must not be used.
-                let wanted = batch.drain(..).filter(|request: &Request| !request.tell.is_closed());
-                for Request { bytes, answers, tell, _room } in wanted {
+                // Requests of callers who have gone are not sent: nobody would know that their nonces were used.
+                let wanted = batch.drain(..).filter(|request: &Request| !request.reply.is_closed());
+                for Request { bytes, answers, reply, _room } in wanted {
                     gathered.extend_from_slice(&bytes);
-                    waiting.push_back(Waiting { answers, tell, _room });
+                    waiting.push_back(Waiting { answers, reply, _room });
                 }
             }
             sent = send(&mut writer, &mut gathered, &mut unflushed), if unflushed || !gathered.is_empty() => {
@@ -197,7 +202,7 @@ async fn converse(wire: Wire, requests: &mut mpsc::Receiver<Request>) -> Ended {
                     Err(error) => break format!("lost {node}: {error}"),
                 }
                 since = Instant::now();
-                if let Err(cause) = tell_all(&mut received, &mut waiting) {
+                if let Err(cause) = deliver(&mut received, &mut waiting) {
                     break format!("{node}: {cause}");
                 }
             }
@@ -206,13 +211,14 @@ async fn converse(wire: Wire, requests: &mut mpsc::Receiver<Request>) -> Ended {
             }
         }
     };
-    for Waiting { tell, .. } in waiting {
-        fail(tell, &cause);
+    for Waiting { reply, .. } in waiting {
+        fail(reply, &cause);
     }
     Ended::Lost(cause)
 }
 
-/// Writes some of what was gathered, and flushes after the last of it. May be dropped at any time.
+/// Writes some of the gathered bytes, and flushes after the last of them. It may be dropped at any time, because
+/// `gathered` and `unflushed` say at each point what is left to do.
 async fn send(
     writer: &mut (impl AsyncWrite + Unpin),
     gathered: &mut BytesMut,
@@ -229,8 +235,8 @@ async fn send(
     Ok(())
 }
 
-/// Tells the answers that are there.
-fn tell_all(received: &mut BytesMut, waiting: &mut VecDeque<Waiting>) -> Result<(), Cause> {
+/// Delivers the answers that have been received whole.
+fn deliver(received: &mut BytesMut, waiting: &mut VecDeque<Waiting>) -> Result<(), Cause> {
     while let Some(answer) = resp::take(received).map_err(|error| error.to_string())? {
         let Some(first) = waiting.front_mut() else {
             return Err("an answer to nothing".to_owned());
@@ -240,9 +246,10 @@ fn tell_all(received: &mut BytesMut, waiting: &mut VecDeque<Waiting>) -> Result<
             continue;
         }
         let demoted = is_demoted(&answer);
-        if let Some(Waiting { tell, .. }) = waiting.pop_front() {
-            drop(tell.send(Ok(answer)));
+        if let Some(Waiting { reply, .. }) = waiting.pop_front() {
+            drop(reply.send(Ok(answer)));
         }
+        // Dialling again asks the sentinels for the new master.
         if demoted {
             return Err("it is no master any more".to_owned());
         }
@@ -250,8 +257,8 @@ fn tell_all(received: &mut BytesMut, waiting: &mut VecDeque<Waiting>) -> Result<
     Ok(())
 }
 
-/// Whether a server refuses because it is a replica. Before version 7 the error of a script stands behind
-/// words about the script.
+/// Returns true if a server refuses a write because it is a replica. Before version 7 the error of a script
+/// begins with other words.
 fn is_demoted(answer: &Value) -> bool {
     matches!(answer, Value::Error(text) if text.contains("READONLY"))
 }
@@ -282,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_is_known_by_what_it_says() {
+    fn a_replica_is_recognised_by_its_refusal() {
         for (text, demoted) in [
             (
                 "READONLY You can't write against a read only replica.",
