@@ -1,17 +1,17 @@
-//! Where the table is, as settings say it.
+//! The address of a table, as settings write it.
 
 use std::{fmt, str::FromStr};
 
 use http::Uri;
 
 const SCHEME: &str = "dynamodb://";
-/// How long the names of tables may be.
+/// The length of a table's name, as DynamoDB limits it.
 const TABLE_BYTES: std::ops::RangeInclusive<usize> = 3..=255;
 const MAX_REGION_BYTES: usize = 64;
 
 /// The address of a table: `dynamodb://table[?region=name][&endpoint=url]`.
 ///
-/// Without a region it is that of the environment, without an endpoint it is AWS's own in the region.
+/// The region defaults to that of the environment, the endpoint to AWS's own in the region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     pub(crate) table: String,
@@ -34,14 +34,14 @@ impl fmt::Display for Address {
     }
 }
 
-/// An endpoint as it is written, which is without a path.
+/// Formats an endpoint as it is written, without a path.
 pub(crate) fn shown(endpoint: &Uri) -> String {
     let (scheme, authority) = (endpoint.scheme_str(), endpoint.authority());
     let authority = authority.map_or("", |authority| authority.as_str());
     format!("{}://{authority}", scheme.unwrap_or_default())
 }
 
-/// What is wrong with an address.
+/// A flaw of an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadAddress {
     /// Another scheme.
@@ -53,7 +53,7 @@ pub enum BadAddress {
     /// The region.
     #[error("a region is named by small letters, digits and `-`, such as eu-west-1")]
     Region,
-    /// The endpoint. It is not repeated: somebody may have put a password into it.
+    /// The endpoint. Its text is not repeated, because somebody may have put a password into it.
     #[error("an endpoint is http://host[:port] or https://host[:port], without user and path")]
     Endpoint,
     /// An option.
@@ -90,7 +90,7 @@ impl FromStr for Address {
     }
 }
 
-/// A region's name, which becomes part of a host's.
+/// Checks the name of a region, because it becomes part of a host name.
 pub(crate) fn region(text: &str) -> Result<String, BadAddress> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     match (1..=MAX_REGION_BYTES).contains(&text.len()) && text.bytes().all(plain) {

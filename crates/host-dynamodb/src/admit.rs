@@ -1,5 +1,5 @@
-//! What is asked, and the way in which it is decided: one limit in line with others, one counter by DynamoDB
-//! itself, many nonces in several steps, and all else in one step.
+//! Chooses how a question is decided: one limit in a batch with other callers, one counter by DynamoDB itself,
+//! many nonces in several transactions, and everything else in one transaction.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,15 +12,15 @@ use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::{
-    Shared, lines,
-    question::{ATTEMPTS, Question, Step},
+    Shared, batch,
     refusal::corrupt,
-    rows::{COUNT, Stored, count, key, seen, ttl},
+    row_locks::RowGuard,
+    rows::{COUNT, Stored, count, key, last_seen, ttl},
     table::Table,
-    turns::Turn,
+    transaction::{ATTEMPTS, Proposal, Transaction},
 };
 
-/// The most rows that DynamoDB reads or writes in one step.
+/// The most rows that DynamoDB reads or writes in one transaction.
 const MAX_ROWS: usize = 100;
 
 pub(crate) async fn admit(
@@ -30,18 +30,18 @@ pub(crate) async fn admit(
     asks: Asks,
 ) -> Result<Verdicts, Error> {
     match (&asks.counters[..], &asks.limits[..], &asks.nonces[..]) {
-        ([], [_], []) => lines::decide_together(shared, tenant, now, asks).await,
+        ([], [_], []) => batch::admit(shared, tenant, now, asks).await,
         ([increment], [], []) if !asks.peek => {
-            count_up(&shared.table, tenant, now, &asks, increment.by).await
+            increment_counter(&shared.table, tenant, now, &asks, increment.by).await
         }
         ([], [], nonces) if asks.together == Together::Each && nonces.len() > MAX_ROWS => {
             admit_in_parts(shared, tenant, now, asks).await
         }
-        _ => admit_in_one_step(shared, tenant, now, asks).await,
+        _ => admit_in_one_transaction(shared, tenant, now, asks).await,
     }
 }
 
-async fn admit_in_one_step(
+async fn admit_in_one_transaction(
     shared: &Shared,
     tenant: TenantId,
     mut now: Timestamp,
@@ -57,44 +57,45 @@ async fn admit_in_one_step(
                 names.len()
             )));
         }
-        // Nonces are not kept at their seats, so nobody would know more for having waited; and of two who
-        // use one nonce, the second need not wait to be told.
-        let mut turn = match asks.counters.is_empty() && asks.limits.is_empty() {
-            true => Turn::default(),
-            false => shared.turns.take(&names).await,
+        // Locks do not remember nonces, so a caller would learn nothing from waiting. The condition of the
+        // write keeps two callers with the same nonce apart.
+        let mut guard = match asks.counters.is_empty() && asks.limits.is_empty() {
+            true => RowGuard::default(),
+            false => shared.row_locks.lock(&names).await,
         };
-        let question = Question {
+        let transaction = Transaction {
             table: &shared.table,
             tenant,
             names: &names,
         };
-        let told = question.answer(&mut turn, |belief| {
-            let seen = belief.values().filter_map(|stored| seen(&stored.row)).max();
-            if let Some(later) = seen.filter(|seen| *seen > now) {
+        let answer = transaction.run(&mut guard, |assumed| {
+            let times = assumed.values().filter_map(|stored| last_seen(&stored.row));
+            if let Some(later) = times.max().filter(|seen| *seen > now) {
                 now = later;
-                // It is later than the caller thinks, and then the question may be about other rows.
+                // At a later time the question may be about other windows, and so about other rows.
                 if asks.names(tenant, now).any(|name| !names.contains(&name)) {
-                    return Ok(Step::Over(None));
+                    return Ok(Proposal::Final(None));
                 }
             }
-            let load = |name: Name| Ok::<_, Error>(belief.get(&name).map(|stored| stored.row));
+            let load = |name: Name| Ok::<_, Error>(assumed.get(&name).map(|stored| stored.row));
             let decision = decide(tenant, now, &asks, load)?;
             let rows = decision.rows.into_iter();
-            Ok(Step::Decided {
+            Ok(Proposal::Write {
                 now,
                 rows: rows.map(|(name, row)| (name, Stored::new(row))).collect(),
-                told: Some(decision.verdicts),
+                answer: Some(decision.verdicts),
             })
         });
-        if let Some(verdicts) = told.await? {
+        if let Some(verdicts) = answer.await? {
             return Ok(verdicts);
         }
     }
     Err(Error::Conflict)
 }
 
-/// Nonces that do not depend on each other, a hundred rows in each step, all steps at once: one after the
-/// other they would take longer than a caller has. If a step fails, the others are done all the same.
+/// Decides nonces that do not depend on each other, a hundred rows in each transaction, all transactions at
+/// once: one after the other they would take longer than a caller's deadline. If one fails, the others are done
+/// all the same.
 async fn admit_in_parts(
     shared: &Shared,
     tenant: TenantId,
@@ -102,13 +103,13 @@ async fn admit_in_parts(
     asks: Asks,
 ) -> Result<Verdicts, Error> {
     let mut results: Vec<(usize, NonceResult)> = Vec::with_capacity(asks.nonces.len());
-    let steps = parts(tenant, now, asks).into_iter().map(|part| async {
-        let told = admit_in_one_step(shared, tenant, now, part.asks).await;
-        told.map(|verdicts| (part.places, verdicts))
+    let transactions = parts(tenant, now, asks).into_iter().map(|part| async {
+        let answer = admit_in_one_transaction(shared, tenant, now, part.asks).await;
+        answer.map(|verdicts| (part.places, verdicts))
     });
-    // Not until the first fails: a request that is dropped halfway is one of which nobody knows.
-    for told in join_all(steps).await {
-        let (places, verdicts) = told?;
+    // All are awaited even if one fails: of a request that is dropped halfway nobody knows whether it was done.
+    for answer in join_all(transactions).await {
+        let (places, verdicts) = answer?;
         results.extend(places.into_iter().zip(verdicts.nonces));
     }
     results.sort_unstable_by_key(|(place, _)| *place);
@@ -119,22 +120,22 @@ async fn admit_in_parts(
     })
 }
 
-/// Some of the nonces of a question, and where they stand in it.
+/// Some of the nonces of a question, and their places in it.
 #[derive(Default)]
-struct NoncesOf {
+struct Part {
     asks: Asks,
     places: Vec<usize>,
 }
 
-/// Takes nonces apart. Equal ones stay together, in order, so that it is the first of them that is used.
-fn parts(tenant: TenantId, now: Timestamp, asks: Asks) -> Vec<NoncesOf> {
+/// Splits nonces into parts. Equal nonces stay in one part and in order, so that the first of them is used.
+fn parts(tenant: TenantId, now: Timestamp, asks: Asks) -> Vec<Part> {
     let mut rows: HashMap<Name, usize> = HashMap::new();
-    let mut parts: Vec<NoncesOf> = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
     let names: Vec<Name> = asks.names(tenant, now).collect();
     for (place, (nonce, name)) in asks.nonces.into_iter().zip(names).enumerate() {
         let next = rows.len();
         let part = *rows.entry(name).or_insert(next) / MAX_ROWS;
-        parts.resize_with(parts.len().max(part + 1), NoncesOf::default);
+        parts.resize_with(parts.len().max(part + 1), Part::default);
         let part = &mut parts[part];
         part.asks.nonces.push(nonce);
         part.asks.peek = asks.peek;
@@ -143,9 +144,9 @@ fn parts(tenant: TenantId, now: Timestamp, asks: Asks) -> Vec<NoncesOf> {
     parts
 }
 
-/// A single counter, which DynamoDB itself adds to: no one has to try twice. What it came to is
-/// made by the rule of what it was before.
-async fn count_up(
+/// Lets DynamoDB add to a single counter, so that nobody has to try twice. The rule makes the verdict from the
+/// count before the addition.
+async fn increment_counter(
     table: &Table,
     tenant: TenantId,
     now: Timestamp,
@@ -195,8 +196,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_nonces_stay_together_and_all_know_their_places() {
-        // The first is told again at the end, and between are a few more than two parts take.
+    fn equal_nonces_stay_together_and_every_nonce_keeps_its_place() {
+        // The first is asked again at the end, and between are a few more than two parts take.
         let numbers = (0..=2 * MAX_ROWS).chain([0, 0]);
         let asks = Asks {
             nonces: numbers.map(|it| nonce(&it.to_string(), 60)).collect(),

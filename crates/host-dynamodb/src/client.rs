@@ -1,7 +1,7 @@
 //! Requests to DynamoDB: signed JSON over HTTP/1.1, on a bounded number of connections.
 //!
-//! A request is sent once. After that a lost connection is an error, because nobody knows whether it was
-//! done. What a server says about credentials is never repeated: it may quote what it was told.
+//! A request is sent once. After that a lost connection is an error, because nobody knows whether the request
+//! was done. A server's message about credentials is never repeated: it may quote them.
 
 use std::time::Duration;
 
@@ -20,29 +20,29 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use crate::{BadSetup, address, credentials::Credentials, refusal::Refusal, sign};
 
-/// How long a request may take, and as long the wait for a connection. Who asks has a deadline of its own;
-/// this is so that nothing stays for ever.
+/// The longest time that a request may take, and the longest wait for a connection. Callers have deadlines of
+/// their own; this one ensures that no request stays for ever.
 const PATIENCE: Duration = Duration::from_secs(5);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
-/// How many requests are under way at once, each on a connection of its own.
+/// The most requests at once, each on a connection of its own.
 const MAX_CONNECTIONS: usize = 128;
-/// For how long a connection is kept that nobody uses: less than AWS keeps it, so that it is not closed
-/// under a request.
+/// The time after which an unused connection is closed: shorter than AWS keeps it, so that AWS does not close it
+/// just when a request is sent.
 const IDLE: Duration = Duration::from_secs(20);
-/// The most that an answer may hold. DynamoDB gives 4 MiB of rows, and JSON takes more.
+/// The largest answer. DynamoDB returns up to 4 MiB of rows, and their JSON is larger.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
 
 const SERVICE: &str = "dynamodb";
 const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 
-/// Where and as whom requests are made.
+/// Sends requests to one endpoint with one set of credentials.
 #[derive(Debug)]
 pub(crate) struct Client {
     http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     endpoint: Uri,
     region: String,
     credentials: Credentials,
-    /// The wall clock, which AWS compares with its own.
+    /// The wall clock, because AWS compares the time of a request with its own.
     wall: fn() -> Timestamp,
     room: Semaphore,
 }
@@ -78,7 +78,7 @@ impl Client {
         })
     }
 
-    /// Asks for an operation, such as `PutItem`.
+    /// Calls an operation, such as `PutItem`.
     pub(crate) async fn call(&self, operation: &str, input: &Value) -> Result<Value, Refusal> {
         let room = timeout(PATIENCE, self.room.acquire()).await;
         let Ok(Ok(_room)) = room else {
@@ -105,13 +105,13 @@ impl Client {
         let request = request.map_err(|error| format!("no request can be made: {error}"))?;
         let endpoint = || address::shown(&self.endpoint);
         let answer = self.http.request(request).await;
-        let answer =
-            answer.map_err(|error| format!("cannot reach {}: {}", endpoint(), root(&error)))?;
+        let answer = answer
+            .map_err(|error| format!("cannot reach {}: {}", endpoint(), root_cause(&error)))?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect();
         let body = body
             .await
-            .map_err(|error| format!("lost {}: {}", endpoint(), root(&*error)))?;
+            .map_err(|error| format!("lost {}: {}", endpoint(), root_cause(&*error)))?;
         Ok((status, body.to_bytes()))
     }
 
@@ -146,7 +146,7 @@ impl Client {
     }
 }
 
-/// Trusts whom the platform trusts. Reading that takes a while, so only if it is wanted.
+/// Trusts the platform's roots. Reading them takes a while, so it is done for `https` only.
 fn tls(secure: bool) -> Result<rustls::ClientConfig, BadSetup> {
     let unusable = |error: String| BadSetup::Tls(error);
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
@@ -162,8 +162,8 @@ fn tls(secure: bool) -> Result<rustls::ClientConfig, BadSetup> {
     Ok(config.with_no_client_auth())
 }
 
-/// What lies at the bottom of an error.
-fn root(error: &(dyn std::error::Error + 'static)) -> String {
+/// Returns the innermost cause of an error as text.
+fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(next) = last.source() {
         last = next;

@@ -1,15 +1,15 @@
-//! Who we are to AWS.
+//! Credentials for AWS, from the environment.
 
 use std::fmt;
 
 use crate::BadSetup;
 
-/// The environment's variables, as AWS names them.
+/// The environment variables, as AWS names them.
 const KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
 const TOKEN: &str = "AWS_SESSION_TOKEN";
 
-/// A key, and the token that goes with it if it is for a while only.
+/// A key, and the session token that belongs to a temporary key.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     pub(crate) key_id: String,
@@ -17,6 +17,7 @@ pub(crate) struct Credentials {
     pub(crate) token: Option<String>,
 }
 
+/// Shows none of its parts, so that it can be logged.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Credentials")
@@ -27,7 +28,7 @@ impl Credentials {
     pub(crate) fn from(env: &impl Fn(&str) -> Option<String>) -> Result<Self, BadSetup> {
         let get = |name: &'static str| match env(name).filter(|value| !value.is_empty()) {
             Some(value) if value.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Some(value)),
-            // A line's end that came along from a file would be found out much later.
+            // A line's end copied from a file would otherwise show up much later, as a wrong signature.
             Some(_) => Err(BadSetup::Characters(name)),
             None => Ok(None),
         };
@@ -51,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn they_come_from_the_environment_and_are_not_shown() {
+    fn credentials_come_from_the_environment_and_are_not_shown() {
         let both = [(KEY_ID, "AKID"), (SECRET, "s3cret")];
         let found = credentials(&both).unwrap();
         assert_eq!((&*found.key_id, &*found.secret), ("AKID", "s3cret"));
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_cannot_be_is_said() {
+    fn missing_and_unusable_variables_are_named() {
         for (pairs, flaw) in [
             (&[][..], BadSetup::Credentials),
             (&[(KEY_ID, "a")], BadSetup::Credentials),

@@ -1,24 +1,24 @@
 //! Admission on DynamoDB: a [`Host`] whose rows many instances share.
 //!
-//! The rule of `core` decides here, from how the rows are believed to stand, and DynamoDB writes what was
-//! decided on the condition that they do; otherwise the rule decides again. A new nonce and a single counter
-//! are one request. Several rows are written in one transaction or not at all.
+//! The rule of `core` decides in this process, from assumed rows, and DynamoDB writes the decision on the
+//! condition that the rows are so; otherwise the rule decides again. A new nonce and a single counter are one
+//! request. Several rows are written in one transaction or not at all.
 //!
-//! DynamoDB has no clock that a condition could use, so the callers' clocks count. Rows say themselves until
-//! when they matter; DynamoDB removes them some time later, by their attribute `ttl`.
+//! DynamoDB has no clock that a condition could use, so the callers' clocks count. Each row holds the time until
+//! which it matters; DynamoDB removes it some time later, by its attribute `ttl`.
 
 mod address;
 mod admit;
+mod batch;
 mod client;
 mod credentials;
-mod lines;
-mod question;
 mod refusal;
-mod registry;
+mod revocations;
+mod row_locks;
 mod rows;
 mod sign;
 mod table;
-mod turns;
+mod transaction;
 
 pub use address::{Address, BadAddress};
 
@@ -32,30 +32,30 @@ use asyncgate_store::admission::{Backend, Host, Reply};
 use serde_json::json;
 
 use crate::{
+    batch::Batches,
     client::Client,
     credentials::Credentials,
-    lines::Lines,
+    row_locks::RowLocks,
     rows::{PARTITION, SORT},
     table::Table,
-    turns::Turns,
 };
 
-/// The environment's variable that names the region when the address does not.
+/// The environment variable that names the region when the address does not.
 const REGION: &str = "AWS_REGION";
 
 /// DynamoDB as a host.
 #[derive(Debug)]
 pub struct DynamoHost(Arc<Shared>);
 
-/// What the callers of one process share.
+/// The parts of a host that its callers share.
 #[derive(Debug)]
 struct Shared {
     table: Table,
-    turns: Turns,
-    lines: Lines,
+    row_locks: RowLocks,
+    batches: Batches,
 }
 
-/// What is missing before anything can be asked.
+/// A flaw in the setup that keeps a host from being made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSetup {
     /// No region.
@@ -75,8 +75,8 @@ pub enum BadSetup {
 }
 
 impl DynamoHost {
-    /// A host at an address, with credentials from the environment, and the wall clock to sign requests by.
-    /// It connects when it is first asked, within a runtime of tokio.
+    /// Makes a host for an address, with credentials from the environment and the wall clock for signatures.
+    /// It connects with the first question, within a runtime of tokio.
     pub fn new(
         address: &Address,
         env: impl Fn(&str) -> Option<String>,
@@ -100,8 +100,8 @@ impl DynamoHost {
                 name: address.table.clone(),
                 client: Client::new(endpoint, region, credentials, wall)?,
             },
-            turns: Turns::default(),
-            lines: Lines::default(),
+            row_locks: RowLocks::default(),
+            batches: Batches::default(),
         })))
     }
 }
@@ -123,15 +123,15 @@ impl Host for DynamoHost {
         if subjects.is_empty() {
             return Reply::now(Vec::new());
         }
-        Reply::later(async move { registry::look_up(&self.0.table, tenant, &subjects).await })
+        Reply::later(async move { revocations::look_up(&self.0.table, tenant, &subjects).await })
     }
 
     fn revoke(&self, tenant: TenantId, revocation: Revocation) -> Reply<'_, (Revocation, bool)> {
-        Reply::later(registry::revoke(&self.0.table, tenant, revocation))
+        Reply::later(revocations::revoke(&self.0.table, tenant, revocation))
     }
 
     fn unrevoke(&self, tenant: TenantId, _: Timestamp, subject: Subject) -> Reply<'_, bool> {
-        Reply::later(registry::unrevoke(&self.0.table, tenant, subject))
+        Reply::later(revocations::unrevoke(&self.0.table, tenant, subject))
     }
 
     fn revocations(
@@ -140,10 +140,10 @@ impl Host for DynamoHost {
         after: Option<Subject>,
         limit: usize,
     ) -> Reply<'_, Vec<Revocation>> {
-        Reply::later(registry::list(&self.0.table, tenant, after, limit))
+        Reply::later(revocations::list(&self.0.table, tenant, after, limit))
     }
 
-    /// Looks for a row that is never there: so the table, its key and the credentials are tried.
+    /// Reads a row that never exists, which tests the table, its key and the credentials.
     fn ping(&self) -> Reply<'_, ()> {
         Reply::later(async {
             let key = json!({ PARTITION: { "S": "ping" }, SORT: { "S": "row" } });
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn a_flaw_in_the_setup_is_named() {
         let key = [
             ("AWS_ACCESS_KEY_ID", "AKID"),
             ("AWS_SECRET_ACCESS_KEY", "s3cret"),

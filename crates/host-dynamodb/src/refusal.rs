@@ -1,42 +1,44 @@
-//! What DynamoDB says when it does not do what was asked.
+//! Refusals of DynamoDB: requests that it answers with an error.
 
 use asyncgate_store::Error;
 use http::StatusCode;
 use serde_json::Value;
 
-/// The most that is repeated of a server's words.
-const MAX_WORDS: usize = 300;
+/// The most characters of a server's message that are repeated.
+const MAX_MESSAGE_CHARS: usize = 300;
 
-/// Why something was not done.
+/// The reason why a request was not done.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Refusal {
-    /// A condition does not hold. With it the row as it stands, if DynamoDB told.
-    Unmet(Option<Value>),
-    /// A transaction was cancelled, for conditions that do not hold or because others were faster. For each
-    /// part whether its condition failed, and the row as it stands.
+    /// The condition does not hold. Holds the row as it is, if DynamoDB told it.
+    ConditionFailed(Option<Value>),
+    /// A transaction was cancelled, because conditions do not hold or because others were faster. Holds the
+    /// outcome of each part.
     Cancelled(Vec<Part>),
-    /// Another transaction has the row.
-    Taken,
-    /// All else.
+    /// Another transaction is writing the row.
+    Conflict,
+    /// Any other error.
     Failed(Error),
 }
 
-/// What came of one part of a transaction.
+/// The outcome of one part of a cancelled transaction.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Part {
-    /// It would have been done.
-    Fine,
-    /// Its condition does not hold. With it the row as it stands, if DynamoDB told.
-    Unmet(Option<Value>),
-    /// Another transaction has the row.
-    Taken,
+    /// The part would have been done.
+    Accepted,
+    /// Its condition does not hold. Holds the row as it is, if DynamoDB told it.
+    ConditionFailed(Option<Value>),
+    /// Another transaction is writing the row.
+    Conflict,
 }
 
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Failed(error) => error,
-            Refusal::Unmet(_) | Refusal::Cancelled(_) | Refusal::Taken => Self::Conflict,
+            Refusal::ConditionFailed(_) | Refusal::Cancelled(_) | Refusal::Conflict => {
+                Self::Conflict
+            }
         }
     }
 }
@@ -50,14 +52,14 @@ impl Refusal {
         Self::Failed(corrupt(what))
     }
 
-    /// Reads an answer that is none.
+    /// Reads an answer whose status is not 200.
     pub(crate) fn read(status: StatusCode, answer: &[u8]) -> Self {
         let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
         let kind = answer["__type"].as_str().unwrap_or_default();
         let kind = kind.rsplit('#').next().unwrap_or_default();
         match kind {
-            "ConditionalCheckFailedException" => Self::Unmet(item(&answer)),
-            "TransactionConflictException" => Self::Taken,
+            "ConditionalCheckFailedException" => Self::ConditionFailed(item(&answer)),
+            "TransactionConflictException" => Self::Conflict,
             "TransactionCanceledException" => cancelled(&answer["CancellationReasons"]),
             _ if is_about_credentials(status, kind) => {
                 let kind = if kind.is_empty() { "no reason" } else { kind };
@@ -67,9 +69,8 @@ impl Refusal {
             }
             "" => Self::unavailable(&format!("it answered with {status} and no reason")),
             kind => {
-                let words = answer["message"].as_str().or(answer["Message"].as_str());
-                let words: String = words.unwrap_or_default().chars().take(MAX_WORDS).collect();
-                Self::unavailable(&format!("{kind}: {words}"))
+                let message = answer["message"].as_str().or(answer["Message"].as_str());
+                Self::unavailable(&format!("{kind}: {}", shortened(message)))
             }
         }
     }
@@ -79,7 +80,12 @@ pub(crate) fn corrupt(what: &str) -> Error {
     Error::Corrupt(format!("DynamoDB: {what}"))
 }
 
-/// The kinds of refusals whose text may quote what was signed, and thereby a token.
+fn shortened(message: Option<&str>) -> String {
+    let message = message.unwrap_or_default();
+    message.chars().take(MAX_MESSAGE_CHARS).collect()
+}
+
+/// Returns true for refusals whose message may quote the signed text, and thereby a token.
 fn is_about_credentials(status: StatusCode, kind: &str) -> bool {
     let known = [
         "Signature",
@@ -103,13 +109,12 @@ fn cancelled(reasons: &Value) -> Refusal {
     let mut parts = Vec::with_capacity(reasons.len());
     for reason in reasons {
         parts.push(match reason["Code"].as_str().unwrap_or("None") {
-            "None" => Part::Fine,
-            "ConditionalCheckFailed" => Part::Unmet(item(reason)),
-            "TransactionConflict" => Part::Taken,
+            "None" => Part::Accepted,
+            "ConditionalCheckFailed" => Part::ConditionFailed(item(reason)),
+            "TransactionConflict" => Part::Conflict,
             code => {
-                let words = reason["Message"].as_str().unwrap_or_default();
-                let words: String = words.chars().take(MAX_WORDS).collect();
-                return Refusal::unavailable(&format!("{code}: {words}"));
+                let message = shortened(reason["Message"].as_str());
+                return Refusal::unavailable(&format!("{code}: {message}"));
             }
         });
     }
@@ -135,13 +140,16 @@ mod tests {
     }
 
     #[test]
-    fn conditions_and_conflicts_are_told_from_failures() {
+    fn conditions_and_conflicts_are_distinguished_from_failures() {
         let kind = |kind: &str| format!("com.amazonaws.dynamodb.v20120810#{kind}");
         let unmet =
             json!({ "__type": kind("ConditionalCheckFailedException"), "Item": { "a": 1 } });
-        assert_eq!(read(400, &unmet), Refusal::Unmet(Some(json!({ "a": 1 }))));
+        assert_eq!(
+            read(400, &unmet),
+            Refusal::ConditionFailed(Some(json!({ "a": 1 })))
+        );
         let taken = json!({ "__type": kind("TransactionConflictException") });
-        assert_eq!(read(400, &taken), Refusal::Taken);
+        assert_eq!(read(400, &taken), Refusal::Conflict);
         let reasons = |last: &str| {
             json!({ "__type": kind("TransactionCanceledException"), "CancellationReasons": [
                 { "Code": "None" },
@@ -151,10 +159,10 @@ mod tests {
             ] })
         };
         let parts = vec![
-            Part::Fine,
-            Part::Unmet(Some(json!({ "a": 1 }))),
-            Part::Unmet(None),
-            Part::Taken,
+            Part::Accepted,
+            Part::ConditionFailed(Some(json!({ "a": 1 }))),
+            Part::ConditionFailed(None),
+            Part::Conflict,
         ];
         assert_eq!(
             read(400, &reasons("TransactionConflict")),
@@ -188,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_about_credentials_is_not_repeated() {
+    fn messages_about_credentials_are_not_repeated() {
         for kind in [
             "InvalidSignatureException",
             "UnrecognizedClientException",

@@ -1,7 +1,7 @@
 //! Rows as items of the table.
 //!
-//! A row's numbers are attributes of their own, and a row that was read is known again by them: if they
-//! are the same, so is what the rule makes of them.
+//! A row needs no version: its numbers are its attributes, and two rows with the same numbers lead to the same
+//! decision.
 
 use asyncgate_core::{
     TenantId, Timestamp,
@@ -13,19 +13,19 @@ use serde_json::{Map, Value, json};
 
 use crate::refusal::corrupt;
 
-/// What the table's key is called.
+/// The names of the table's key attributes.
 pub(crate) const PARTITION: &str = "pk";
 pub(crate) const SORT: &str = "sk";
-/// What every row has in the place where revocations have their subject.
+/// The sort key of every row. Revocations have their subject there.
 const ROW: &str = "row";
 const UNTIL: &str = "until";
 const TTL: &str = "ttl";
-/// For how long a row stays beyond its time: longer than any two clocks are apart.
+/// The time that a row stays after it has expired: longer than the difference of any two clocks.
 const LINGER_SECS: i64 = 3_600;
-/// From here on DynamoDB is not told to remove a row: it is for ever, or as good as that.
+/// The expiry from which on a row has no `ttl`, because it stays for ever or practically so.
 const FAR_SECS: i64 = 250_000_000_000;
 
-/// A row, and its numbers as DynamoDB has them: a count may have grown beyond what we count to.
+/// A row, and its numbers as DynamoDB has them: a count there may be larger than a `u64`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) row: Row,
@@ -70,7 +70,7 @@ impl Stored {
         Self { row, numbers }
     }
 
-    /// Reads an item. Its sort is part of its name, so an item that has another's numbers is not ours.
+    /// Reads an item. Its attributes tell its kind: the kind is part of a row's name, so one name never has two.
     pub(crate) fn read(item: &Value) -> Result<Self, Error> {
         Self::try_read(item).ok_or_else(|| corrupt("a row cannot be read"))
     }
@@ -100,13 +100,13 @@ impl Stored {
             }
         };
         let until = Timestamp::from_millis(integer(UNTIL)?);
-        let own = |name: &&'static str| Some((*name, text(name)?.to_owned()));
-        let numbers = numbers(&cell).iter().map(own).collect::<Option<_>>()?;
+        let number = |name: &&'static str| Some((*name, text(name)?.to_owned()));
+        let numbers = numbers(&cell).iter().map(number).collect::<Option<_>>()?;
         let row = Row { cell, until };
         Some(Self { row, numbers })
     }
 
-    /// The whole item.
+    /// Returns the whole item.
     pub(crate) fn item(&self, key: &Value) -> Value {
         let mut item = key.as_object().cloned().unwrap_or_default();
         for (name, number) in &self.numbers {
@@ -118,37 +118,37 @@ impl Stored {
         Value::Object(item)
     }
 
-    /// Whether the row matters at a time.
-    pub(crate) fn alive(&self, now: Timestamp) -> bool {
+    /// Returns true if the row still matters at this time.
+    pub(crate) fn is_alive(&self, now: Timestamp) -> bool {
         self.row.until > now
     }
 }
 
-/// The last time that a bucket has seen. Time does not go back behind it: the bucket would fill again and
-/// again while callers take turns whose clocks are not the same.
-pub(crate) const fn seen(row: &Row) -> Option<Timestamp> {
+/// Returns the last time that a bucket was asked. Its decisions never use an earlier time: otherwise the bucket
+/// would refill again and again while callers with different clocks alternate.
+pub(crate) const fn last_seen(row: &Row) -> Option<Timestamp> {
     match row.cell {
         Cell::Bucket { at, .. } => Some(Timestamp::from_millis(at)),
         Cell::Nonce { .. } | Cell::Window { .. } | Cell::Delay { .. } => None,
     }
 }
 
-/// A count that DynamoDB added up. Ours stops at the largest number.
+/// Reads a count that DynamoDB added up. Beyond the largest `u64` it stays there, as the rule has it.
 pub(crate) fn count(text: &str) -> Option<u64> {
     let count = text.parse::<u128>().ok()?;
     Some(u64::try_from(count).unwrap_or(u64::MAX))
 }
 
-/// When DynamoDB may remove a row, in seconds since 1970.
+/// Returns the time from which on DynamoDB may remove a row, in seconds since 1970.
 pub(crate) fn ttl(until: Timestamp) -> Option<Value> {
     let secs = until.as_millis().div_euclid(1_000) + LINGER_SECS;
     (secs < FAR_SECS).then(|| json!({ "N": secs.to_string() }))
 }
 
-/// A condition that a row is as it was believed to be, as parameters of a request.
-pub(crate) fn unchanged(believed: Option<&Stored>, now: Timestamp) -> Map<String, Value> {
+/// Returns the parameters of a request that make it depend on a row being as assumed.
+pub(crate) fn unchanged(assumed: Option<&Stored>, now: Timestamp) -> Map<String, Value> {
     let (mut names, mut values) = (Map::new(), Map::new());
-    let condition = match believed.filter(|stored| stored.alive(now)) {
+    let condition = match assumed.filter(|stored| stored.is_alive(now)) {
         Some(stored) => {
             let mut terms = Vec::new();
             for (n, (name, number)) in stored.numbers.iter().enumerate() {
@@ -158,7 +158,7 @@ pub(crate) fn unchanged(believed: Option<&Stored>, now: Timestamp) -> Map<String
             }
             terms.join(" AND ")
         }
-        // A row whose time is over is as good as none, whatever stands in it.
+        // An expired row counts as none, whatever its numbers are.
         None => {
             names.insert("#pk".to_owned(), json!(PARTITION));
             names.insert("#until".to_owned(), json!(UNTIL));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_stop_at_the_largest_number_and_are_known_again() {
+    fn counts_stop_at_the_largest_number_but_the_condition_has_the_exact_one() {
         let sum = "18446744073709551616";
         let item = json!({ "count": { "N": sum }, "until": { "N": "5" } });
         let stored = Stored::read(&item).unwrap();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_none_are_found_out() {
+    fn items_that_are_not_rows_are_refused() {
         for item in [
             json!({}),
             json!({ "until": { "N": "5" } }),

@@ -13,12 +13,12 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 pub(crate) struct Request<'a> {
     pub(crate) region: &'a str,
     pub(crate) service: &'a str,
-    /// What is signed, named in small letters and in their order; `x-amz-date` must be among them.
+    /// The signed headers, with lower-case names and sorted by them; `x-amz-date` must be among them.
     pub(crate) headers: &'a [(&'a str, &'a str)],
     pub(crate) body: &'a [u8],
 }
 
-/// A time as it stands in requests: `20150830T123600Z`.
+/// Formats a time as AWS reads it: `20150830T123600Z`.
 pub(crate) fn stamp(now: Timestamp) -> String {
     let shown = now.to_string();
     let seconds = shown.split('.').next().unwrap_or_default();
@@ -26,7 +26,7 @@ pub(crate) fn stamp(now: Timestamp) -> String {
     digits.chain(['Z']).collect()
 }
 
-/// The value of the header `authorization`.
+/// Returns the value of the header `authorization`.
 pub(crate) fn authorization(
     credentials: &Credentials,
     stamp: &str,
@@ -65,7 +65,7 @@ pub(crate) fn authorization(
 }
 
 fn mac(key: &[u8], text: &str) -> Vec<u8> {
-    // Every length of key is accepted, so there always is one.
+    // HMAC accepts keys of every length, so this never fails.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
         return Vec::new();
     };

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{client::Client, refusal::Refusal};
 
+/// A table and the client that reaches it.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) name: String,
@@ -11,18 +12,18 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The same request with the table's name.
-    pub(crate) fn named(&self, mut input: Value) -> Value {
+    /// Returns the request with the table's name.
+    pub(crate) fn with_name(&self, mut input: Value) -> Value {
         input["TableName"] = json!(self.name);
         input
     }
 
     pub(crate) async fn call(&self, operation: &str, input: Value) -> Result<Value, Refusal> {
-        self.call_unnamed(operation, &self.named(input)).await
+        self.call_as_is(operation, &self.with_name(input)).await
     }
 
-    /// For requests whose parts name the table.
-    pub(crate) async fn call_unnamed(
+    /// Sends a request that names the table already, or whose parts do.
+    pub(crate) async fn call_as_is(
         &self,
         operation: &str,
         input: &Value,

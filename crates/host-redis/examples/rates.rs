@@ -2,9 +2,9 @@
 //!
 //!     cargo run --release -p asyncgate-host-redis --example rates -- ADDRESS CALLERS SECONDS
 //!
-//! Prints per second: bucket checks, nonces asked one by one, nonces asked a hundred at a time.
+//! Prints rates per second: bucket checks, nonces one by one, nonces a hundred at a time.
 
-#![expect(clippy::print_stdout, reason = "the figures are the point")]
+#![expect(clippy::print_stdout, reason = "it prints the figures")]
 #![expect(clippy::unwrap_used, reason = "a program for those who measure")]
 
 use std::{
@@ -23,7 +23,7 @@ use asyncgate_host_redis::RedisHost;
 use asyncgate_store::{Stopwatch, admission::Host};
 
 const TENANT: TenantId = TenantId::from_bytes([1; 16]);
-/// Keys of buckets that are asked about in turn.
+/// The number of buckets, which are asked in turn.
 const KEYS: u64 = 10_000;
 const BATCH: u64 = 100;
 
@@ -34,7 +34,7 @@ async fn main() {
         println!("rates ADDRESS CALLERS SECONDS");
         return;
     };
-    let host = Arc::new(RedisHost::new(address.parse().unwrap()));
+    let host = Arc::new(RedisHost::new(address.parse().unwrap()).unwrap());
     while host.ping().await.is_err() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -54,12 +54,12 @@ struct Run {
     host: Arc<RedisHost>,
     callers: usize,
     length: Duration,
-    /// The number of the next question. None is asked twice, in any of the runs.
+    /// The number of the next question. No number is used twice.
     next: Arc<AtomicU64>,
 }
 
 impl Run {
-    /// Questions answered per second, each caller asking the next when it has its answer.
+    /// Returns the answered questions per second. Each caller asks its next question when it has an answer.
     async fn rate(&self, asks: fn(u64) -> Asks) -> f64 {
         let watch = Stopwatch::start();
         let length = self.length;
@@ -69,8 +69,8 @@ impl Run {
                 let mut answered = 0_u64;
                 while watch.elapsed() < length {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    let told = host.admit(TENANT, Timestamp::default(), asks(number)).await;
-                    assert!(told.unwrap().passed(), "nothing is refused here");
+                    let answer = host.admit(TENANT, Timestamp::default(), asks(number)).await;
+                    assert!(answer.unwrap().passed(), "nothing is refused here");
                     answered += 1;
                 }
                 answered
@@ -84,7 +84,7 @@ impl Run {
     }
 }
 
-/// One check of a bucket that nobody empties.
+/// Checks a bucket that is never empty.
 fn one_bucket(number: u64) -> Asks {
     let bucket = Bucket::per_minute(1_000_000_000, 1_000_000 * MILLIONTHS);
     let check = LimitCheck {
@@ -100,7 +100,7 @@ fn one_bucket(number: u64) -> Asks {
     }
 }
 
-/// As many new nonces.
+/// Uses so many new nonces.
 fn new_nonces(number: u64, count: u64) -> Asks {
     let nonce = |n: u64| NonceCheck {
         namespace: [7; 32],

@@ -1,6 +1,6 @@
-//! Where Redis is, as settings say it.
+//! The address of Redis, as settings write it.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, path::PathBuf, str::FromStr};
 
 use percent_encoding::percent_decode_str;
 
@@ -15,19 +15,42 @@ const MAX_PREFIX_BYTES: usize = 64;
 /// - `redis+sentinel://[[user]:password@]host[:port],.../master[/database]`
 /// - `redis+cluster://[[user]:password@]host[:port],...`
 ///
-/// User and password are percent-encoded.
-/// `?prefix=name` puts another word than `asyncgate` before every key.
+/// With `rediss` in the place of `redis`, every connection uses TLS, those to sentinels too.
+///
+/// User and password are percent-encoded. Options follow a `?` and are joined by `&`:
+///
+/// - `prefix=name` puts another word than `asyncgate` before every key.
+/// - `ca=path` trusts the certificates in this PEM file, and not those of the platform.
+/// - `cert=path&key=path` shows this certificate chain to the server. Paths are percent-encoded.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     pub(crate) place: Place,
     pub(crate) login: Option<Login>,
     pub(crate) database: u32,
     pub(crate) prefix: String,
+    /// None is a connection without TLS.
+    pub(crate) tls: Option<TlsFiles>,
+}
+
+/// The files of TLS that an address names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    /// The trusted roots; those of the platform if there is none.
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) client: Option<ClientFiles>,
+}
+
+/// The client's certificate, for servers that ask for one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClientFiles {
+    /// The chain, the client's own certificate first.
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
-    One(Node),
+    Single(Node),
     Sentinels {
         sentinels: Vec<Node>,
         master: String,
@@ -51,53 +74,58 @@ impl fmt::Display for Node {
     }
 }
 
-/// What AUTH is told.
+/// The arguments of AUTH.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Login {
     pub(crate) user: Option<String>,
     pub(crate) password: String,
 }
 
+/// Shows neither user nor password.
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Login")
     }
 }
 
-/// Without the password, so that it can be logged.
+/// Leaves the password out, so that it can be logged.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// As it is written, without user, password and options.
+/// Writes the address without user, password and options.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |nodes: &[Node]| {
             let nodes: Vec<String> = nodes.iter().map(Node::to_string).collect();
             nodes.join(",")
         };
+        f.write_str(if self.tls.is_some() {
+            "rediss"
+        } else {
+            "redis"
+        })?;
         match &self.place {
-            Place::One(node) => write!(f, "redis://{node}/{}", self.database),
+            Place::Single(node) => write!(f, "://{node}/{}", self.database),
             Place::Sentinels { sentinels, master } => {
                 let sentinels = list(sentinels);
-                write!(f, "redis+sentinel://{sentinels}/{master}/{}", self.database)
+                write!(f, "+sentinel://{sentinels}/{master}/{}", self.database)
             }
-            Place::Cluster(nodes) => write!(f, "redis+cluster://{}", list(nodes)),
+            Place::Cluster(nodes) => write!(f, "+cluster://{}", list(nodes)),
         }
     }
 }
 
-/// What is wrong with an address. It is never repeated, because it may hold a password.
+/// A flaw of an address. The address itself is never repeated, because it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadAddress {
     /// Another scheme.
-    #[error("must begin with redis://, redis+sentinel:// or redis+cluster://")]
+    #[error(
+        "must begin with redis://, redis+sentinel:// or redis+cluster://, or for TLS with rediss"
+    )]
     Scheme,
-    /// TLS.
-    #[error("rediss:// is not supported yet; put a TLS proxy such as stunnel beside the server")]
-    Tls,
     /// A host or port.
     #[error("what stands between :// and / is not a host with a port, or several")]
     Host,
@@ -117,8 +145,17 @@ pub enum BadAddress {
     #[error("before the host must stand user:password@ or :password@, percent-encoded")]
     Login,
     /// An option.
-    #[error("the only option is prefix")]
+    #[error("the options are prefix, ca, cert and key, each once, joined by &")]
     Option,
+    /// An option of TLS without TLS.
+    #[error("ca, cert and key are for TLS: begin with rediss")]
+    Plain,
+    /// Half of a client's certificate.
+    #[error("cert and key belong together: a certificate chain and its private key")]
+    Certificate,
+    /// A path.
+    #[error("ca, cert and key must be paths, percent-encoded")]
+    Path,
     /// The prefix.
     #[error("prefix must be 1 to {MAX_PREFIX_BYTES} letters, digits, `-`, `_`, `.` or `:`")]
     Prefix,
@@ -129,21 +166,30 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, BadAddress> {
         let (scheme, rest) = text.split_once("://").ok_or(BadAddress::Scheme)?;
+        let (scheme, topology) = match scheme.split_once('+') {
+            Some((scheme, topology)) => (scheme, Some(topology)),
+            None => (scheme, None),
+        };
+        let tls = match scheme {
+            "redis" => false,
+            "rediss" => true,
+            _ => return Err(BadAddress::Scheme),
+        };
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         let (login, rest) = match rest.rsplit_once('@') {
             Some((login, rest)) => (Some(login_of(login)?), rest),
             None => (None, rest),
         };
         let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (place, database) = match scheme {
-            "redis" => {
+        let (place, database) = match topology {
+            None => {
                 let mut nodes = nodes_of(hosts, PORT)?;
                 match (nodes.pop(), nodes.is_empty()) {
-                    (Some(node), true) => (Place::One(node), path),
+                    (Some(node), true) => (Place::Single(node), path),
                     _ => return Err(BadAddress::Hosts),
                 }
             }
-            "redis+sentinel" => {
+            Some("sentinel") => {
                 let sentinels = nodes_of(hosts, SENTINEL_PORT)?;
                 let (master, database) = path.split_once('/').unwrap_or((path, ""));
                 if master.is_empty() {
@@ -152,11 +198,11 @@ impl FromStr for Address {
                 let master = master.to_owned();
                 (Place::Sentinels { sentinels, master }, database)
             }
-            "redis+cluster" if !path.is_empty() => return Err(BadAddress::ClusterDatabase),
-            "redis+cluster" => (Place::Cluster(nodes_of(hosts, PORT)?), ""),
-            "rediss" => return Err(BadAddress::Tls),
-            _ => return Err(BadAddress::Scheme),
+            Some("cluster") if !path.is_empty() => return Err(BadAddress::ClusterDatabase),
+            Some("cluster") => (Place::Cluster(nodes_of(hosts, PORT)?), ""),
+            Some(_) => return Err(BadAddress::Scheme),
         };
+        let options = Options::read(options)?;
         Ok(Self {
             place,
             login,
@@ -164,8 +210,64 @@ impl FromStr for Address {
                 "" => 0,
                 number => number.parse().map_err(|_| BadAddress::Database)?,
             },
-            prefix: prefix_of(options)?,
+            tls: options.tls_files(tls)?,
+            prefix: prefix_of(options.prefix)?,
         })
+    }
+}
+
+/// The options of an address as they are written, each at most once.
+#[derive(Default)]
+struct Options<'a> {
+    prefix: Option<&'a str>,
+    ca: Option<&'a str>,
+    cert: Option<&'a str>,
+    key: Option<&'a str>,
+}
+
+impl<'a> Options<'a> {
+    fn read(text: &'a str) -> Result<Self, BadAddress> {
+        let mut options = Self::default();
+        for option in text.split('&').filter(|option| !option.is_empty()) {
+            let (name, value) = option.split_once('=').ok_or(BadAddress::Option)?;
+            let place = match name {
+                "prefix" => &mut options.prefix,
+                "ca" => &mut options.ca,
+                "cert" => &mut options.cert,
+                "key" => &mut options.key,
+                _ => return Err(BadAddress::Option),
+            };
+            if place.replace(value).is_some() {
+                return Err(BadAddress::Option);
+            }
+        }
+        Ok(options)
+    }
+
+    fn tls_files(&self, tls: bool) -> Result<Option<TlsFiles>, BadAddress> {
+        let client = match (self.cert, self.key) {
+            (Some(cert), Some(key)) => Some(ClientFiles {
+                cert: path_of(cert)?,
+                key: path_of(key)?,
+            }),
+            (None, None) => None,
+            _ => return Err(BadAddress::Certificate),
+        };
+        let ca = self.ca.map(path_of).transpose()?;
+        match tls {
+            true => Ok(Some(TlsFiles { ca, client })),
+            false if ca.is_some() || client.is_some() => Err(BadAddress::Plain),
+            false => Ok(None),
+        }
+    }
+}
+
+fn path_of(text: &str) -> Result<PathBuf, BadAddress> {
+    let path = percent_decode_str(text).decode_utf8();
+    let path = path.map_err(|_| BadAddress::Path)?;
+    match path.is_empty() || path.contains('\0') {
+        true => Err(BadAddress::Path),
+        false => Ok(PathBuf::from(&*path)),
     }
 }
 
@@ -188,7 +290,7 @@ fn nodes_of(hosts: &str, port: u16) -> Result<Vec<Node>, BadAddress> {
 }
 
 impl Node {
-    /// From `host`, `host:port`, `[v6]` or `[v6]:port`.
+    /// Parses `host`, `host:port`, `[v6]` or `[v6]:port`.
     pub(crate) fn parse(text: &str, default_port: u16) -> Option<Self> {
         let (host, port) = match text.strip_prefix('[') {
             Some(text) => {
@@ -214,14 +316,9 @@ impl Node {
     }
 }
 
-fn prefix_of(options: &str) -> Result<String, BadAddress> {
-    let Some(prefix) = options.strip_prefix("prefix=") else {
-        return match options {
-            "" => Ok(PREFIX.to_owned()),
-            _ => Err(BadAddress::Option),
-        };
-    };
-    // A brace would begin another hash tag.
+fn prefix_of(option: Option<&str>) -> Result<String, BadAddress> {
+    let prefix = option.unwrap_or(PREFIX);
+    // Braces are not allowed, because they would begin another hash tag.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     match (1..=MAX_PREFIX_BYTES).contains(&prefix.len()) && prefix.bytes().all(plain) {
         true => Ok(prefix.to_owned()),
@@ -251,6 +348,12 @@ mod tests {
                 "redis+cluster://a,[::1]:2",
                 "redis+cluster://a:6379,[::1]:2",
             ),
+            ("rediss://u:p@h/2?ca=/a.pem", "rediss://h:6379/2"),
+            (
+                "rediss+sentinel://a,b:2/main",
+                "rediss+sentinel://a:26379,b:2/main/0",
+            ),
+            ("rediss+cluster://a", "rediss+cluster://a:6379"),
         ] {
             let address: Address = text.parse().unwrap();
             assert_eq!(address.to_string(), shown, "{text}");
@@ -265,11 +368,43 @@ mod tests {
     }
 
     #[test]
+    fn options_are_read() {
+        let address = |text: &str| text.parse::<Address>().unwrap();
+        assert_eq!(address("redis://h").tls, None);
+        assert_eq!(address("rediss://h").tls, Some(TlsFiles::default()));
+        let all = address("rediss://h?key=k%26%3F.pem&ca=/a/b@c.pem&prefix=p&cert=c.pem");
+        let client = ClientFiles {
+            cert: "c.pem".into(),
+            key: "k&?.pem".into(),
+        };
+        let files = TlsFiles {
+            ca: Some("/a/b@c.pem".into()),
+            client: Some(client),
+        };
+        assert_eq!((all.prefix.as_str(), all.tls), ("p", Some(files)));
+    }
+
+    #[test]
     fn other_addresses_are_refused_without_repeating_the_password() {
         for (text, flaw) in [
             ("localhost:6379", BadAddress::Scheme),
             ("http://h", BadAddress::Scheme),
-            ("rediss://h", BadAddress::Tls),
+            ("redis+tls://h", BadAddress::Scheme),
+            ("redis+://h", BadAddress::Scheme),
+            ("http+sentinel://h/main", BadAddress::Scheme),
+            ("rediss://a,b", BadAddress::Hosts),
+            ("rediss+sentinel://h", BadAddress::Master),
+            ("rediss+cluster://h/0", BadAddress::ClusterDatabase),
+            ("redis://h?ca=/a.pem", BadAddress::Plain),
+            ("redis://h?cert=/a.pem&key=/b.pem", BadAddress::Plain),
+            ("rediss://h?cert=/a.pem", BadAddress::Certificate),
+            ("rediss://h?key=/a.pem", BadAddress::Certificate),
+            ("rediss://h?ca=", BadAddress::Path),
+            ("rediss://h?ca=%ff", BadAddress::Path),
+            ("rediss://h?ca=a%00", BadAddress::Path),
+            ("rediss://h?ca=a&ca=b", BadAddress::Option),
+            ("rediss://h?insecure=true", BadAddress::Option),
+            ("rediss://h?ca", BadAddress::Option),
             ("redis://a,b", BadAddress::Hosts),
             ("redis://:secret@", BadAddress::Host),
             ("redis://h:0", BadAddress::Host),

@@ -1,4 +1,4 @@
-//! A cluster: which server has which slot, and following those that moved.
+//! A cluster: knows which server has which slot, and follows slots that move.
 
 use std::{
     collections::HashMap,
@@ -13,18 +13,19 @@ use bytes::Bytes;
 
 use crate::{
     address::{Login, Node},
+    connection::Connection,
     dial::{Dialer, Target},
-    link::Link,
+    redis::accepted,
     resp::{Args, Value},
-    server::accepted,
+    tls::Tls,
 };
 
-/// How many slots a cluster has.
+/// The number of slots of a cluster.
 const SLOTS: u16 = 16_384;
-/// How often one request is sent on to another server.
+/// The most servers that one request is sent to.
 const MAX_REDIRECTS: usize = 5;
 
-/// The slot of what stands between the braces of a key.
+/// Returns the slot of a hash tag, the text between the braces of a key.
 pub(crate) fn slot(tag: &[u8]) -> u16 {
     let crc = tag.iter().fold(0u16, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
@@ -43,17 +44,18 @@ pub(crate) struct Cluster(Arc<Inner>);
 struct Inner {
     seeds: Vec<Node>,
     login: Option<Login>,
+    tls: Option<Tls>,
     map: Mutex<Map>,
-    /// Whether somebody is asking for the map.
-    asking: AtomicBool,
+    /// True while a task refreshes the map.
+    refreshing: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Map {
-    links: HashMap<Node, Arc<Link>>,
-    /// The first and the last of a range of slots, and who has them.
+    connections: HashMap<Node, Arc<Connection>>,
+    /// Ranges of slots, first and last slot included, and the server that has them.
     slots: Vec<(u16, u16, Node)>,
-    /// Slots that moved since.
+    /// Slots that moved since the map was read.
     moved: HashMap<u16, Node>,
 }
 
@@ -69,12 +71,13 @@ impl Map {
 }
 
 impl Cluster {
-    pub(crate) fn new(seeds: Vec<Node>, login: Option<Login>) -> Self {
+    pub(crate) fn new(seeds: Vec<Node>, login: Option<Login>, tls: Option<Tls>) -> Self {
         Self(Arc::new(Inner {
             seeds,
             login,
+            tls,
             map: Mutex::default(),
-            asking: AtomicBool::new(false),
+            refreshing: AtomicBool::new(false),
         }))
     }
 
@@ -87,14 +90,14 @@ impl Cluster {
         };
         let mut ask = false;
         for _ in 0..MAX_REDIRECTS {
-            let link = self.link(&node);
+            let connection = self.connection(&node);
             let sent = match ask {
                 true => {
                     let mut both = Args::of([b"ASKING"]).request();
                     both.extend_from_slice(&request);
-                    link.send(both.into(), 2).await
+                    connection.send(both.into(), 2).await
                 }
-                false => link.send(request.clone(), 1).await,
+                false => connection.send(request.clone(), 1).await,
             };
             let redirect = match &sent {
                 Ok(Value::Error(text)) => Redirect::read(text, &node),
@@ -119,7 +122,7 @@ impl Cluster {
         Err(Error::Unavailable(text))
     }
 
-    /// Asks every master for a sign of life.
+    /// Pings every master.
     pub(crate) async fn ping(&self) -> Result<(), Error> {
         let mut masters: Vec<Node> = {
             let map = self.map();
@@ -132,7 +135,7 @@ impl Cluster {
         masters.dedup();
         for node in masters {
             let ping = Args::of([b"PING"]).request();
-            let answer = self.link(&node).send(ping.into(), 1).await;
+            let answer = self.connection(&node).send(ping.into(), 1).await;
             if let Err(error) = answer.and_then(accepted) {
                 self.refresh();
                 return Err(error);
@@ -145,21 +148,22 @@ impl Cluster {
         self.0.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn link(&self, node: &Node) -> Arc<Link> {
-        let link = || {
-            Arc::new(Link::new(Dialer {
+    fn connection(&self, node: &Node) -> Arc<Connection> {
+        let connect = || {
+            Arc::new(Connection::new(Dialer {
                 target: Target::Node(node.clone()),
                 login: self.0.login.clone(),
                 database: 0,
+                tls: self.0.tls.clone(),
             }))
         };
         let mut map = self.map();
-        Arc::clone(map.links.entry(node.clone()).or_insert_with(link))
+        Arc::clone(map.connections.entry(node.clone()).or_insert_with(connect))
     }
 
-    /// Asks for the map, and then where a slot is.
+    /// Reads the map, and returns the server that has a slot.
     async fn find(&self, slot: u16) -> Result<Node, Error> {
-        self.ask_for_map().await?;
+        self.read_map().await?;
         let owner = self.map().owner(slot);
         owner.ok_or_else(|| {
             let text = format!("no server of the cluster has slot {slot}");
@@ -167,23 +171,23 @@ impl Cluster {
         })
     }
 
-    /// Asks for the map beside the requests, unless somebody does.
+    /// Starts a task that reads the map, unless one is running. Requests do not wait for it.
     fn refresh(&self) {
-        if self.0.asking.swap(true, Ordering::Relaxed) {
+        if self.0.refreshing.swap(true, Ordering::Relaxed) {
             return;
         }
         let this = self.clone();
         tokio::spawn(async move {
-            if let Err(error) = this.ask_for_map().await {
+            if let Err(error) = this.read_map().await {
                 tracing::debug!(%error, "no server of the cluster tells where the slots are");
             }
-            this.0.asking.store(false, Ordering::Relaxed);
+            this.0.refreshing.store(false, Ordering::Relaxed);
         });
     }
 
-    /// Asks those who are known and then those from the settings, until one knows.
-    async fn ask_for_map(&self) -> Result<(), Error> {
-        let mut nodes: Vec<Node> = self.map().links.keys().cloned().collect();
+    /// Asks the known servers and then those of the address, until one of them knows the map.
+    async fn read_map(&self) -> Result<(), Error> {
+        let mut nodes: Vec<Node> = self.map().connections.keys().cloned().collect();
         for seed in &self.0.seeds {
             if !nodes.contains(seed) {
                 nodes.push(seed.clone());
@@ -192,14 +196,14 @@ impl Cluster {
         let mut last = Error::Unavailable("the cluster has no servers".to_owned());
         for node in nodes {
             let request = Args::of([b"CLUSTER", b"SLOTS"]).request();
-            match self.link(&node).send(request.into(), 1).await {
+            match self.connection(&node).send(request.into(), 1).await {
                 Ok(answer) => match read_slots(&answer, &node) {
                     Some(slots) if !slots.is_empty() => {
                         let mut map = self.map();
-                        let known = |node: &Node, _: &mut Arc<Link>| {
+                        let known = |node: &Node, _: &mut Arc<Connection>| {
                             slots.iter().any(|(_, _, owner)| owner == node)
                         };
-                        map.links.retain(known);
+                        map.connections.retain(known);
                         map.slots = slots;
                         map.moved.clear();
                         return Ok(());
@@ -213,15 +217,15 @@ impl Cluster {
     }
 }
 
-/// Where a request belongs instead.
+/// A server's answer that another server has the slot.
 struct Redirect {
     to: Node,
-    /// The slot is on its way: this request goes there, others not yet.
+    /// True while the slot is moving: this request goes to the other server, but later ones do not yet.
     only_now: bool,
 }
 
 impl Redirect {
-    /// Reads `MOVED slot host:port` and `ASK slot host:port`. Without a host it is the same one.
+    /// Reads `MOVED slot host:port` and `ASK slot host:port`. An empty host means the host that answered.
     fn read(text: &str, from: &Node) -> Option<Self> {
         let mut words = text.split(' ');
         let only_now = match words.next()? {
@@ -229,7 +233,7 @@ impl Redirect {
             "ASK" => true,
             _ => return None,
         };
-        // The port follows the last colon also where an IPv6 address stands without brackets.
+        // Redis writes IPv6 addresses without brackets, so the port follows the last colon.
         let (host, port) = words.nth(1)?.rsplit_once(':')?;
         let host = host.trim_matches(['[', ']']);
         let host = if host.is_empty() { &from.host } else { host };
@@ -250,7 +254,7 @@ fn read_slots(answer: &Value, from: &Node) -> Option<Vec<(u16, u16, Node)>> {
         let [host, port, ..] = master.list()? else {
             return None;
         };
-        // A server that does not know its own address leaves it out.
+        // A server that does not know its own address leaves the host out.
         let host = host.text().filter(|host| !host.is_empty() && *host != "?");
         let node = Node {
             host: host.unwrap_or(&from.host).to_owned(),
@@ -268,7 +272,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // As CLUSTER KEYSLOT answers.
+        // The answers of CLUSTER KEYSLOT.
         for (tag, expected) in [
             ("", 0),
             ("123456789", 12_739),

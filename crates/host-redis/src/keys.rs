@@ -1,11 +1,11 @@
-//! What rows are called.
+//! The keys of rows.
 //!
-//! Every key of a tenant has the same hash tag, so that a cluster keeps them on one server and one
-//! script can decide about any of them together.
+//! All keys of a tenant have the same hash tag, so that a cluster keeps them on one server and one script can
+//! use any of them together.
 
 use asyncgate_core::{TenantId, admission::Name, hex};
 
-/// Names keys under a prefix.
+/// Makes keys with a prefix.
 #[derive(Debug, Clone)]
 pub(crate) struct Keys {
     prefix: String,
@@ -16,12 +16,12 @@ impl Keys {
         Self { prefix }
     }
 
-    /// What stands between the braces.
+    /// Returns the hash tag, the text between the braces of a key.
     pub(crate) fn tag(tenant: TenantId) -> String {
         hex::encode(tenant.as_bytes())
     }
 
-    /// `asyncgate:{tenant}:nonce:name` and `asyncgate:{tenant}:rl:name`.
+    /// Returns `asyncgate:{tenant}:nonce:name` or `asyncgate:{tenant}:rl:name`.
     pub(crate) fn row(&self, tenant: TenantId, word: &str, name: Name) -> String {
         let mut key = self.of(tenant, word);
         key.push(':');
@@ -29,7 +29,7 @@ impl Keys {
         key
     }
 
-    /// A key that a tenant has one of.
+    /// Returns a key that exists once for each tenant.
     pub(crate) fn of(&self, tenant: TenantId, word: &str) -> String {
         let mut key = String::with_capacity(self.prefix.len() + word.len() + 70);
         key.push_str(&self.prefix);

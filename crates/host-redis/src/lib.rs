@@ -1,27 +1,28 @@
 //! Admission on Redis: a [`Host`] whose rows many instances share.
 //!
-//! A question becomes one script, which Redis runs as a whole, by the server's clock; small questions of many
-//! callers share one. The script decides
-//! what to write; the answer is made by the rule of `core` from the rows that the script went by, so the
-//! two cannot disagree unnoticed. Keys carry the tenant as their hash tag: what is asked together is in
-//! one place, also in a cluster.
+//! A question becomes one call of a script, which Redis runs as one atomic step by the server's clock; small
+//! questions of many callers share a call. The script decides what to write. The rule of `core` makes the answer
+//! from the rows that the script used, so the two cannot disagree unnoticed. Keys have the tenant as their hash
+//! tag: all rows of a question are on one server, in a cluster too.
 //!
-//! Rows expire by themselves when they no longer matter. Redis must not throw them away before that
-//! (`maxmemory-policy noeviction`); what it loses in a crash or a failover, it has forgotten.
+//! Rows expire by themselves when they no longer matter. Redis must not evict them before that
+//! (`maxmemory-policy noeviction`). Rows that Redis loses in a crash or a failover are forgotten.
 
 mod address;
-mod asks;
+mod batch;
 mod cluster;
+mod connection;
 mod dial;
+mod encoding;
 mod keys;
-mod link;
-mod registry;
+mod redis;
 mod resp;
+mod revocations;
 mod script;
-mod server;
-mod singles;
+mod tls;
 
 pub use address::{Address, BadAddress};
+pub use tls::BadSetup;
 
 use asyncgate_core::{
     TenantId, Timestamp,
@@ -31,43 +32,44 @@ use asyncgate_store::admission::{Backend, Host, Reply};
 
 use std::sync::Arc;
 
-use crate::{keys::Keys, server::Server, singles::Singles};
+use crate::{batch::Batcher, keys::Keys, redis::Redis};
 
 /// Redis as a host.
 #[derive(Debug)]
 pub struct RedisHost {
-    server: Arc<Server>,
+    redis: Arc<Redis>,
     keys: Keys,
-    singles: Singles,
-    /// Whether the callers' clocks count. In the product it is the server's.
+    batcher: Batcher,
+    /// True if the callers' clocks count, for tests. In the product the server's clock counts.
     simulated: bool,
 }
 
 impl RedisHost {
-    /// Begins to connect, within a runtime of tokio. It goes on until there is a connection, and does
-    /// so again when one is lost; meanwhile every call fails at once.
-    pub fn new(address: Address) -> Self {
+    /// Makes a host, within a runtime of tokio, and begins to connect. It dials until there is a connection, and
+    /// again when one is lost; meanwhile every call fails at once. Reads the files of TLS that the address names,
+    /// and fails if one of them cannot be used.
+    pub fn new(address: Address) -> Result<Self, BadSetup> {
         let keys = Keys::new(address.prefix.clone());
-        let server = Arc::new(Server::new(address));
-        Self {
-            singles: Singles::new(Arc::clone(&server), keys.clone()),
-            server,
+        let redis = Arc::new(Redis::new(address)?);
+        Ok(Self {
+            batcher: Batcher::new(Arc::clone(&redis), keys.clone()),
+            redis,
             keys,
             simulated: false,
-        }
+        })
     }
 
-    /// A host that goes by its callers' clocks, and whose rows stay where they are.
+    /// Makes a host that uses its callers' clocks, and whose rows do not expire.
     #[cfg(feature = "simulated")]
-    #[must_use]
-    pub fn simulated(address: Address) -> Self {
-        Self {
+    pub fn simulated(address: Address) -> Result<Self, BadSetup> {
+        let host = Self::new(address)?;
+        Ok(Self {
             simulated: true,
-            ..Self::new(address)
-        }
+            ..host
+        })
     }
 
-    /// The time to go by, unless it is the server's.
+    /// Returns the time to use. None stands for the server's clock.
     fn time(&self, now: Timestamp) -> Option<Timestamp> {
         self.simulated.then_some(now)
     }
@@ -79,13 +81,13 @@ impl Host for RedisHost {
     }
 
     fn admit(&self, tenant: TenantId, now: Timestamp, asks: Asks) -> Reply<'_, Verdicts> {
-        if singles::is_single(&asks) && !self.server.is_cluster() {
-            return Reply::later(self.singles.ask(tenant, self.time(now), asks));
+        if batch::can_batch(&asks) && !self.redis.is_cluster() {
+            return Reply::later(self.batcher.ask(tenant, self.time(now), asks));
         }
         Reply::later(async move {
-            let args = asks::args(&self.keys, tenant, self.time(now), &asks);
-            let answer = self.server.run(script::of(&asks), tenant, &args);
-            asks::verdicts(tenant, &asks, &answer.await?)
+            let args = encoding::args(&self.keys, tenant, self.time(now), &asks);
+            let answer = self.redis.run(script::for_question(&asks), tenant, &args);
+            encoding::verdicts(tenant, &asks, &answer.await?)
         })
     }
 
@@ -98,26 +100,26 @@ impl Host for RedisHost {
             return Reply::now(Vec::new());
         }
         Reply::later(async move {
-            let args = registry::look_up(&self.keys, tenant, &subjects);
-            let answer = self.server.ask(tenant, &args).await?;
-            registry::read_looked_up(&subjects, &answer)
+            let args = revocations::look_up(&self.keys, tenant, &subjects);
+            let answer = self.redis.ask(tenant, &args).await?;
+            revocations::read_looked_up(&subjects, &answer)
         })
     }
 
     fn revoke(&self, tenant: TenantId, revocation: Revocation) -> Reply<'_, (Revocation, bool)> {
         Reply::later(async move {
             let now = self.time(revocation.revoked_at);
-            let args = registry::revoke(&self.keys, tenant, now, &revocation);
-            let answer = self.server.run(&script::REVOKE, tenant, &args);
-            registry::read_revoked(revocation.subject, &answer.await?)
+            let args = revocations::revoke(&self.keys, tenant, now, &revocation);
+            let answer = self.redis.run(&script::REVOKE, tenant, &args);
+            revocations::read_revoked(revocation.subject, &answer.await?)
         })
     }
 
     fn unrevoke(&self, tenant: TenantId, _: Timestamp, subject: Subject) -> Reply<'_, bool> {
         Reply::later(async move {
-            let args = registry::unrevoke(&self.keys, tenant, subject);
-            let answer = self.server.run(&script::UNREVOKE, tenant, &args);
-            registry::read_unrevoked(&answer.await?)
+            let args = revocations::unrevoke(&self.keys, tenant, subject);
+            let answer = self.redis.run(&script::UNREVOKE, tenant, &args);
+            revocations::read_unrevoked(&answer.await?)
         })
     }
 
@@ -128,13 +130,13 @@ impl Host for RedisHost {
         limit: usize,
     ) -> Reply<'_, Vec<Revocation>> {
         Reply::later(async move {
-            let args = registry::list(&self.keys, tenant, after, limit);
-            let answer = self.server.run(&script::REVOCATIONS, tenant, &args);
-            registry::read_list(&answer.await?)
+            let args = revocations::list(&self.keys, tenant, after, limit);
+            let answer = self.redis.run(&script::REVOCATIONS, tenant, &args);
+            revocations::read_list(&answer.await?)
         })
     }
 
     fn ping(&self) -> Reply<'_, ()> {
-        Reply::later(self.server.ping())
+        Reply::later(self.redis.ping())
     }
 }

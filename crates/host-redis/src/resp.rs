@@ -1,12 +1,12 @@
-//! RESP2, the protocol of Redis: requests are lists of byte strings, replies come in their order.
+//! RESP2, the protocol of Redis. Requests are lists of byte strings, and replies come in the order of requests.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// The longest byte string that a reply may hold. Ours are pages of revocations at most.
+/// The longest byte string in a reply. The longest that we ask for are pages of revocations.
 const MAX_BULK: usize = 64 << 20;
-/// The longest list in a reply. CLUSTER SLOTS of a scattered cluster is the longest we ask for.
+/// The longest list in a reply. The longest that we ask for is CLUSTER SLOTS of a scattered cluster.
 const MAX_LIST: usize = 1 << 20;
-/// How deep lists stand in lists in replies: in CLUSTER SLOTS, three and a list of names.
+/// The deepest nesting of lists in a reply. CLUSTER SLOTS has three levels and a list of names.
 const MAX_DEPTH: usize = 5;
 
 /// A reply.
@@ -14,19 +14,19 @@ const MAX_DEPTH: usize = 5;
 pub(crate) enum Value {
     Nil,
     Int(i64),
-    /// A simple string or a byte string: nobody here needs to tell them apart.
+    /// A simple string or a byte string: nothing here depends on the difference.
     Bytes(Bytes),
     Error(String),
     List(Vec<Value>),
 }
 
-/// What came is not RESP2.
+/// The received bytes are not RESP2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the server does not speak the protocol of Redis")]
-pub(crate) struct Garbled;
+pub(crate) struct Malformed;
 
 impl Value {
-    /// The reply, or the server's words if it is a refusal.
+    /// Returns the reply, or the server's message if it is an error.
     pub(crate) fn accepted(self) -> Result<Self, String> {
         if let Self::Error(text) = self {
             return Err(text);
@@ -60,7 +60,7 @@ impl Value {
     }
 }
 
-/// The strings of a request.
+/// The arguments of a request, encoded.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Args {
     count: usize,
@@ -89,7 +89,7 @@ impl Args {
         self.put(number.to_string());
     }
 
-    /// The request of these strings after those of `head`.
+    /// Returns the request of these arguments after those of `head`.
     pub(crate) fn after(&self, head: &Self) -> Vec<u8> {
         let mut request = Vec::with_capacity(head.bytes.len() + self.bytes.len() + 16);
         request.push(b'*');
@@ -99,7 +99,7 @@ impl Args {
         request
     }
 
-    /// The request of these strings.
+    /// Returns the request of these arguments.
     pub(crate) fn request(&self) -> Vec<u8> {
         self.after(&Self::default())
     }
@@ -110,8 +110,8 @@ fn put_number(to: &mut Vec<u8>, number: usize) {
     to.extend_from_slice(b"\r\n");
 }
 
-/// Takes the first reply out of what was received, if it is there whole.
-pub(crate) fn take(received: &mut BytesMut) -> Result<Option<Value>, Garbled> {
+/// Takes the first reply out of the received bytes, once it is complete.
+pub(crate) fn take(received: &mut BytesMut) -> Result<Option<Value>, Malformed> {
     let mut scan = Scan {
         bytes: received,
         at: 0,
@@ -124,14 +124,14 @@ pub(crate) fn take(received: &mut BytesMut) -> Result<Option<Value>, Garbled> {
     read(&mut whole).map(Some)
 }
 
-/// Looks for the end of a reply.
+/// Looks for the end of a reply without building it, so that an incomplete one costs no allocation.
 struct Scan<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl Scan<'_> {
-    fn skip(&mut self, depth: usize) -> Result<Option<()>, Garbled> {
+    fn skip(&mut self, depth: usize) -> Result<Option<()>, Malformed> {
         let Some(line) = line(&self.bytes[self.at..])? else {
             return Ok(None);
         };
@@ -152,14 +152,14 @@ impl Scan<'_> {
                 }
                 Ok(Some(()))
             }
-            _ => Err(Garbled),
+            _ => Err(Malformed),
         }
     }
 }
 
-/// Reads a reply that is there whole and not too deep.
-fn read(bytes: &mut Bytes) -> Result<Value, Garbled> {
-    let len = line(bytes)?.ok_or(Garbled)?.len();
+/// Reads a reply that [`Scan`] has found to be complete and not too deep.
+fn read(bytes: &mut Bytes) -> Result<Value, Malformed> {
+    let len = line(bytes)?.ok_or(Malformed)?.len();
     let line = bytes.split_to(len);
     bytes.advance(2);
     let (kind, rest) = split(&line)?;
@@ -172,7 +172,7 @@ fn read(bytes: &mut Bytes) -> Result<Value, Garbled> {
             Some(len) => {
                 let value = bytes.split_to(len);
                 if !bytes.starts_with(b"\r\n") {
-                    return Err(Garbled);
+                    return Err(Malformed);
                 }
                 bytes.advance(2);
                 Value::Bytes(value)
@@ -182,35 +182,35 @@ fn read(bytes: &mut Bytes) -> Result<Value, Garbled> {
             None => Value::Nil,
             Some(len) => Value::List((0..len).map(|_| read(bytes)).collect::<Result<_, _>>()?),
         },
-        _ => return Err(Garbled),
+        _ => return Err(Malformed),
     })
 }
 
-/// The first line, if its end is there.
-fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Garbled> {
+/// Returns the first line without its end, if it is complete.
+fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Malformed> {
     let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
         return Ok(None);
     };
-    bytes[..end].strip_suffix(b"\r").map(Some).ok_or(Garbled)
+    bytes[..end].strip_suffix(b"\r").map(Some).ok_or(Malformed)
 }
 
-fn split(line: &[u8]) -> Result<(u8, &[u8]), Garbled> {
-    let (kind, rest) = line.split_first().ok_or(Garbled)?;
+fn split(line: &[u8]) -> Result<(u8, &[u8]), Malformed> {
+    let (kind, rest) = line.split_first().ok_or(Malformed)?;
     Ok((*kind, rest))
 }
 
-fn number(text: &[u8]) -> Result<i64, Garbled> {
-    let text = std::str::from_utf8(text).map_err(|_| Garbled)?;
-    text.parse().map_err(|_| Garbled)
+fn number(text: &[u8]) -> Result<i64, Malformed> {
+    let text = std::str::from_utf8(text).map_err(|_| Malformed)?;
+    text.parse().map_err(|_| Malformed)
 }
 
-/// A length, or none for a value that is not there.
-fn length(text: &[u8], max: usize) -> Result<Option<usize>, Garbled> {
+/// Reads a length. None stands for a nil value.
+fn length(text: &[u8], max: usize) -> Result<Option<usize>, Malformed> {
     match number(text)? {
         -1 => Ok(None),
         len => match usize::try_from(len) {
             Ok(len) if len <= max => Ok(Some(len)),
-            _ => Err(Garbled),
+            _ => Err(Malformed),
         },
     }
 }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_read_however_they_are_cut() {
+    fn replies_are_read_wherever_they_are_cut() {
         let cases = [
             ("+OK\r\n", bytes("OK")),
             ("$-1\r\n", Value::Nil),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_refused() {
+    fn bytes_that_are_not_a_reply_are_refused() {
         let deep = "*1\r\n".repeat(9);
         for wire in [
             "HTTP/1.1 400 Bad Request\r\n",
@@ -270,7 +270,7 @@ mod tests {
             &deep,
         ] {
             let mut received = BytesMut::from(wire.as_bytes());
-            assert_eq!(take(&mut received), Err(Garbled), "{wire:?}");
+            assert_eq!(take(&mut received), Err(Malformed), "{wire:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Scripts that run on the server, each in one step.
+//! The scripts that run on the server. Redis runs each as one atomic step.
 
 use std::sync::OnceLock;
 
@@ -6,7 +6,7 @@ use asyncgate_core::admission::{Asks, Together};
 
 use crate::resp::Args;
 
-/// A script of decisions: they share a beginning.
+/// A script that decides. All of these share the text of `common.lua`.
 macro_rules! decision {
     ($name:literal) => {
         Script::new(concat!(
@@ -16,20 +16,20 @@ macro_rules! decision {
     };
 }
 
-/// Decides whatever is asked.
+/// Decides any question.
 pub(crate) static ADMIT: Script = decision!("scripts/admit.lua");
-/// Decides about buckets and nonces of many callers.
-pub(crate) static SINGLES: Script = decision!("scripts/singles.lua");
-/// Decides about nonces, each for itself.
+/// Decides a batch: buckets and nonces of many callers.
+pub(crate) static BATCH: Script = decision!("scripts/batch.lua");
+/// Decides nonces that do not depend on each other.
 pub(crate) static NONCES: Script = decision!("scripts/nonces.lua");
 pub(crate) static REVOKE: Script = Script::new(include_str!("scripts/revoke.lua"));
 pub(crate) static UNREVOKE: Script = Script::new(include_str!("scripts/unrevoke.lua"));
 pub(crate) static REVOCATIONS: Script = Script::new(include_str!("scripts/revocations.lua"));
 
-pub(crate) static ALL: [&Script; 6] = [&ADMIT, &SINGLES, &NONCES, &REVOKE, &UNREVOKE, &REVOCATIONS];
+pub(crate) static ALL: [&Script; 6] = [&ADMIT, &BATCH, &NONCES, &REVOKE, &UNREVOKE, &REVOCATIONS];
 
-/// The script for a question: the shorter one if it will do. Both take the same arguments.
-pub(crate) fn of(asks: &Asks) -> &'static Script {
+/// Returns the script for a question: the shorter one if it is enough. Both take the same arguments.
+pub(crate) fn for_question(asks: &Asks) -> &'static Script {
     let only_nonces = asks.counters.is_empty() && asks.limits.is_empty();
     match only_nonces && asks.together == Together::Each {
         true => &NONCES,
@@ -37,40 +37,39 @@ pub(crate) fn of(asks: &Asks) -> &'static Script {
     }
 }
 
-/// A script. The server names it by a digest, which every connection learns when it loads it.
+/// A script. The server's name for it is a digest, which is known once a connection has loaded it.
 #[derive(Debug)]
 pub(crate) struct Script {
     text: &'static str,
-    by_digest: OnceLock<Args>,
+    digest: OnceLock<Args>,
 }
 
 impl Script {
     const fn new(text: &'static str) -> Self {
         Self {
             text,
-            by_digest: OnceLock::new(),
+            digest: OnceLock::new(),
         }
     }
 
-    /// The request that loads it.
+    /// Returns the request that loads it.
     pub(crate) fn load(&self) -> Args {
         Args::of([b"SCRIPT", b"LOAD", self.text.as_bytes()])
     }
 
-    /// Learns what the server calls it: the same everywhere.
-    pub(crate) fn loaded(&self, digest: &[u8]) {
-        self.by_digest
-            .get_or_init(|| Args::of([b"EVALSHA", digest]));
+    /// Remembers its digest, which is the same on every server.
+    pub(crate) fn set_digest(&self, digest: &[u8]) {
+        self.digest.get_or_init(|| Args::of([b"EVALSHA", digest]));
     }
 
-    /// The head of a call: short once its digest is known.
-    pub(crate) fn head(&self) -> Args {
-        let known = self.by_digest.get().cloned();
-        known.unwrap_or_else(|| self.whole())
+    /// Returns the head of a call by its digest, or by its text while the digest is unknown.
+    pub(crate) fn by_digest(&self) -> Args {
+        let known = self.digest.get().cloned();
+        known.unwrap_or_else(|| self.by_text())
     }
 
-    /// The head of a call to a server that may have forgotten it.
-    pub(crate) fn whole(&self) -> Args {
+    /// Returns the head of a call that works on a server which has not loaded it.
+    pub(crate) fn by_text(&self) -> Args {
         Args::of([b"EVAL", self.text.as_bytes()])
     }
 }

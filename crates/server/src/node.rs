@@ -69,7 +69,10 @@ impl Node {
                 );
                 engine.with_host(Arc::new(Minimal))
             }
-            Backend::Redis(address) => engine.with_host(Arc::new(RedisHost::new(address.clone()))),
+            Backend::Redis(address) => {
+                let host = RedisHost::new(address.clone());
+                engine.with_host(Arc::new(host.context("admission.backend = redis")?))
+            }
             #[cfg(feature = "dynamodb")]
             Backend::Dynamo(address) => {
                 let env = |name: &str| std::env::var(name).ok();

@@ -1,4 +1,4 @@
-//! Instances whose clocks are not the same, and rows whose time is over.
+//! Instances with different clocks, and rows that have expired.
 
 use asyncgate_core::{
     TenantId, Timestamp,
@@ -23,7 +23,7 @@ async fn a_bucket_does_not_fill_by_the_difference_of_two_clocks() {
         };
         let table = emulator.table().await;
         let (ahead, behind) = (host(emulator.port, &table), host(emulator.port, &table));
-        // One a second, and the clocks are a second apart.
+        // The bucket refills one token a second, and the clocks are a second apart.
         let check = limit(&bucket(5, 60, false), "k", 1);
         let mut given = 0;
         for _ in 0..10 {
@@ -57,9 +57,9 @@ async fn a_clock_that_is_behind_opens_no_window_again_beside_a_bucket() {
     assert_eq!((second.now, second.limits[1].remaining), (NOW, 7));
 }
 
-/// Items stay where they are until DynamoDB removes them; that they are there does not matter then.
+/// Expired items stay until DynamoDB removes them, but they no longer count.
 #[tokio::test]
-async fn rows_whose_time_is_over_are_as_good_as_gone() {
+async fn expired_rows_count_as_gone() {
     for kind in [Kind::Dynalite, Kind::Moto] {
         let Some(emulator) = Emulator::start(kind).await else {
             continue;
@@ -84,7 +84,7 @@ async fn rows_whose_time_is_over_are_as_good_as_gone() {
             let verdicts = host.admit(TENANT, now, asks.clone()).await.unwrap();
             assert_eq!(verdicts.nonces, [expected], "{millis}");
         }
-        // A sequence of delays is never over, and DynamoDB is not told to remove it.
+        // A sequence of delays never expires, so its item has no ttl.
         let check = limit(&delay(1), "k", 1);
         host.check_limit(TENANT, NOW, &check).await.unwrap();
         let items = emulator.items(&table).await;

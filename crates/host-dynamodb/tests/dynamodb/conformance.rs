@@ -1,4 +1,4 @@
-//! The suite of every host.
+//! The conformance suite that every host passes.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use asyncgate_store::{admission::Host, conformance::exercise_host};
 
 use crate::emulators::{Emulator, Kind, host};
 
-/// How many cases the suite may have: each has a table of its own.
+/// An upper bound for the cases of the suite: each has a table of its own.
 const CASES: usize = 64;
 
 #[tokio::test(flavor = "multi_thread")]

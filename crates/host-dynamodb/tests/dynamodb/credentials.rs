@@ -1,10 +1,10 @@
-//! Signatures and permissions, checked by somebody else's code.
+//! Signatures and permissions, as moto checks them with AWS's own code.
 
 use asyncgate_store::{Error, admission::Host};
 
 use crate::emulators::{Emulator, Kind, host_as, send, unsigned};
 
-/// What is between two words of an answer.
+/// Returns the text between two words of an answer.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let (_, rest) = text.split_once(before).unwrap();
     rest.split_once(after).unwrap().0
@@ -21,8 +21,8 @@ async fn iam(emulator: &Emulator, query: &str) -> String {
 }
 
 #[tokio::test]
-async fn signatures_are_right_and_wrong_credentials_are_said_without_showing_them() {
-    // So many requests are not checked: those that make the table, the user and its key.
+async fn signatures_are_right_and_wrong_credentials_are_reported_without_showing_them() {
+    // The first five requests are not checked: they make the table, the user and its key.
     let unchecked = [("INITIAL_NO_AUTH_ACTION_COUNT", "5")];
     let Some(emulator) = Emulator::start_with(Kind::Moto, &unchecked).await else {
         return;
@@ -49,7 +49,7 @@ async fn signatures_are_right_and_wrong_credentials_are_said_without_showing_the
         assert!(text.contains("credentials are not accepted"), "{text}");
         assert!(!text.contains(secret) && !text.contains(id), "{text}");
     }
-    // What the key may not do is an error as well.
+    // An operation that the key may not do is an error as well.
     let tenant = asyncgate_core::TenantId::from_bytes([1; 16]);
     let listed = host(id, secret).revocations(tenant, None, 1).await;
     assert!(

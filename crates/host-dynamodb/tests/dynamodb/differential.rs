@@ -1,4 +1,4 @@
-//! The host against the rule, over random histories.
+//! Compares the host with the rule, over random histories.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 
 use crate::emulators::{Emulator, Kind};
 
-/// Histories at a time. Each time has a table of its own: moto copies all of it for every transaction.
+/// The histories that share a table and run at once. Few, because moto copies a table for every transaction.
 const AT_ONCE: u64 = 8;
 
 async fn compare(kind: Kind, histories: u64, breadth: Breadth) {

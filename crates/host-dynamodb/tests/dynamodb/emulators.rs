@@ -1,4 +1,4 @@
-//! Emulators of a test: on ports of their own, gone when dropped.
+//! Emulators for tests: each has a port of its own and ends when it is dropped.
 
 use std::{
     net::Ipv4Addr,
@@ -17,18 +17,18 @@ use tokio::{
     net::TcpStream,
 };
 
-/// A program that answers as DynamoDB does.
+/// The program that emulates DynamoDB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Of dynalite: no transactions, and it does not tell the row that a condition failed for.
+    /// dynalite: it has no transactions, and a refusal does not tell the row whose condition failed.
     Dynalite,
-    /// Of moto.
+    /// moto, which has all of it.
     Moto,
 }
 
 impl Kind {
-    /// Where it is, if it is here. Says so if it is not.
-    fn place(self) -> Option<PathBuf> {
+    /// Returns the path of the program, or says that the test is skipped.
+    fn path(self) -> Option<PathBuf> {
         let variable = match self {
             Self::Dynalite => "ASYNCGATE_TEST_DYNALITE",
             Self::Moto => "ASYNCGATE_TEST_MOTO",
@@ -45,32 +45,32 @@ impl Kind {
 pub struct Emulator {
     pub port: u16,
     kind: Kind,
-    place: PathBuf,
+    path: PathBuf,
     env: Vec<(String, String)>,
     program: Option<Program>,
 }
 
 impl Emulator {
-    /// Starts one, unless there is none.
+    /// Starts an emulator, if its program is here.
     pub async fn start(kind: Kind) -> Option<Self> {
         Self::start_with(kind, &[]).await
     }
 
-    /// Starts one with variables in its environment.
+    /// Starts an emulator with variables in its environment.
     pub async fn start_with(kind: Kind, env: &[(&str, &str)]) -> Option<Self> {
-        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let mut emulator = Self {
             port: free_port(),
             kind,
-            place: kind.place()?,
-            env: env.iter().map(own).collect(),
+            path: kind.path()?,
+            env: env.iter().map(owned).collect(),
             program: None,
         };
         emulator.restart().await;
         Some(emulator)
     }
 
-    /// Starts it again where it was. It has forgotten all.
+    /// Starts it again on its port. It has forgotten everything.
     pub async fn restart(&mut self) {
         self.kill();
         let port = self.port.to_string();
@@ -78,7 +78,7 @@ impl Emulator {
             Kind::Dynalite => {
                 let mut command = Command::new("node");
                 command
-                    .arg(&self.place)
+                    .arg(&self.path)
                     .args(["--host", "127.0.0.1", "--port", &port])
                     .args(["--createTableMs", "0"]);
                 command
@@ -86,7 +86,7 @@ impl Emulator {
             Kind::Moto => {
                 let mut command = Command::new("python3");
                 let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dynamodb/moto.py");
-                command.arg(script).arg(&self.place).arg(&port);
+                command.arg(script).arg(&self.path).arg(&port);
                 command
             }
         };
@@ -102,17 +102,17 @@ impl Emulator {
         .await;
     }
 
-    /// Ends it as a crash does.
+    /// Kills it, as a crash would.
     pub fn kill(&mut self) {
         self.program = None;
     }
 
-    /// The program that runs.
+    /// Returns the running program.
     pub fn program(&self) -> &Program {
         self.program.as_ref().unwrap()
     }
 
-    /// Makes a table that no other has.
+    /// Creates a table with a new name.
     pub async fn table(&self) -> String {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -121,7 +121,7 @@ impl Emulator {
         name
     }
 
-    /// Makes a table as the operator is told to.
+    /// Creates a table as the documentation tells operators to.
     pub async fn make(&self, name: &str) {
         let column = |name: &str| json!({ "AttributeName": name, "AttributeType": "S" });
         let input = json!({
@@ -143,33 +143,33 @@ impl Emulator {
         .await;
     }
 
-    /// A host on a table of its own.
+    /// Returns a host on a new table.
     pub async fn host(&self) -> DynamoHost {
         host(self.port, &self.table().await)
     }
 
-    /// What it answers to somebody else.
+    /// Calls an operation directly, without the host.
     pub async fn ask(&self, operation: &str, input: &Value) -> (u16, Value) {
         let answer = post(self.port, operation, &input.to_string()).await;
         let (status, body) = answer.unwrap();
         (status, serde_json::from_str(&body).unwrap())
     }
 
-    /// All items of a table.
+    /// Returns all items of a table.
     pub async fn items(&self, table: &str) -> Vec<Value> {
         let (_, answer) = self.ask("Scan", &json!({ "TableName": table })).await;
         answer["Items"].as_array().unwrap().clone()
     }
 }
 
-/// A host on a table at a port of this machine.
+/// Returns a host on a table at a port of this machine.
 pub fn host(port: u16, table: &str) -> DynamoHost {
     host_as(port, table, &[("AWS_ACCESS_KEY_ID", "k"), SECRET])
 }
 
 const SECRET: (&str, &str) = ("AWS_SECRET_ACCESS_KEY", "s");
 
-/// A host with an environment of its own.
+/// Returns a host with the given environment.
 pub fn host_as(port: u16, table: &str, env: &[(&str, &str)]) -> DynamoHost {
     let address = format!("dynamodb://{table}?region=eu-west-1&endpoint=http://127.0.0.1:{port}");
     let env = |name: &str| {
@@ -188,7 +188,7 @@ fn wall() -> Timestamp {
     Timestamp::from_millis(since.as_millis() as i64)
 }
 
-/// Sends a request of DynamoDB that nobody has signed, on a connection of its own.
+/// Sends an unsigned request for an operation of DynamoDB, on a new connection.
 pub async fn post(port: u16, operation: &str, body: &str) -> Option<(u16, String)> {
     let head = format!(
         "x-amz-target: DynamoDB_20120810.{operation}\r\n\
@@ -199,13 +199,13 @@ pub async fn post(port: u16, operation: &str, body: &str) -> Option<(u16, String
     send(port, &head, body).await
 }
 
-/// What stands in the place of a signature: emulators want to see whose service is meant.
+/// Returns a header without a valid signature: emulators take the service's name from it.
 pub fn unsigned(service: &str) -> String {
     let scope = format!("20260101/eu-west-1/{service}/aws4_request");
     format!("AWS4-HMAC-SHA256 Credential=k/{scope}, SignedHeaders=host, Signature=s")
 }
 
-/// Sends a request, and answers its status and body.
+/// Sends a request, and returns the status and the body of the answer.
 pub async fn send(port: u16, head: &str, body: &str) -> Option<(u16, String)> {
     let place = (Ipv4Addr::LOCALHOST, port);
     let mut stream = TcpStream::connect(place).await.ok()?;

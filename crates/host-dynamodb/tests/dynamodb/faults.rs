@@ -1,4 +1,4 @@
-//! A DynamoDB that is gone, stuck, slow on purpose, contended, or none at all.
+//! Faults: DynamoDB is gone, stuck, throttling or contended, or the server is not DynamoDB at all.
 
 use std::{net::Ipv4Addr, sync::Arc};
 
@@ -23,7 +23,7 @@ use asyncgate_store::conformance::PATIENCE;
 
 use crate::{
     emulators::{Emulator, Kind, host},
-    tap::Tap,
+    proxy::Proxy,
 };
 
 const TENANT: TenantId = TenantId::from_bytes([7; 16]);
@@ -78,7 +78,7 @@ async fn paused_and_resumed_under_load() {
 }
 
 #[tokio::test]
-async fn a_call_ends_also_without_a_guard() {
+async fn a_call_ends_even_without_a_guard() {
     let Some(mut emulator) = Emulator::start(Kind::Dynalite).await else {
         return;
     };
@@ -100,13 +100,13 @@ async fn a_call_ends_also_without_a_guard() {
     );
 }
 
-/// A host whose next requests are answered as a test likes.
-async fn tapped(kind: Kind) -> Option<(Emulator, Tap, DynamoHost)> {
+/// Returns a host behind a proxy that can answer in the place of the emulator.
+async fn proxied(kind: Kind) -> Option<(Emulator, Proxy, DynamoHost)> {
     let emulator = Emulator::start(kind).await?;
     emulator.make(TABLE).await;
-    let tap = Tap::start(emulator.port).await;
-    let host = host(tap.port, TABLE);
-    Some((emulator, tap, host))
+    let proxy = Proxy::start(emulator.port).await;
+    let host = host(proxy.port, TABLE);
+    Some((emulator, proxy, host))
 }
 
 fn refusal(kind: &str) -> Value {
@@ -115,8 +115,8 @@ fn refusal(kind: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_throttled_is_an_error_and_not_asked_again() {
-    let Some((_emulator, tap, host)) = tapped(Kind::Dynalite).await else {
+async fn throttling_is_an_error_and_is_not_tried_again() {
+    let Some((_emulator, proxy, host)) = proxied(Kind::Dynalite).await else {
         return;
     };
     for (status, kind) in [
@@ -125,20 +125,20 @@ async fn what_is_throttled_is_an_error_and_not_asked_again() {
         (400, "RequestLimitExceeded"),
         (500, "InternalServerError"),
     ] {
-        tap.answer(status, &refusal(kind));
+        proxy.answer(status, &refusal(kind));
         let throttled = is_new(&host, kind).await;
         assert!(
             matches!(&throttled, Err(Error::Unavailable(text)) if text.contains(kind)),
             "{throttled:?}"
         );
-        assert_eq!(tap.noted(), ["PutItem"]);
+        assert_eq!(proxy.operations(), ["PutItem"]);
         assert_eq!(is_new(&host, kind).await, Ok(true));
-        tap.noted();
+        proxy.operations();
     }
     let reasons = json!([{ "Code": "None" }, { "Code": "ThrottlingError", "Message": "m" }]);
     let mut cancelled = refusal("TransactionCanceledException");
     cancelled["CancellationReasons"] = reasons;
-    tap.answer(400, &cancelled);
+    proxy.answer(400, &cancelled);
     let asks = Asks {
         nonces: vec![nonce("x", 60), nonce("y", 60)],
         ..Asks::default()
@@ -149,15 +149,15 @@ async fn what_is_throttled_is_an_error_and_not_asked_again() {
         "{throttled:?}"
     );
     for answer in [json!("no object"), json!({})] {
-        tap.answer(502, &answer);
+        proxy.answer(502, &answer);
         assert!(matches!(host.ping().await, Err(Error::Unavailable(_))));
     }
 }
 
-/// What others do to the rows meanwhile is waited for, but not for ever.
+/// A conflict with other writers leads to another attempt, but not for ever.
 #[tokio::test]
 async fn conflicts_are_tried_again_and_end() {
-    let Some((_emulator, tap, host)) = tapped(Kind::Moto).await else {
+    let Some((_emulator, proxy, host)) = proxied(Kind::Moto).await else {
         return;
     };
     let both = Asks {
@@ -167,31 +167,31 @@ async fn conflicts_are_tried_again_and_end() {
     let conflict = json!({ "Code": "TransactionConflict" });
     let mut cancelled = refusal("TransactionCanceledException");
     cancelled["CancellationReasons"] = json!([conflict, conflict]);
-    // The write, the read, the write again.
+    // The answers to the write, the read, and the second write.
     for _ in 0..3 {
-        tap.answer(400, &cancelled);
+        proxy.answer(400, &cancelled);
     }
     let verdicts = host.admit(TENANT, NOW, both.clone()).await.unwrap();
     assert!(verdicts.passed());
     assert_eq!(verdicts.limits[0].remaining, 8);
     let (write, read) = ("TransactWriteItems", "TransactGetItems");
-    assert_eq!(tap.noted(), [write, read, write, read, write]);
-    tap.answer(400, &refusal("TransactionConflictException"));
+    assert_eq!(proxy.operations(), [write, read, write, read, write]);
+    proxy.answer(400, &refusal("TransactionConflictException"));
     assert_eq!(is_new(&host, "b").await, Ok(true));
     for _ in 0..200 {
-        tap.answer(400, &cancelled);
+        proxy.answer(400, &cancelled);
     }
     let never = host.admit(TENANT, NOW, both).await;
     assert_eq!(never, Err(Error::Conflict));
 }
 
-/// A row that is not written must be as it was told all the same.
+/// A row that is not written must still be as assumed.
 #[tokio::test]
-async fn what_was_only_looked_at_is_part_of_the_condition() {
-    let Some((_emulator, tap, host)) = tapped(Kind::Moto).await else {
+async fn rows_that_were_only_read_are_part_of_the_condition() {
+    let Some((_emulator, proxy, host)) = proxied(Kind::Moto).await else {
         return;
     };
-    // One of the nonces is said to be used, which is not true any more when the other is written.
+    // The proxy says that one nonce is used, which is not true when the other is written.
     let until = NOW.plus_millis(60_000).as_millis().to_string();
     let item = json!({ "first_seen": { "N": "1" }, "until": { "N": until } });
     let mut cancelled = refusal("TransactionCanceledException");
@@ -199,19 +199,19 @@ async fn what_was_only_looked_at_is_part_of_the_condition() {
         { "Code": "ConditionalCheckFailed", "Item": item },
         { "Code": "None" },
     ]);
-    tap.answer(400, &cancelled);
+    proxy.answer(400, &cancelled);
     let asks = Asks {
         nonces: vec![nonce("a", 60), nonce("b", 60)],
         ..Asks::default()
     };
     assert!(host.admit(TENANT, NOW, asks).await.unwrap().passed());
     let (write, read) = ("TransactWriteItems", "TransactGetItems");
-    assert_eq!(tap.noted(), [write, write, read, write]);
+    assert_eq!(proxy.operations(), [write, write, read, write]);
 }
 
 #[tokio::test]
-async fn what_is_left_out_of_a_batch_is_asked_for_again_but_not_for_ever() {
-    let Some((_emulator, tap, host)) = tapped(Kind::Dynalite).await else {
+async fn keys_that_a_batch_left_out_are_asked_for_again_but_not_for_ever() {
+    let Some((_emulator, proxy, host)) = proxied(Kind::Dynalite).await else {
         return;
     };
     let key = json!({ "pk": { "S": "p" }, "sk": { "S": "s" } });
@@ -219,19 +219,19 @@ async fn what_is_left_out_of_a_batch_is_asked_for_again_but_not_for_ever() {
         TABLE: { "Keys": [key], "ConsistentRead": true },
     } });
     let subjects = || vec![subject(1), subject(2)];
-    tap.answer(200, &left);
+    proxy.answer(200, &left);
     assert_eq!(host.revoked(TENANT, subjects()).await, Ok(vec![None, None]));
-    assert_eq!(tap.noted().len(), 2);
+    assert_eq!(proxy.operations().len(), 2);
     for _ in 0..50 {
-        tap.answer(200, &left);
+        proxy.answer(200, &left);
     }
     assert_eq!(host.revoked(TENANT, subjects()).await, Err(Error::Busy));
 }
 
 #[tokio::test]
-async fn rows_that_somebody_wrote_over_are_an_error_and_stay() {
+async fn rows_that_cannot_be_read_are_an_error_and_stay() {
     for kind in [Kind::Dynalite, Kind::Moto] {
-        let Some((emulator, _tap, host)) = tapped(kind).await else {
+        let Some((emulator, _proxy, host)) = proxied(kind).await else {
             continue;
         };
         assert_eq!(is_new(&host, "n").await, Ok(true));
@@ -246,7 +246,7 @@ async fn rows_that_somebody_wrote_over_are_an_error_and_stay() {
 }
 
 #[tokio::test]
-async fn a_table_that_is_not_there_is_named() {
+async fn a_missing_table_is_an_error() {
     let Some(emulator) = Emulator::start(Kind::Dynalite).await else {
         return;
     };
@@ -256,7 +256,7 @@ async fn a_table_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn what_is_no_dynamodb_is_an_error() {
+async fn a_server_that_is_not_dynamodb_is_an_error() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -268,7 +268,7 @@ async fn what_is_no_dynamodb_is_an_error() {
         ];
         for answer in answers {
             let (mut stream, _) = listener.accept().await.unwrap();
-            // The request is there before it is answered, and it is small.
+            // A request is small, so one read takes all of it.
             assert!(stream.read(&mut [0; 4_096]).await.unwrap() > 0);
             stream.write_all(answer).await.unwrap();
         }

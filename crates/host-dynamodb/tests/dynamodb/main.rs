@@ -1,7 +1,7 @@
-//! The host on emulators of DynamoDB, which the tests start and stop: dynalite, which has no transactions,
-//! for whatever is about one row, and moto for all of it.
+//! Tests of the host on emulators of DynamoDB, which they start and stop: dynalite, which has no transactions,
+//! for questions about one row, and moto for all questions.
 //!
-//! Without them the tests say so and pass; `cargo xtask test` installs both.
+//! Without the emulators the tests say so and pass; `cargo xtask test` installs both.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,14 +9,14 @@
     reason = "a test fails by panicking, in its helpers too, and says what it skips"
 )]
 
-mod at_once;
+mod batches;
 mod clocks;
+mod concurrency;
 mod conformance;
 mod credentials;
 mod differential;
 mod emulators;
 mod faults;
-mod in_line;
 mod many_nonces;
-mod tap;
-mod trips;
+mod proxy;
+mod request_counts;

@@ -1,5 +1,5 @@
-# Serves moto's DynamoDB, one request after the other: its conditions and transactions are no atomic
-# steps of their own. Arguments: the folder that moto was installed into, the port.
+# Serves moto's DynamoDB, one request after the other, because moto itself does not make conditions and
+# transactions atomic. Arguments: the folder that moto was installed into, the port.
 import sys
 
 sys.path.insert(0, sys.argv[1])

@@ -1,18 +1,18 @@
 -- Decides about counters, limits and nonces in one step, as `decide` in core::admission does.
 --
 -- KEYS: a row for each counter, each limit, each nonce, in this order.
--- ARGV: the time ('' is the server's), '1' to only look, '1' if each nonce is for itself, how many
---   counters, how many limits; then for each
+-- ARGV: the time ('' is the server's), '1' to write nothing, '1' if the nonces do not depend on each other, the
+--   number of counters, the number of limits; then for each
 --   counter: window_secs limit by
 --   limit: kind shadow cost, and
---     of a bucket: capacity unit refill overdraw, and what more is given back than it holds
---     of a window: window_secs limit
---     of a delay: how many stages, and of each: delay reset_timer batch_size repetitions
+--     for a bucket: capacity unit refill overdraw, and what is given back beyond its capacity
+--     for a window: window_secs limit
+--     for a delay: the number of stages, and for each: delay reset_timer batch_size repetitions
 --   nonce: ttl_ms
--- Answers the time, whether all passed, and the rows as they were found. What the caller is told is
--- made of these by the rule itself; here is only decided what to write.
+-- Returns the time, '1' if all passed, and the rows as they were found. The rule in core makes the caller's answer
+-- from these; the script only decides what to write.
 --
--- Nothing is written before everything is decided, so an error leaves all as it was.
+-- Nothing is written before everything is decided, so an error changes nothing.
 
 local nkeys = #KEYS
 local peek, each = ARGV[2] == '1', ARGV[3] == '1'
@@ -28,7 +28,7 @@ for from = 1, nkeys, 1000 do
   end
 end
 
--- After a failover another clock may be behind. Time does not go back behind a window that has begun.
+-- After a failover the new server's clock may be behind. The time is never before a window that has begun.
 for i = 1, ncounters + nlimits do
   local row = stored[KEYS[i]]
   local start = row and string.match(row, '^w (%d+)')
@@ -36,7 +36,7 @@ for i = 1, ncounters + nlimits do
 end
 local second = floor(now / 1000)
 
--- Rows that are to be written, and until when they matter.
+-- Rows to write, and the times until which they matter.
 local rows, untils = {}, {}
 local function get(key)
   return rows[key] or stored[key]
@@ -45,7 +45,7 @@ local function put(key, row, till)
   rows[key], untils[key] = row, till
 end
 
--- Numbers below 2^64, as billions and the rest. Sums stop at the largest.
+-- Numbers below 2^64 are kept as billions and the rest. Sums stop at the largest number.
 local function wide(text)
   return tonumber(string.sub(text, 1, -10)) or 0, tonumber(string.sub(text, -9))
 end
@@ -71,7 +71,7 @@ local function within(ah, al, bh, bl)
   return ah < bh or (ah == bh and al <= bl)
 end
 
--- The start of the window, and what is counted in it.
+-- Returns the start of the window, and its count.
 local function window_of(key, secs)
   local start = floor(second / secs) * secs
   local row = get(key)
@@ -87,8 +87,8 @@ local function window_row(start, secs, high, low)
   return fmt('w %d %s %d', start, narrow(high, low), till), till
 end
 
--- Each rule answers whether it lets the call pass, the row to write and its time if there is one, and
--- where the next limit's arguments stand.
+-- Each rule returns true if the call may pass, the row to write and its time if there is one, and the place of
+-- the next limit's arguments.
 
 local function bucket(key, at, cost)
   local pass, row, till = take(get(key), at, cost)
@@ -164,7 +164,7 @@ for i = ncounters + 1, ncounters + nlimits do
   if row then put(KEYS[i], row, till) end
   if not pass then
     refused[#refused + 1] = {KEYS[i], at}
-    -- A rule that is only tried out refuses nothing.
+    -- A shadow rule refuses nothing.
     if ARGV[at + 1] ~= '1' then passed = false end
   end
   at = next
@@ -188,7 +188,7 @@ for i = ncounters + nlimits + 1, nkeys do
   at = at + 1
 end
 
--- All or nothing; but limits that refused take what a refusal costs, unless it was for a replay.
+-- All or nothing. Limits that refused still take what a refusal costs, unless a replay was refused.
 if not passed and not each then
   rows, untils = {}, {}
   if not replayed then

@@ -1,7 +1,7 @@
--- What the scripts of decisions share: the clock, how a row is written, and the rule of token buckets.
+-- The common part of the scripts that decide: the clock, writing rows, and the rule of token buckets.
 --
--- ARGV[1] is the time ('' is the server's), ARGV[2] is '1' to only look.
--- Numbers here are doubles, exact below 2^53. What may be larger is cut in two, or only compared.
+-- ARGV[1] is the time ('' is the server's), ARGV[2] is '1' to write nothing.
+-- Lua's numbers are doubles, exact below 2^53. Larger numbers are split in two, or only compared.
 
 local floor, fmod, max, min = math.floor, math.fmod, math.max, math.min
 local fmt = string.format
@@ -16,8 +16,8 @@ else
   now = tonumber(ARGV[1])
 end
 
--- For how many milliseconds Redis keeps a row: a second longer than its time, which the row says itself, so
--- that none goes before. Written out here, since Redis would write a number with all its decimals.
+-- Returns the milliseconds that Redis keeps a row: a second longer than the row matters, so that none is removed too
+-- early. Formats the number here, because Redis would write it with decimals.
 local function keep(till)
   return fmt('%d', till - now + 1000)
 end
@@ -32,14 +32,14 @@ local function write(key, row, till, kept)
   end
 end
 
--- x / r rounded up, and by how much that is too many.
+-- Returns x / r rounded up, and the excess that comes from rounding.
 local function ceil_div(x, r)
   local rest = fmod(x, r)
   if rest == 0 then return x / r, 0 end
   return (x - rest) / r + 1, r - rest
 end
 
--- x * to / from rounded down, for numbers whose product is too large.
+-- Returns x * to / from rounded down, bit by bit, because the product may be too large to be exact.
 local function rescale(x, to, from)
   local rest, bits, whole = fmod(x, from), 1, 0
   local result = (x - rest) / from * to
@@ -57,8 +57,8 @@ local function rescale(x, to, from)
   return result + whole
 end
 
--- Takes `cost` tokens from the bucket whose row this is and whose arguments stand at `at`. Answers whether
--- it lets the call pass, and the row to write and its time if there is one.
+-- Takes `cost` tokens from the bucket of this row, whose arguments begin at `at`. Returns true if the call may pass,
+-- and the row to write and its time if there is one.
 local function take(row, at, cost)
   local capacity, unit = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
   local refill, overdraw = tonumber(ARGV[at + 2]), ARGV[at + 3] == '1'
@@ -74,7 +74,7 @@ local function take(row, at, cost)
       end
       level = max(-full, min(full, level))
       local elapsed = max(0, now - tonumber(since))
-      -- In two parts, because what is owed and what it holds together may be too large a number.
+      -- First the debt is repaid and then the bucket filled: as one sum the number may be too large.
       if level < 0 then
         local millis, over = ceil_div(-level, refill)
         if elapsed < millis then

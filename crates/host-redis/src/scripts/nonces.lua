@@ -1,5 +1,5 @@
--- Uses nonces, each for itself: `admit.lua` with everything left out that such a question does not need. It
--- takes the same arguments and gives the same answer.
+-- Uses nonces that do not depend on each other: `admit.lua` without everything that such a question does not need.
+-- It takes the same arguments and returns the same answer.
 
 local answer = {now, 1}
 for from = 1, #KEYS, 1000 do
@@ -20,7 +20,7 @@ for i, key in ipairs(KEYS) do
 end
 
 if ARGV[2] ~= '1' then
-  -- Most have the same time to live, so one row does for them, and one text of how long it is kept.
+  -- Most nonces have the same time to live, so the texts of the last row are used again.
   local row, till, kept, last
   for key, ttl in pairs(new) do
     if ttl ~= last then

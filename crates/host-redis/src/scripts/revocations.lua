@@ -1,5 +1,5 @@
--- Lists revocations. KEYS: the revocations, their order. ARGV: where to begin as ZRANGEBYLEX says it,
--- how many. Answers subjects and what stands, in turn.
+-- Lists revocations. KEYS: the revocations, their order. ARGV: the start as ZRANGEBYLEX writes it, the number of
+-- revocations. Returns subjects and values, alternating.
 local subjects = redis.call('ZRANGEBYLEX', KEYS[2], ARGV[1], '+', 'LIMIT', 0, ARGV[2])
 local answer = {}
 for i, subject in ipairs(subjects) do

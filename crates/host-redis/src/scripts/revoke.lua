@@ -1,5 +1,5 @@
--- Revokes a subject unless it is. KEYS: the revocations, their order. ARGV: the time ('' is the
--- server's), the subject, the reason with a mark before it. Answers what stands, and whether it is new.
+-- Revokes a subject unless it is revoked. KEYS: the revocations, their order. ARGV: the time ('' is the server's),
+-- the subject, the reason after a colon. Returns the value, and 1 if it is new.
 local now = ARGV[1]
 if now == '' then
   local time = redis.call('TIME')

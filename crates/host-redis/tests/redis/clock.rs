@@ -1,4 +1,4 @@
-//! The server's clock counts, and rows go when their time is over.
+//! The server's clock counts, and rows are removed after they have expired.
 
 use asyncgate_core::{
     TenantId, Timestamp,
@@ -30,12 +30,12 @@ async fn use_nonce(host: &RedisHost, now: Timestamp, ttl_secs: u64) -> (Timestam
 }
 
 #[tokio::test]
-async fn nobody_asks_the_callers_for_the_time() {
+async fn the_callers_clocks_do_not_count() {
     if !available() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::new(server.address())).await;
+    let host = connected(RedisHost::new(server.address()).unwrap()).await;
     let (first, result) = use_nonce(&host, Timestamp::from_millis(i64::MAX), 60).await;
     assert_eq!(result, NonceResult::Accepted);
     let (second, result) = use_nonce(&host, Timestamp::from_millis(0), 60).await;
@@ -45,12 +45,12 @@ async fn nobody_asks_the_callers_for_the_time() {
 }
 
 #[tokio::test]
-async fn rows_go_when_their_time_is_over() {
+async fn rows_are_removed_after_they_have_expired() {
     if !available() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::new(server.address())).await;
+    let host = connected(RedisHost::new(server.address()).unwrap()).await;
     let now = Timestamp::default();
     let first = use_nonce(&host, now, 1).await.0;
     eventually("the nonce is new again", async || {
@@ -74,7 +74,7 @@ async fn rows_go_when_their_time_is_over() {
         server.command(&["DBSIZE"]).await.unwrap().starts_with(":0")
     })
     .await;
-    // A sequence of delays is never over.
+    // A sequence of delays never expires.
     let asks = Asks {
         limits: vec![limit(&delay(1), "k", 1), limit(&window(5), "k", 0)],
         ..Asks::default()
@@ -91,12 +91,12 @@ async fn rows_go_when_their_time_is_over() {
 }
 
 #[tokio::test]
-async fn a_clock_that_goes_back_opens_no_window_again() {
+async fn a_clock_that_goes_back_does_not_reopen_a_window() {
     if !available() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::simulated(server.address())).await;
+    let host = connected(RedisHost::simulated(server.address()).unwrap()).await;
     let count = async |now| {
         let asks = Asks {
             counters: vec![increment(9)],

@@ -1,4 +1,4 @@
-//! The script against the rule it copies, over random histories.
+//! Compares the scripts with the rule that they copy, over random histories.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ async fn the_script_equals_the_rule() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = Arc::new(RedisHost::simulated(server.address()));
+    let host = Arc::new(RedisHost::simulated(server.address()).unwrap());
     for first in (0..HISTORIES).step_by(50) {
         let histories = (first..first + 50).map(|seed| {
             let host = Arc::clone(&host);

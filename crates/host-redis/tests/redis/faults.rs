@@ -1,4 +1,4 @@
-//! A Redis that is gone, stuck, full, forgetful, or none at all.
+//! Faults: Redis is gone, stuck, full or forgetful, or the server is not Redis at all.
 
 use std::{net::Ipv4Addr, sync::Arc};
 
@@ -33,7 +33,7 @@ pub async fn is_new(host: &RedisHost, text: &str) -> Result<bool, Error> {
     Ok(verdicts.passed())
 }
 
-/// Many callers.
+/// Starts many callers.
 pub fn load(host: RedisHost) -> Load {
     Load::start(Arc::new(host), 32)
 }
@@ -44,7 +44,7 @@ async fn killed_and_started_again_under_load() {
         return;
     }
     let mut server = Server::start(&[]).await;
-    let load = load(connected(RedisHost::new(server.address())).await);
+    let load = load(connected(RedisHost::new(server.address()).unwrap()).await);
     for _ in 0..2 {
         load.until(true).await;
         server.kill();
@@ -61,7 +61,7 @@ async fn paused_and_resumed_under_load() {
         return;
     }
     let server = Server::start(&[]).await;
-    let load = load(connected(RedisHost::new(server.address())).await);
+    let load = load(connected(RedisHost::new(server.address()).unwrap()).await);
     for _ in 0..2 {
         load.until(true).await;
         server.program().pause();
@@ -76,7 +76,7 @@ async fn paused_and_resumed_under_load() {
 async fn while_a_silent_server_is_dialled_again_calls_fail_at_once() {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = silent.local_addr().unwrap().port();
-    let host = RedisHost::new(address(&format!("redis://127.0.0.1:{port}")));
+    let host = RedisHost::new(address(&format!("redis://127.0.0.1:{port}"))).unwrap();
     let (_first, _) = silent.accept().await.unwrap();
     let (mut second, _) = silent.accept().await.unwrap();
     let hung_up = async {
@@ -86,17 +86,17 @@ async fn while_a_silent_server_is_dialled_again_calls_fail_at_once() {
     tokio::select! {
         biased;
         () = hung_up => panic!("it waited for the server"),
-        told = is_new(&host, "n") => assert!(told.is_err()),
+        answer = is_new(&host, "n") => assert!(answer.is_err()),
     }
 }
 
 #[tokio::test]
-async fn a_call_ends_also_without_a_guard() {
+async fn a_call_ends_even_without_a_guard() {
     if !available() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::new(server.address())).await;
+    let host = connected(RedisHost::new(server.address()).unwrap()).await;
     server.program().pause();
     let calls = ["a", "b"].map(|text| is_new(&host, text));
     for call in calls {
@@ -111,13 +111,13 @@ async fn a_call_ends_also_without_a_guard() {
 }
 
 #[tokio::test]
-async fn what_redis_keeps_is_known_after_a_crash() {
+async fn persisted_nonces_are_known_after_a_crash() {
     if !available() {
         return;
     }
     let args = ["--appendonly", "yes", "--appendfsync", "always"];
     let mut server = Server::start(&args).await;
-    let host = connected(RedisHost::new(server.address())).await;
+    let host = connected(RedisHost::new(server.address()).unwrap()).await;
     assert_eq!(is_new(&host, "n").await, Ok(true));
     server.kill();
     server.restart().await;
@@ -131,12 +131,12 @@ async fn what_redis_keeps_is_known_after_a_crash() {
 }
 
 #[tokio::test]
-async fn scripts_that_were_forgotten_are_sent_again() {
+async fn forgotten_scripts_are_sent_again() {
     if !available() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::new(server.address())).await;
+    let host = connected(RedisHost::new(server.address()).unwrap()).await;
     assert_eq!(is_new(&host, "n").await, Ok(true));
     server.command(&["SCRIPT", "FLUSH"]).await.unwrap();
     assert_eq!(is_new(&host, "n").await, Ok(false));
@@ -149,7 +149,7 @@ async fn a_batch_is_one_round_trip_and_one_script() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::new(server.address())).await;
+    let host = connected(RedisHost::new(server.address()).unwrap()).await;
     let nonces = (0..1_000).map(|n| nonce(&n.to_string(), 60)).collect();
     let asks = Asks {
         nonces,
@@ -173,7 +173,7 @@ async fn of_many_instances_that_use_one_nonce_one_may() {
     let server = Server::start(&[]).await;
     let address = server.address();
     let hosts: Vec<_> = (0..4)
-        .map(|_| Arc::new(RedisHost::new(address.clone())))
+        .map(|_| Arc::new(RedisHost::new(address.clone()).unwrap()))
         .collect();
     for host in &hosts {
         eventually("connected", async || host.ping().await.is_ok()).await;
@@ -198,7 +198,7 @@ async fn a_full_server_refuses_and_forgets_nothing() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::new(server.address())).await;
+    let host = connected(RedisHost::new(server.address()).unwrap()).await;
     assert_eq!(is_new(&host, "n").await, Ok(true));
     server
         .command(&["CONFIG", "SET", "maxmemory", "1"])
@@ -218,12 +218,12 @@ async fn a_full_server_refuses_and_forgets_nothing() {
 }
 
 #[tokio::test]
-async fn rows_that_somebody_wrote_over_are_an_error_and_stay() {
+async fn rows_that_cannot_be_read_are_an_error_and_stay() {
     if !available() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::new(server.address())).await;
+    let host = connected(RedisHost::new(server.address()).unwrap()).await;
     assert_eq!(is_new(&host, "n").await, Ok(true));
     let keys = server.command(&["RANDOMKEY"]).await.unwrap();
     let key = keys.lines().nth(1).unwrap();
@@ -247,7 +247,7 @@ async fn passwords_are_needed_and_not_shown() {
     let server = Server::start(&["--requirepass", "s3cret/@"]).await;
     let host = |login: &str| {
         let place = format!("redis://{login}127.0.0.1:{}/2", server.port);
-        RedisHost::new(address(&place))
+        RedisHost::new(address(&place)).unwrap()
     };
     let right = connected(host(":s3cret%2F%40@")).await;
     assert_eq!(is_new(&right, "n").await, Ok(true));
@@ -264,17 +264,17 @@ async fn passwords_are_needed_and_not_shown() {
 }
 
 #[tokio::test]
-async fn what_is_no_redis_is_an_error() {
+async fn a_server_that_is_not_redis_is_an_error() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    // The first who comes is never answered, the others as by a web server.
+    // The first connection gets no answer, the others that of a web server.
     tokio::spawn(async move {
         let _silent = listener.accept().await;
         while let Ok((mut stream, _)) = listener.accept().await {
             drop(stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await);
         }
     });
-    let host = RedisHost::new(address(&format!("redis://127.0.0.1:{port}")));
+    let host = RedisHost::new(address(&format!("redis://127.0.0.1:{port}"))).unwrap();
     eventually("it says why", async || {
         let error = host.ping().await.unwrap_err().to_string();
         error.contains("protocol of Redis")

@@ -1,6 +1,6 @@
-//! The host on real Redis servers, which the tests start and stop.
+//! Tests of the host on real Redis servers, which they start and stop.
 //!
-//! Without `redis-server` on the machine they say so and pass; `cargo xtask test` installs it.
+//! Without `redis-server` on the machine the tests say so and pass; `cargo xtask test` installs it.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,11 +8,12 @@
     reason = "a test fails by panicking, in its helpers too, and says what it skips"
 )]
 
+mod batches;
 mod clock;
 mod conformance;
 mod differential;
 mod faults;
 mod partition;
 mod servers;
-mod singles;
+mod tls;
 mod topologies;

@@ -16,14 +16,14 @@ use crate::{
     servers::{Server, address, available, connected},
 };
 
-/// What the network carries.
+/// The directions that the network carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Carries {
     requests: bool,
     answers: bool,
 }
 
-/// A network between a host and its server.
+/// A proxy that is the network between a host and its server.
 struct Network {
     port: u16,
     carries: Arc<watch::Sender<Carries>>,
@@ -56,11 +56,11 @@ impl Network {
     }
 
     fn host(&self) -> RedisHost {
-        RedisHost::new(address(&format!("redis://127.0.0.1:{}", self.port)))
+        RedisHost::new(address(&format!("redis://127.0.0.1:{}", self.port))).unwrap()
     }
 }
 
-/// Carries bytes from one side to the other; those that are held up go on when they may.
+/// Carries bytes from one side to the other. Bytes that are held up go on later.
 async fn carry(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -94,7 +94,7 @@ async fn partitioned_and_healed_under_load() {
 }
 
 #[tokio::test]
-async fn what_was_done_and_not_answered_is_known_afterwards() {
+async fn a_nonce_whose_answer_was_lost_has_been_used() {
     if !available() {
         return;
     }
@@ -102,7 +102,7 @@ async fn what_was_done_and_not_answered_is_known_afterwards() {
     let network = Network::to(&server).await;
     let host = connected(network.host()).await;
     network.carry(true, false);
-    assert!(is_new(&host, "n").await.is_err(), "nobody knows");
+    assert!(is_new(&host, "n").await.is_err(), "the answer is lost");
     network.carry(true, true);
     let mut known = None;
     eventually("it answers again", async || {
@@ -114,7 +114,7 @@ async fn what_was_done_and_not_answered_is_known_afterwards() {
 }
 
 #[tokio::test]
-async fn who_left_before_there_was_a_connection_is_not_served() {
+async fn a_caller_who_left_before_there_was_a_connection_is_not_served() {
     if !available() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Redis servers of a test: on ports and in directories of their own, gone when dropped.
+//! Redis servers for tests: each has a port and a directory of its own, and ends when it is dropped.
 
 use std::{
     net::Ipv4Addr,
@@ -14,7 +14,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Whether there is a Redis to test with. Says so if there is not.
+/// Returns true if there is a Redis to test with, or says that the test is skipped.
 pub fn available() -> bool {
     let found = Command::new("redis-server")
         .arg("--version")
@@ -36,13 +36,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one that keeps nothing.
+    /// Starts a server that persists nothing.
     pub async fn start(args: &[&str]) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), args).await
     }
 
     /// Starts a sentinel that watches the master at a port.
     pub async fn start_sentinel(master: u16) -> Self {
+        Self::start_sentinel_with(master, &[]).await
+    }
+
+    /// Starts a sentinel with further arguments.
+    pub async fn start_sentinel_with(master: u16, args: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("sentinel.conf");
         let text = format!(
@@ -52,7 +57,7 @@ impl Server {
         );
         std::fs::write(&config, text).unwrap();
         let config = config.to_str().unwrap().to_owned();
-        Self::start_in(dir, &[&config, "--sentinel"]).await
+        Self::start_in(dir, &[&[&config, "--sentinel"], args].concat()).await
     }
 
     async fn start_in(dir: TempDir, args: &[&str]) -> Self {
@@ -66,7 +71,7 @@ impl Server {
         server
     }
 
-    /// Starts it again where it was.
+    /// Starts it again on its port.
     pub async fn restart(&mut self) {
         self.kill();
         let mut command = Command::new("redis-server");
@@ -89,22 +94,22 @@ impl Server {
         .await;
     }
 
-    /// Ends it as a crash does.
+    /// Kills it, as a crash would.
     pub fn kill(&mut self) {
         self.program = None;
     }
 
-    /// The program that runs.
+    /// Returns the running program.
     pub fn program(&self) -> &Program {
         self.program.as_ref().unwrap()
     }
 
-    /// The address of the server, with a prefix that no other host has.
+    /// Returns the address of the server, with a new prefix.
     pub fn address(&self) -> Address {
         address(&format!("redis://127.0.0.1:{}", self.port))
     }
 
-    /// What it answers to a command, as it is on the wire.
+    /// Sends a command, and returns the answer as it is on the wire.
     pub async fn command(&self, words: &[&str]) -> Option<String> {
         let place = (Ipv4Addr::LOCALHOST, self.port);
         let mut stream = TcpStream::connect(place).await.ok()?;
@@ -113,7 +118,7 @@ impl Server {
             request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
         }
         stream.write_all(request.as_bytes()).await.ok()?;
-        // What the server says to this ends the answer.
+        // The answer to this ends the text.
         stream.write_all(b"*1\r\n$4\r\nPING\r\n").await.ok()?;
         let mut answer = String::new();
         let ends = ["+PONG\r\n", "required.\r\n", "in memory\r\n"];
@@ -126,46 +131,55 @@ impl Server {
     }
 }
 
-/// An address with a prefix that no other host has.
+/// Returns an address with a new prefix, so that hosts do not share rows.
 pub fn address(place: &str) -> Address {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    format!("{place}?prefix=test{number}").parse().unwrap()
+    let mark = if place.contains('?') { '&' } else { '?' };
+    format!("{place}{mark}prefix=test{number}").parse().unwrap()
 }
 
-/// Three masters that are one cluster.
+/// The arguments of a server that is part of a cluster.
+pub const IN_CLUSTER: [&str; 6] = [
+    "--cluster-enabled",
+    "yes",
+    "--cluster-node-timeout",
+    "1000",
+    "--cluster-require-full-coverage",
+    "no",
+];
+
+/// Starts three masters that form a cluster.
 pub async fn cluster() -> Vec<Server> {
     let mut servers = Vec::new();
     for _ in 0..3 {
-        let args = [
-            "--cluster-enabled",
-            "yes",
-            "--cluster-node-timeout",
-            "1000",
-            "--cluster-require-full-coverage",
-            "no",
-        ];
-        servers.push(Server::start(&args).await);
+        servers.push(Server::start(&IN_CLUSTER).await);
     }
-    let nodes = servers.iter().map(|it| format!("127.0.0.1:{}", it.port));
+    let ports: Vec<u16> = servers.iter().map(|server| server.port).collect();
+    join(&servers, &ports, &[]).await;
+    servers
+}
+
+/// Forms a cluster of servers that listen at these ports.
+pub async fn join(servers: &[Server], ports: &[u16], args: &[&str]) {
     let created = Command::new("redis-cli")
+        .args(args)
         .args(["--cluster", "create"])
-        .args(nodes)
+        .args(ports.iter().map(|port| format!("127.0.0.1:{port}")))
         .arg("--cluster-yes")
         .stdout(Stdio::null())
         .status();
     assert!(created.unwrap().success());
-    for server in &servers {
+    for server in servers {
         eventually("the cluster is up", async || {
             let info = server.command(&["CLUSTER", "INFO"]).await;
             info.is_some_and(|info| info.contains("cluster_state:ok"))
         })
         .await;
     }
-    servers
 }
 
-/// A host whose server answers.
+/// Waits until the host's server answers.
 pub async fn connected(host: RedisHost) -> RedisHost {
     use asyncgate_store::admission::Host;
     eventually("the host is connected", async || host.ping().await.is_ok()).await;

@@ -1,4 +1,4 @@
-//! Sentinels and clusters: finding the master, following what moves.
+//! Sentinels and clusters: the host finds the master, and follows slots that move.
 
 use std::net::Ipv4Addr;
 
@@ -39,14 +39,14 @@ async fn sentinels_tell_who_is_master() {
     })
     .await;
     let sentinel = Server::start_sentinel(master.port).await;
-    // The first of them says nothing, and the second is not there.
+    // The first sentinel says nothing, and the second does not exist.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let place = format!(
         "redis+sentinel://127.0.0.1:{},127.0.0.1:1,127.0.0.1:{}/main",
         silent.local_addr().unwrap().port(),
         sentinel.port
     );
-    let host = connected(RedisHost::new(address(&place))).await;
+    let host = connected(RedisHost::new(address(&place)).unwrap()).await;
     assert_eq!(is_new(&host, tenant(1), "a").await, Ok(true));
     eventually("the nonce is on the replica", async || {
         replica
@@ -79,9 +79,9 @@ async fn a_master_that_was_demoted_is_left() {
     let (old, new) = (Server::start(&[]).await, Server::start(&[]).await);
     let sentinel = Server::start_sentinel(old.port).await;
     let place = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
-    let host = connected(RedisHost::new(address(&place))).await;
+    let host = connected(RedisHost::new(address(&place)).unwrap()).await;
     assert_eq!(is_new(&host, tenant(1), "a").await, Ok(true));
-    // The connection stays, but what is written is refused; the sentinel learns of it later.
+    // The connection stays, but writes are refused; the sentinel learns of it later.
     let port = new.port.to_string();
     old.command(&["REPLICAOF", "127.0.0.1", &port])
         .await
@@ -106,7 +106,7 @@ async fn a_master_that_was_demoted_is_left() {
     assert!(!new.command(&["DBSIZE"]).await.unwrap().starts_with(":0"));
 }
 
-/// The one of the servers that has a slot, and another.
+/// Returns the index of the server that has a slot, and of another server.
 async fn owner_and_other(servers: &[Server], slot: &str) -> (usize, usize) {
     for (n, server) in servers.iter().enumerate() {
         let count = server.command(&["CLUSTER", "COUNTKEYSINSLOT", slot]).await;
@@ -129,7 +129,7 @@ async fn a_slot_that_moves_is_followed() {
     }
     let servers = cluster().await;
     let place = format!("redis+cluster://127.0.0.1:{}", servers[0].port);
-    let host = connected(RedisHost::new(address(&place))).await;
+    let host = connected(RedisHost::new(address(&place)).unwrap()).await;
     let tenant = tenant(9);
     assert_eq!(is_new(&host, tenant, "a").await, Ok(true));
     let tag = format!("{{{}}}", "09".repeat(16));
@@ -146,7 +146,7 @@ async fn a_slot_that_moves_is_followed() {
     };
     set(to, "IMPORTING", &from_id).await;
     set(from, "MIGRATING", &to_id).await;
-    // What is still there is answered there; what is not belongs to the new server already.
+    // The old server still answers for keys that it has; all other keys belong to the new server.
     assert_eq!(is_new(&host, tenant, "a").await, Ok(false));
     assert_eq!(is_new(&host, tenant, "b").await, Ok(true));
     assert_eq!(is_new(&host, tenant, "b").await, Ok(false));
@@ -171,7 +171,7 @@ async fn a_slot_that_moves_is_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_server_takes_only_its_tenants_along() {
+async fn a_lost_server_fails_only_for_its_tenants() {
     if !available() {
         return;
     }
@@ -180,7 +180,7 @@ async fn a_lost_server_takes_only_its_tenants_along() {
         "redis+cluster://127.0.0.1:{},127.0.0.1:{}",
         servers[2].port, servers[1].port
     );
-    let host = connected(RedisHost::new(address(&place))).await;
+    let host = connected(RedisHost::new(address(&place)).unwrap()).await;
     for number in 0..40 {
         assert_eq!(is_new(&host, tenant(number), "a").await, Ok(true));
     }

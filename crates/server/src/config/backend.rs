@@ -29,7 +29,8 @@ pub fn forms() -> String {
     format!(
         "store, minimal, redis://[[user]:password@]host[:port][/database], \
          redis+sentinel://host[:port],.../master, redis+cluster://host[:port],... or {DYNAMO}; \
-         for TLS to Redis put a proxy such as stunnel beside the server"
+         for TLS write rediss in the place of redis, with ?ca=path if the platform does not trust \
+         the server's certificate, and &cert=path&key=path if the server asks for one"
     )
 }
 
@@ -42,6 +43,22 @@ impl Backend {
             #[cfg(feature = "dynamodb")]
             text if text.starts_with("dynamodb:") => text.parse().ok().map(Self::Dynamo),
             text => text.parse().ok().map(Self::Redis),
+        }
+    }
+
+    /// Returns the reason why an address cannot be used. It repeats nothing of the address.
+    pub fn flaw(text: &str) -> Option<String> {
+        let (scheme, _) = text.split_once("://")?;
+        match scheme {
+            #[cfg(feature = "dynamodb")]
+            "dynamodb" => {
+                let read = text.parse::<asyncgate_host_dynamodb::Address>();
+                Some(read.err()?.to_string())
+            }
+            scheme if scheme.starts_with("redis") => {
+                Some(text.parse::<Address>().err()?.to_string())
+            }
+            _ => None,
         }
     }
 }

@@ -59,8 +59,10 @@ impl Key {
         self.rule.parse(&given.text).map_err(|refused| {
             let shown = match &refused {
                 Refused::Content { shown, .. } => shown.clone(),
-                Refused::Form(_) if self.hides(&given.text) => "(secret)".to_owned(),
-                Refused::Form(_) => format!("{:?}", given.text),
+                Refused::Form(_) | Refused::Address(_) if self.hides(&given.text) => {
+                    "(secret)".to_owned()
+                }
+                Refused::Form(_) | Refused::Address(_) => format!("{:?}", given.text),
             };
             Error::Value {
                 key: self.name,

@@ -122,7 +122,11 @@ impl Rule {
                     Some(table) => return table.map(Value::Table),
                     None => None,
                 },
-                Self::Backend => Backend::parse(text).map(Value::Backend),
+                Self::Backend => match (Backend::parse(text), Backend::flaw(text)) {
+                    (Some(backend), _) => Some(Value::Backend(backend)),
+                    (None, Some(flaw)) => return Err(Refused::Address(flaw)),
+                    (None, None) => None,
+                },
                 Self::Optional(_) if text.is_empty() => Some(Value::Unset),
                 Self::Optional(rule) => rule.parse(text).ok(),
                 Self::Secret if text.is_empty() => Some(Value::Secret(None)),
@@ -221,6 +225,8 @@ fn is_origin(text: &str) -> bool {
 pub enum Refused {
     /// The text does not have the form of the rule.
     Form(Rule),
+    /// The text is an address, but not one that can be used. It says why and repeats nothing of the address.
+    Address(String),
     /// The text is a table, but something in it is wrong.
     Content { shown: String, problem: String },
 }
@@ -229,6 +235,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Form(rule) => write!(f, "must be {rule}"),
+            Self::Address(flaw) => write!(f, "is not a usable address: {flaw}"),
             Self::Content { problem, .. } => write!(f, "is wrong: {problem}"),
         }
     }
@@ -421,6 +428,9 @@ mod tests {
                 "redis://u:p@h:1/2",
                 "redis+sentinel://a,b:1/main",
                 "redis+cluster://a",
+                "rediss://h?ca=/ca.pem",
+                "rediss+sentinel://a/main?cert=/c.pem&key=/k.pem",
+                "rediss+cluster://a",
                 #[cfg(feature = "dynamodb")]
                 "dynamodb://gate?region=eu-west-1&endpoint=http://127.0.0.1:8000",
             ],
@@ -429,7 +439,9 @@ mod tests {
                 "Store",
                 "redis",
                 "redis://",
-                "rediss://h",
+                "rediss://",
+                "rediss://h?cert=/c.pem",
+                "redis://h?ca=/ca.pem",
                 "redis://h/x",
                 "dynamodb://",
                 "dynamodb:gate",

@@ -1,6 +1,7 @@
 //! Admission on a real Redis: two servers share it, it goes away, it comes back.
 
 use std::net::{Ipv4Addr, TcpStream};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use asyncgate_store::conformance::{Program, free_port};
@@ -23,10 +24,15 @@ impl Redis {
     }
 
     fn start_at(port: u16) -> Option<Self> {
+        Self::start_with(port, &[])
+    }
+
+    fn start_with(port: u16, args: &[&str]) -> Option<Self> {
         let mut command = Command::new("redis-server");
         command
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args(["--save", "", "--requirepass", "s3cret"])
+            .args(args)
             .stdout(Stdio::null());
         let Some(_program) = Program::try_start(&mut command) else {
             eprintln!("SKIPPED: there is no redis-server here; `cargo xtask test` installs it");
@@ -120,12 +126,66 @@ fn a_password_is_not_for_the_command_line_and_not_for_complaints() {
         );
         assert!(!shown.stdout.contains("s3cret"), "{shown:?}");
     }
-    let file = "[admission]\nbackend = \"rediss://:s3cret@localhost\"\n";
-    let ended = Launch::new().file("s.toml", file).refused();
-    assert!(
-        ended.complaint().contains("admission.backend"),
-        "{}",
-        ended.complaint()
-    );
-    assert!(!ended.complaint().contains("s3cret"));
+    for (address, complaint) in [
+        ("rediss+tls://:s3cret@localhost", "must begin with"),
+        ("rediss://:s3cret@localhost?cert=/c.pem", "cert and key"),
+        ("rediss://:s3cret@localhost?ca=/none.pem", "ca=/none.pem"),
+    ] {
+        let file = format!("[admission]\nbackend = \"{address}\"\n");
+        let ended = Launch::new().file("s.toml", &file).refused();
+        let told = ended.complaint();
+        assert!(told.contains("admission.backend"), "{told}");
+        assert!(told.contains(complaint), "{told}");
+        assert!(!told.contains("s3cret"), "{told}");
+    }
+}
+
+/// The files of the certificates that the tests of the host have.
+fn file(name: &str) -> String {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../host-redis/tests/redis/tls");
+    folder.join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn by_tls_a_certificate_that_is_not_trusted_is_a_failure_of_the_host() {
+    let port = free_port();
+    let secure = [
+        "--tls-port",
+        &port.to_string(),
+        "--tls-cert-file",
+        &file("server.pem"),
+        "--tls-key-file",
+        &file("server.key"),
+        "--tls-auth-clients",
+        "no",
+        "--tls-ca-cert-file",
+        &file("ca.pem"),
+    ];
+    let Some(_redis) = Redis::start_with(free_port(), &secure) else {
+        return;
+    };
+    let launch = |root: &str| {
+        let address = format!("rediss://:s3cret@localhost:{port}?ca={}", file(root));
+        Launch::new()
+            .env("ASYNCGATE_ADMISSION_BACKEND", &address)
+            .set("admission.timeout_ms=5000")
+    };
+    let trusting = launch("ca.pem").start();
+    let accepted = eventually("connected", || {
+        let (status, answer) = nonce(&trusting, "AQID");
+        (status == 200).then_some(answer)
+    });
+    assert_eq!(accepted["result"], "accepted");
+    assert_eq!(nonce(&trusting, "AQID").1["result"], "replay");
+    let other = launch("other_ca.pem").start();
+    let (status, answer) = nonce(&other, "AgID");
+    assert_eq!((status, &answer["code"]), (503, &json!("HOST_UNAVAILABLE")));
+    let input = json!({ "policy": "throttled", "key": "k" });
+    let open = other.post("/v1/limits/check", &input).expect(200);
+    assert_eq!(open["provenance"]["source"], "failure_mode");
+    let line = other.logged("no connection to Redis");
+    assert!(line.contains("invalid peer certificate"), "{line}");
+    for server in [trusting, other] {
+        assert!(!server.log().contains("s3cret"));
+    }
 }

@@ -1,4 +1,4 @@
-//! Many callers of several instances at once: every answer is one that they could have got one by one.
+//! Many callers of several instances at once get answers that they could also have got one after the other.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -30,7 +30,7 @@ impl Instances {
         Self((0..INSTANCES).map(host).collect())
     }
 
-    /// Asks the same of all at once.
+    /// Asks the same question of all instances at once.
     async fn ask(&self, asks: &Asks) -> Vec<Verdicts> {
         let calls = self.0.iter().cycle().take(CALLERS).map(|host| {
             let (host, asks) = (Arc::clone(host), asks.clone());
@@ -46,7 +46,7 @@ fn passed(answers: &[Verdicts]) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_who_use_one_nonce_one_may() {
+async fn of_many_callers_who_use_one_nonce_one_may() {
     for kind in [Kind::Dynalite, Kind::Moto] {
         let Some(emulator) = Emulator::start(kind).await else {
             continue;
@@ -97,7 +97,7 @@ async fn a_bucket_gives_what_it_holds_and_each_token_once() {
     }
 }
 
-/// Each pair of nonces is used by one, never one of them by one and the other by another.
+/// One caller uses both nonces of the pair; never does one caller use the first and another the second.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_asked_together_is_decided_together() {
     let Some(emulator) = Emulator::start(Kind::Moto).await else {

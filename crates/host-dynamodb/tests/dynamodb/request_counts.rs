@@ -1,4 +1,4 @@
-//! How many requests an operation takes.
+//! The number of requests that each question takes.
 
 use asyncgate_core::{
     TenantId, Timestamp,
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::{
     emulators::{Emulator, Kind, host},
-    tap::Tap,
+    proxy::Proxy,
 };
 
 const TENANT: TenantId = TenantId::from_bytes([7; 16]);
@@ -21,7 +21,7 @@ const NOW: Timestamp = Timestamp::from_millis(1_731_690_000_000);
 
 struct Setup {
     emulator: Emulator,
-    tap: Tap,
+    proxy: Proxy,
     table: String,
     host: DynamoHost,
 }
@@ -30,31 +30,31 @@ impl Setup {
     async fn new(kind: Kind) -> Option<Self> {
         let emulator = Emulator::start(kind).await?;
         let table = emulator.table().await;
-        let tap = Tap::start(emulator.port).await;
+        let proxy = Proxy::start(emulator.port).await;
         Some(Self {
-            host: host(tap.port, &table),
+            host: host(proxy.port, &table),
             emulator,
-            tap,
+            proxy,
             table,
         })
     }
 
-    /// Another instance on the same table, whose requests are noted too.
+    /// Returns another instance on the same table, behind the same proxy.
     fn other(&self) -> DynamoHost {
-        host(self.tap.port, &self.table)
+        host(self.proxy.port, &self.table)
     }
 
-    async fn trips(&self, host: &DynamoHost, asks: Asks) -> (bool, Vec<String>) {
-        self.tap.noted();
+    async fn requests(&self, host: &DynamoHost, asks: Asks) -> (bool, Vec<String>) {
+        self.proxy.operations();
         let verdicts = host.admit(TENANT, NOW, asks).await.unwrap();
-        (verdicts.passed(), self.tap.noted())
+        (verdicts.passed(), self.proxy.operations())
     }
 
-    /// Asks, and compares whether it passed and what that took.
-    async fn expect(&self, asks: &Asks, passed: bool, trips: &[&str]) {
-        let told = self.trips(&self.host, asks.clone()).await;
-        let trips = trips.iter().map(ToString::to_string).collect();
-        assert_eq!(told, (passed, trips), "{asks:?}");
+    /// Asks, and compares the verdict and the requests that it took.
+    async fn expect(&self, asks: &Asks, passed: bool, requests: &[&str]) {
+        let answer = self.requests(&self.host, asks.clone()).await;
+        let requests = requests.iter().map(ToString::to_string).collect();
+        assert_eq!(answer, (passed, requests), "{asks:?}");
     }
 }
 
@@ -81,7 +81,7 @@ fn bucket_of_two() -> Asks {
 }
 
 #[tokio::test]
-async fn a_nonce_is_one_trip_and_a_replay_is_too_where_the_row_is_told() {
+async fn a_nonce_is_one_request_and_so_is_a_replay_if_the_refusal_tells_the_row() {
     for kind in [Kind::Dynalite, Kind::Moto] {
         let Some(setup) = Setup::new(kind).await else {
             continue;
@@ -100,7 +100,7 @@ async fn a_nonce_is_one_trip_and_a_replay_is_too_where_the_row_is_told() {
 }
 
 #[tokio::test]
-async fn a_counter_is_one_trip() {
+async fn a_counter_is_one_request() {
     for kind in [Kind::Dynalite, Kind::Moto] {
         let Some(setup) = Setup::new(kind).await else {
             continue;
@@ -127,22 +127,22 @@ async fn a_counter_is_one_trip() {
 }
 
 #[tokio::test]
-async fn a_limit_is_one_trip_while_nobody_else_writes_it() {
+async fn a_limit_is_one_request_while_nobody_else_writes_it() {
     for kind in [Kind::Dynalite, Kind::Moto] {
         let Some(setup) = Setup::new(kind).await else {
             continue;
         };
         setup.expect(&bucket_of_two(), true, &["PutItem"]).await;
-        let (passed, trips) = setup.trips(&setup.other(), bucket_of_two()).await;
+        let (passed, requests) = setup.requests(&setup.other(), bucket_of_two()).await;
         assert!(passed);
-        let found_out: &[&str] = match kind {
+        let expected: &[&str] = match kind {
             Kind::Dynalite => &["PutItem", "GetItem", "PutItem"],
             Kind::Moto => &["PutItem", "PutItem"],
         };
-        assert_eq!(trips, found_out);
-        // The first one believes that there is one left.
-        let found_out = &found_out[..found_out.len() - 1];
-        setup.expect(&bucket_of_two(), false, found_out).await;
+        assert_eq!(requests, expected);
+        // The first instance assumes that one token is left.
+        let expected = &expected[..expected.len() - 1];
+        setup.expect(&bucket_of_two(), false, expected).await;
     }
 }
 
@@ -158,11 +158,11 @@ async fn several_rows_are_one_transaction() {
     };
     setup.expect(&both("a"), true, &[write]).await;
     setup.expect(&both("b"), true, &[write]).await;
-    // A replay writes nothing, so it is read at one moment.
+    // A replay writes nothing, so all rows are read at one moment.
     let read = "TransactGetItems";
     setup.expect(&both("b"), false, &[write, read]).await;
     setup.expect(&nonces(&["c", "d"]), true, &[write]).await;
-    // One of them is known: the other is written after all.
+    // One of them was used: the other is written all the same.
     setup
         .expect(&nonces(&["c", "e"]), false, &[write, write])
         .await;
@@ -176,35 +176,35 @@ async fn several_rows_are_one_transaction() {
 }
 
 #[tokio::test]
-async fn revocations_are_one_trip() {
+async fn revocations_are_one_request() {
     let Some(setup) = Setup::new(Kind::Dynalite).await else {
         return;
     };
-    let (host, tap) = (&setup.host, &setup.tap);
+    let (host, proxy) = (&setup.host, &setup.proxy);
     let revocation = |number| Revocation {
         subject: subject(number),
         reason: None,
         revoked_at: NOW,
     };
     assert!(host.revoke(TENANT, revocation(1)).await.unwrap().1);
-    assert_eq!(tap.noted(), ["PutItem"]);
+    assert_eq!(proxy.operations(), ["PutItem"]);
     assert!(!host.revoke(TENANT, revocation(1)).await.unwrap().1);
-    assert_eq!(tap.noted(), ["PutItem", "GetItem"]);
+    assert_eq!(proxy.operations(), ["PutItem", "GetItem"]);
     host.revoked(TENANT, vec![subject(1)]).await.unwrap();
-    assert_eq!(tap.noted(), ["GetItem"]);
+    assert_eq!(proxy.operations(), ["GetItem"]);
     let many: Vec<_> = (0..150).map(subject).chain([subject(1)]).collect();
     let found = host.revoked(TENANT, many).await.unwrap();
-    assert_eq!(tap.noted(), ["BatchGetItem"; 2]);
+    assert_eq!(proxy.operations(), ["BatchGetItem"; 2]);
     let found: Vec<bool> = found.iter().map(Option::is_some).collect();
     assert!((0..151).all(|n| found[n] == (n == 1 || n == 150)));
     host.revoke(TENANT, revocation(2)).await.unwrap();
-    tap.noted();
+    proxy.operations();
     assert_eq!(host.revocations(TENANT, None, 9).await.unwrap().len(), 2);
-    assert_eq!(tap.noted(), ["Query"]);
+    assert_eq!(proxy.operations(), ["Query"]);
     assert!(host.revocations(TENANT, None, 0).await.unwrap().is_empty());
-    assert!(tap.noted().is_empty());
+    assert!(proxy.operations().is_empty());
     assert!(host.unrevoke(TENANT, NOW, subject(1)).await.unwrap());
-    assert_eq!(tap.noted(), ["DeleteItem"]);
+    assert_eq!(proxy.operations(), ["DeleteItem"]);
     host.ping().await.unwrap();
-    assert_eq!(tap.noted(), ["GetItem"]);
+    assert_eq!(proxy.operations(), ["GetItem"]);
 }

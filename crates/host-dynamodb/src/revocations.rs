@@ -1,4 +1,4 @@
-//! Revocations: items of one partition for each tenant, in the order of their subjects.
+//! Revocations: for each tenant the items of one partition, in the order of their subjects.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::{
 
 /// The most items that DynamoDB looks up at once.
 const MAX_ITEMS: usize = 100;
-/// How often what DynamoDB left out for now is asked for again, and what was taken back meanwhile.
+/// The number of requests for keys that DynamoDB left out for now, and for a revocation that is being removed.
 const ATTEMPTS: usize = 8;
 
 pub(crate) async fn look_up(
@@ -41,7 +41,7 @@ pub(crate) async fn look_up(
         while asked.as_object().is_some_and(|asked| !asked.is_empty()) {
             attempts.next().ok_or(Error::Busy)?;
             let input = json!({ "RequestItems": asked });
-            let mut answer = table.call_unnamed("BatchGetItem", &input).await?;
+            let mut answer = table.call_as_is("BatchGetItem", &input).await?;
             for item in items(&answer["Responses"][&table.name])? {
                 let revocation = read(item)?;
                 found.insert(revocation.subject, revocation);
@@ -64,23 +64,23 @@ pub(crate) async fn revoke(
     if let Some(reason) = &revocation.reason {
         item["reason"] = json!({ "S": reason });
     }
-    let input = table.named(json!({
+    let input = table.with_name(json!({
         "Item": item,
         "ConditionExpression": "attribute_not_exists(#pk)",
         "ExpressionAttributeNames": { "#pk": PARTITION },
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }));
     for _ in 0..ATTEMPTS {
-        let stands = match table.call_unnamed("PutItem", &input).await {
+        let existing = match table.call_as_is("PutItem", &input).await {
             Ok(_) => return Ok((revocation, true)),
-            Err(Refusal::Unmet(Some(item))) => Some(read(&item)?),
-            Err(Refusal::Unmet(None)) => get(table, tenant, subject).await?,
+            Err(Refusal::ConditionFailed(Some(item))) => Some(read(&item)?),
+            Err(Refusal::ConditionFailed(None)) => get(table, tenant, subject).await?,
             Err(refusal) => return Err(refusal.into()),
         };
-        if let Some(stands) = stands {
-            return Ok((stands, false));
+        if let Some(existing) = existing {
+            return Ok((existing, false));
         }
-        // It was taken back meanwhile.
+        // The revocation was removed between the two requests, so the write is tried again.
     }
     Err(Error::Conflict)
 }
@@ -103,7 +103,7 @@ pub(crate) async fn list(
     limit: usize,
 ) -> Result<Vec<Revocation>, Error> {
     let mut found: Vec<Revocation> = Vec::new();
-    let mut after = after.map(sort);
+    let mut after = after.map(sort_key);
     while found.len() < limit {
         let mut input = json!({
             "KeyConditionExpression": "#pk = :pk",
@@ -121,7 +121,7 @@ pub(crate) async fn list(
         for item in items(&answer["Items"])? {
             found.push(read(item)?);
         }
-        // DynamoDB ends a page where it likes.
+        // DynamoDB may end a page before the limit.
         match answer["LastEvaluatedKey"][SORT]["S"].as_str() {
             Some(last) => after = Some(last.to_owned()),
             None => break,
@@ -144,13 +144,13 @@ fn partition(tenant: TenantId) -> String {
     format!("{}#revoked", hex::encode(tenant.as_bytes()))
 }
 
-/// Two digits for the kind, and the hash: in the order that subjects have.
-fn sort(subject: Subject) -> String {
+/// Returns the sort key: two digits for the kind, and the hash. Keys have the order of their subjects.
+fn sort_key(subject: Subject) -> String {
     hex::encode(&[subject.kind as u8]) + &hex::encode(&subject.hash)
 }
 
 fn key(tenant: TenantId, subject: Subject) -> Value {
-    json!({ PARTITION: { "S": partition(tenant) }, SORT: { "S": sort(subject) } })
+    json!({ PARTITION: { "S": partition(tenant) }, SORT: { "S": sort_key(subject) } })
 }
 
 fn items(list: &Value) -> Result<&Vec<Value>, Error> {
@@ -192,12 +192,12 @@ mod tests {
             subjects.extend(hashes.map(|hash| Subject { kind, hash }));
         }
         subjects.sort_unstable();
-        let keys: Vec<String> = subjects.iter().map(|subject| sort(*subject)).collect();
+        let keys: Vec<String> = subjects.iter().map(|subject| sort_key(*subject)).collect();
         assert!(keys.is_sorted());
     }
 
     #[test]
-    fn items_that_are_no_revocations_are_found_out() {
+    fn items_that_are_not_revocations_are_refused() {
         let sk = json!({ "S": format!("00{}", "ab".repeat(32)) });
         let at = json!({ "N": "5" });
         assert!(read(&json!({ SORT: sk, "revoked_at": at })).is_ok());

@@ -1,4 +1,4 @@
-//! Redis, whether it is one server or many.
+//! Redis: one server or a cluster.
 
 use asyncgate_core::TenantId;
 use asyncgate_store::Error;
@@ -7,68 +7,74 @@ use bytes::Bytes;
 use crate::{
     address::{Address, Place},
     cluster::{Cluster, slot},
+    connection::Connection,
     dial::{Dialer, Target},
     keys::Keys,
-    link::Link,
     resp::{Args, Value},
     script::Script,
+    tls::{BadSetup, Tls},
 };
 
+/// The servers that decide.
 #[derive(Debug)]
-pub(crate) enum Server {
-    One(Link),
+pub(crate) enum Redis {
+    /// One server, or the master that sentinels name.
+    Single(Connection),
     Cluster(Cluster),
 }
 
-impl Server {
-    pub(crate) fn new(address: Address) -> Self {
+impl Redis {
+    pub(crate) fn new(address: Address) -> Result<Self, BadSetup> {
+        let tls = address.tls.as_ref().map(Tls::new).transpose()?;
         let (login, database) = (address.login, address.database);
         let target = match address.place {
-            Place::Cluster(seeds) => return Self::Cluster(Cluster::new(seeds, login)),
-            Place::One(node) => Target::Node(node),
+            Place::Cluster(seeds) => return Ok(Self::Cluster(Cluster::new(seeds, login, tls))),
+            Place::Single(node) => Target::Node(node),
             Place::Sentinels { sentinels, master } => Target::Master {
                 sentinels,
                 name: master,
             },
         };
-        Self::One(Link::new(Dialer {
+        Ok(Self::Single(Connection::new(Dialer {
             target,
             login,
             database,
-        }))
+            tls,
+        })))
     }
 
-    /// Whether tenants are in different places, each of which may be gone while the others are not.
+    /// Returns true if tenants are on different servers, each of which may fail while the others work.
     pub(crate) const fn is_cluster(&self) -> bool {
         matches!(self, Self::Cluster(_))
     }
 
-    /// Runs a script where the tenant's keys are.
+    /// Runs a script on the server that has the tenant's keys.
     pub(crate) async fn run(
         &self,
         script: &Script,
         tenant: TenantId,
         args: &Args,
     ) -> Result<Value, Error> {
-        let answer = self.send(tenant, args.after(&script.head())).await?;
+        let answer = self.send(tenant, args.after(&script.by_digest())).await?;
+        // A server that was restarted has forgotten its scripts. It did nothing, so the request may be repeated.
         let forgotten = matches!(&answer, Value::Error(text) if text.starts_with("NOSCRIPT"));
         let answer = match forgotten {
-            true => self.send(tenant, args.after(&script.whole())).await?,
+            true => self.send(tenant, args.after(&script.by_text())).await?,
             false => answer,
         };
         accepted(answer)
     }
 
-    /// Asks where the tenant's keys are.
+    /// Sends a request to the server that has the tenant's keys.
     pub(crate) async fn ask(&self, tenant: TenantId, args: &Args) -> Result<Value, Error> {
         accepted(self.send(tenant, args.request()).await?)
     }
 
     pub(crate) async fn ping(&self) -> Result<(), Error> {
         match self {
-            Self::One(link) => {
+            Self::Single(connection) => {
                 let ping = Args::of([b"PING"]).request();
-                accepted(link.send(ping.into(), 1).await?).map(drop)
+                accepted(connection.send(ping.into(), 1).await?).map(drop)
             }
             Self::Cluster(cluster) => cluster.ping().await,
         }
@@ -77,7 +83,7 @@ impl Server {
     async fn send(&self, tenant: TenantId, request: Vec<u8>) -> Result<Value, Error> {
         let request = Bytes::from(request);
         match self {
-            Self::One(link) => link.send(request, 1).await,
+            Self::Single(connection) => connection.send(request, 1).await,
             Self::Cluster(cluster) => {
                 cluster
                     .send(slot(Keys::tag(tenant).as_bytes()), request)
@@ -87,7 +93,7 @@ impl Server {
     }
 }
 
-/// An answer that is not a refusal. What was refused was not done.
+/// Turns a refusal into an error. A refused request was not done.
 pub(crate) fn accepted(answer: Value) -> Result<Value, Error> {
     answer.accepted().map_err(|text| {
         let corrupt = text.contains("CORRUPT");

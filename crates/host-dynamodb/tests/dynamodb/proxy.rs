@@ -1,4 +1,4 @@
-//! Stands between a host and an emulator: notes every request, answers some itself, and holds them back.
+//! A proxy between a host and an emulator: it notes every request, can answer some itself, and can hold them back.
 
 use std::{
     collections::VecDeque,
@@ -17,23 +17,23 @@ use tokio::{
 
 use crate::emulators::post;
 
-/// What was noted, and what to answer next.
+/// The requests that came, and the answers that the proxy gives itself.
 #[derive(Default)]
 struct Notes {
     operations: Vec<String>,
     answers: VecDeque<(u16, String)>,
 }
 
-/// A server that passes requests on.
-pub struct Tap {
+/// A server that forwards requests.
+pub struct Proxy {
     pub port: u16,
     notes: Arc<Mutex<Notes>>,
     held: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-impl Tap {
-    /// Passes on to a port.
+impl Proxy {
+    /// Starts a proxy that forwards to a port.
     pub async fn start(to: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -55,17 +55,17 @@ impl Tap {
         }
     }
 
-    /// From now on requests are noted, and neither passed on nor answered.
+    /// From now on requests are noted, but neither forwarded nor answered.
     pub fn hold(&self) {
         self.held.send_replace(true);
     }
 
-    /// Lets go on what was held back.
+    /// Forwards or answers the requests that were held back.
     pub fn release(&self) {
         self.held.send_replace(false);
     }
 
-    /// Waits until so many requests have been noted.
+    /// Waits until so many requests have come.
     pub async fn until(&self, requests: usize) {
         eventually(&format!("{requests} requests"), async || {
             self.notes.lock().unwrap().operations.len() >= requests
@@ -73,19 +73,19 @@ impl Tap {
         .await;
     }
 
-    /// The operations since the last time that somebody asked.
-    pub fn noted(&self) -> Vec<String> {
+    /// Returns the operations that came since the last call.
+    pub fn operations(&self) -> Vec<String> {
         std::mem::take(&mut self.notes.lock().unwrap().operations)
     }
 
-    /// Answers one request itself, after those that it was told about before.
+    /// Answers one request itself, in the order of these calls.
     pub fn answer(&self, status: u16, body: &Value) {
         let answer = (status, body.to_string());
         self.notes.lock().unwrap().answers.push_back(answer);
     }
 }
 
-impl Drop for Tap {
+impl Drop for Proxy {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -121,14 +121,14 @@ async fn serve(
         }
         let mut body = vec![0; len];
         stream.read_exact(&mut body).await.ok()?;
-        let own = {
+        let prepared = {
             let mut notes = notes.lock().unwrap();
             notes.operations.push(operation.clone());
             notes.answers.pop_front()
         };
         held.wait_for(|held| !held).await.ok()?;
-        let (status, body) = match own {
-            Some(own) => own,
+        let (status, body) = match prepared {
+            Some(prepared) => prepared,
             None => post(to, &operation, std::str::from_utf8(&body).ok()?).await?,
         };
         let answer = format!(

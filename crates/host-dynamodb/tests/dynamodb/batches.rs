@@ -1,4 +1,4 @@
-//! Callers of one process who ask about one limit at the same time.
+//! Callers of one process who ask about one limit at the same time share a batch.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::{
     emulators::{Emulator, Kind, host},
-    tap::Tap,
+    proxy::Proxy,
 };
 
 const TENANT: TenantId = TenantId::from_bytes([7; 16]);
@@ -26,24 +26,24 @@ const NOW: Timestamp = Timestamp::from_millis(1_731_690_000_000);
 const TABLE: &str = "gate";
 const CALLERS: usize = 200;
 
-async fn tapped(kind: Kind) -> Option<(Emulator, Tap, Arc<DynamoHost>)> {
+async fn proxied(kind: Kind) -> Option<(Emulator, Proxy, Arc<DynamoHost>)> {
     let emulator = Emulator::start(kind).await?;
     emulator.make(TABLE).await;
-    let tap = Tap::start(emulator.port).await;
-    let host = Arc::new(host(tap.port, TABLE));
-    Some((emulator, tap, host))
+    let proxy = Proxy::start(emulator.port).await;
+    let host = Arc::new(host(proxy.port, TABLE));
+    Some((emulator, proxy, host))
 }
 
 fn token_of(capacity: u64) -> LimitCheck {
     limit(&bucket(capacity, 1, false), "k", 1)
 }
 
-/// Lets somebody ask, and wait: the answer is taken later.
+/// Starts a call that cannot be answered yet; the test awaits its answer later.
 fn asking<T>(call: impl Future<Output = T>) -> std::pin::Pin<Box<impl Future<Output = T>>> {
     let mut call = Box::pin(call);
     assert!(
         call.as_mut().now_or_never().is_none(),
-        "nobody can know yet"
+        "there is no answer yet"
     );
     call
 }
@@ -54,11 +54,11 @@ async fn left(host: &DynamoHost) -> Result<u64, Error> {
     Ok(limited.remaining)
 }
 
-/// All of them are answered by DynamoDB, and nobody by a failure mode.
+/// DynamoDB answers all of them, and a failure mode answers nobody.
 #[tokio::test]
-async fn a_flood_is_decided_in_two_steps_and_the_limit_holds() {
+async fn a_flood_is_decided_in_two_batches_and_the_limit_holds() {
     for kind in [Kind::Dynalite, Kind::Moto] {
-        let Some((_emulator, tap, host)) = tapped(kind).await else {
+        let Some((_emulator, proxy, host)) = proxied(kind).await else {
             continue;
         };
         let settings = Settings {
@@ -73,46 +73,46 @@ async fn a_flood_is_decided_in_two_steps_and_the_limit_holds() {
             assert_eq!(told.provenance.source, Source::Store);
             (told.answer.allowed, told.answer.remaining)
         };
-        // While the first is on its way, all others come.
-        tap.hold();
+        // All others come while the first request is under way.
+        proxy.hold();
         let first = call();
-        tap.until(1).await;
+        proxy.until(1).await;
         let others: Vec<_> = (1..CALLERS).map(|_| call()).collect();
-        tap.release();
+        proxy.release();
         let told = join_all([first].into_iter().chain(others)).await;
         let told: Vec<_> = told.into_iter().map(by_host).collect();
-        // In the order in which they came.
+        // They are decided in the order of arrival.
         let expected: Vec<_> = (1..=CALLERS as u64)
             .map(|number| (number <= 50, 50_u64.saturating_sub(number)))
             .collect();
         assert_eq!(told, expected);
-        assert_eq!(tap.noted(), ["PutItem"; 2]);
-        // Those who change nothing share a read.
+        assert_eq!(proxy.operations(), ["PutItem"; 2]);
+        // Callers who change nothing share a read.
         let others: Vec<_> = (0..CALLERS).map(|_| call()).collect();
         let told = join_all(others).await;
         assert!(told.into_iter().all(|told| by_host(told) == (false, 0)));
-        assert_eq!(tap.noted(), ["GetItem"]);
+        assert_eq!(proxy.operations(), ["GetItem"]);
         assert_eq!(guard.health().await.counters.circuit, Circuit::Closed);
     }
 }
 
 #[tokio::test]
-async fn who_has_gone_before_the_step_is_not_counted() {
-    let Some((_emulator, tap, host)) = tapped(Kind::Dynalite).await else {
+async fn a_caller_who_has_gone_before_the_batch_is_decided_is_not_counted() {
+    let Some((_emulator, proxy, host)) = proxied(Kind::Dynalite).await else {
         return;
     };
-    tap.hold();
+    proxy.hold();
     let first = asking(left(&host));
-    tap.until(1).await;
+    proxy.until(1).await;
     let others: Vec<_> = (0..CALLERS).map(|_| asking(left(&host))).collect();
     let stay: Vec<_> = others.into_iter().step_by(2).collect();
-    tap.release();
+    proxy.release();
     assert_eq!(first.await, Ok(999));
     let told = join_all(stay).await;
     let expected: Vec<_> = (1..=CALLERS as u64 / 2).map(|n| Ok(999 - n)).collect();
     assert_eq!(told, expected);
-    assert_eq!(tap.noted(), ["PutItem"; 2]);
-    // Of those who have all gone, nothing is asked.
+    assert_eq!(proxy.operations(), ["PutItem"; 2]);
+    // When all callers have gone, there is no request.
     drop(
         (0..CALLERS)
             .map(|_| asking(left(&host)))
@@ -120,57 +120,57 @@ async fn who_has_gone_before_the_step_is_not_counted() {
     );
     tokio::task::yield_now().await;
     assert_eq!(left(&host).await, Ok(898));
-    assert_eq!(tap.noted(), ["PutItem"]);
+    assert_eq!(proxy.operations(), ["PutItem"]);
 }
 
 #[tokio::test]
-async fn a_step_goes_on_without_who_began_it() {
-    let Some((_emulator, tap, host)) = tapped(Kind::Dynalite).await else {
+async fn a_batch_goes_on_without_its_first_caller() {
+    let Some((_emulator, proxy, host)) = proxied(Kind::Dynalite).await else {
         return;
     };
-    tap.hold();
+    proxy.hold();
     let (first, second) = (asking(left(&host)), asking(left(&host)));
-    tap.until(1).await;
+    proxy.until(1).await;
     drop(first);
-    tap.release();
-    // It was on its way with the first, so that one counts.
+    proxy.release();
+    // The request that was under way counted the first caller.
     assert_eq!(second.await, Ok(998));
     assert_eq!(left(&host).await, Ok(997));
-    assert_eq!(tap.noted(), ["PutItem"; 2]);
+    assert_eq!(proxy.operations(), ["PutItem"; 2]);
 }
 
 #[tokio::test]
 async fn all_are_decided_again_when_another_instance_was_faster() {
     for kind in [Kind::Dynalite, Kind::Moto] {
-        let Some((emulator, tap, here)) = tapped(kind).await else {
+        let Some((emulator, proxy, here)) = proxied(kind).await else {
             continue;
         };
         assert_eq!(left(&here).await, Ok(999));
         let other = host(emulator.port, TABLE);
         assert_eq!(left(&other).await, Ok(998));
-        tap.noted();
+        proxy.operations();
         let calls: Vec<_> = (0..CALLERS).map(|_| asking(left(&here))).collect();
         let expected: Vec<_> = (1..=CALLERS as u64).map(|n| Ok(998 - n)).collect();
         assert_eq!(join_all(calls).await, expected);
-        let found_out: &[&str] = match kind {
+        let requests: &[&str] = match kind {
             Kind::Dynalite => &["PutItem", "GetItem", "PutItem"],
             Kind::Moto => &["PutItem", "PutItem"],
         };
-        assert_eq!(tap.noted(), found_out);
+        assert_eq!(proxy.operations(), requests);
     }
 }
 
 #[tokio::test]
-async fn a_step_that_fails_is_told_to_all_and_counts_nobody() {
-    let Some((_emulator, tap, host)) = tapped(Kind::Dynalite).await else {
+async fn a_batch_that_fails_fails_for_all_and_counts_nobody() {
+    let Some((_emulator, proxy, host)) = proxied(Kind::Dynalite).await else {
         return;
     };
     let kind = "com.amazonaws.dynamodb.v20120810#ThrottlingException";
-    tap.answer(400, &json!({ "__type": kind, "message": "slow" }));
+    proxy.answer(400, &json!({ "__type": kind, "message": "slow" }));
     let calls: Vec<_> = (0..CALLERS).map(|_| asking(left(&host))).collect();
     for told in join_all(calls).await {
         assert!(matches!(told, Err(Error::Unavailable(text)) if text.contains("slow")));
     }
     assert_eq!(left(&host).await, Ok(999));
-    assert_eq!(tap.noted(), ["PutItem"; 2]);
+    assert_eq!(proxy.operations(), ["PutItem"; 2]);
 }

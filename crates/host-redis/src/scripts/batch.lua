@@ -1,13 +1,13 @@
--- Decides single questions of many callers, each for itself: about a token bucket or a nonce. What costs most
--- of a script is that it runs at all, so those who ask at the same time share one.
+-- Decides questions of many callers, each for itself and each about one token bucket or one nonce. Most of a
+-- script's cost is the call itself, so callers who ask at the same time share one.
 --
 -- KEYS: a row for each question.
 -- ARGV: the time ('' is the server's), '0', then for each
---   bucket: 'b' shadow cost capacity unit refill overdraw, and what more is given back than it holds
+--   bucket: 'b' shadow cost capacity unit refill overdraw, and what is given back beyond its capacity
 --   nonce: 'n' ttl_ms
--- Answers the time, and for each whether it passed, and the row as that question found it.
+-- Returns the time, and for each question '1' if it passed, and the row as that question found it.
 --
--- Nothing is written before everything is decided, so an error leaves all as it was.
+-- Nothing is written before everything is decided, so an error changes nothing.
 
 local answer, rows, untils = {now}, {}, {}
 local stored = redis.call('MGET', unpack(KEYS))
@@ -17,7 +17,7 @@ for i, key in ipairs(KEYS) do
   local pass, after, till
   if ARGV[at] == 'b' then
     pass, after, till = take(row, at + 3, tonumber(ARGV[at + 2]))
-    -- A rule that is only tried out refuses nothing.
+    -- A shadow rule refuses nothing.
     pass = pass or ARGV[at + 1] == '1'
     at = at + 8
   else

@@ -1,4 +1,4 @@
-//! Questions as the script wants them, and its answers.
+//! Encodes questions as the arguments of the scripts, and decodes their answers.
 
 use std::collections::HashMap;
 
@@ -13,14 +13,14 @@ use crate::{
     resp::{Args, Value},
 };
 
-/// Seconds that the script multiplies by a thousand and still holds exactly. No window is as long: who
-/// asks for more gets one that does not end either.
+/// The most seconds that a script can multiply by a thousand and still hold exactly. A longer window would not end
+/// either.
 const LONGEST_SECS: u64 = 1 << 40;
 
-/// How a row is written down.
+/// The kind of a row, which has its own text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sort {
-    /// `w start count until`, with the length of the window in seconds, which is part of the name.
+enum RowKind {
+    /// `w start count until`. The length of the window in seconds is part of the row's name.
     Window { secs: u64 },
     /// `level unit at until`
     Bucket,
@@ -30,7 +30,7 @@ enum Sort {
     Nonce,
 }
 
-/// The arguments of the script.
+/// Returns the arguments of `admit.lua` and of `nonces.lua`.
 pub(crate) fn args(keys: &Keys, tenant: TenantId, now: Option<Timestamp>, asks: &Asks) -> Args {
     let mut args = Args::default();
     let count = asks.counters.len() + asks.limits.len() + asks.nonces.len();
@@ -57,20 +57,23 @@ pub(crate) fn args(keys: &Keys, tenant: TenantId, now: Option<Timestamp>, asks: 
     args
 }
 
-/// The keys of all rows that are asked about.
+/// Adds the keys of all rows of a question.
 pub(crate) fn put_keys(args: &mut Args, keys: &Keys, tenant: TenantId, asks: &Asks) {
-    // A row holds the number of its window, so that all windows share one key and a name that does
-    // not depend on the time: that of the first.
-    for (name, sort) in asks.names(tenant, Timestamp::default()).zip(sorts(asks)) {
-        let word = match sort {
-            Sort::Nonce => "nonce",
-            Sort::Window { .. } | Sort::Bucket | Sort::Delay => "rl",
+    // All windows of a counter share one key, and the row says which window it counts: so the keys are known
+    // before the script reads the time. The key has the name of the window at time zero.
+    for (name, kind) in asks
+        .names(tenant, Timestamp::default())
+        .zip(row_kinds(asks))
+    {
+        let word = match kind {
+            RowKind::Nonce => "nonce",
+            RowKind::Window { .. } | RowKind::Bucket | RowKind::Delay => "rl",
         };
         args.put(keys.row(tenant, word, name));
     }
 }
 
-/// The time to go by; none is the server's.
+/// Adds the time to use. None stands for the server's clock.
 pub(crate) fn put_time(args: &mut Args, now: Option<Timestamp>) {
     match now {
         Some(now) => args.put_number(now.as_millis()),
@@ -90,8 +93,9 @@ pub(crate) fn put_limit(args: &mut Args, check: &LimitCheck) {
     };
     match &check.rule {
         Rule::Bucket(bucket) => {
-            // More than fits is refused, and more than can be owed and held fills it, by however much. What
-            // is given back comes in two parts, so that each is a number that the script holds exactly.
+            // A cost above the capacity is refused whatever it is, and giving back more than can be owed and held
+            // fills the bucket whatever it is, so both are clamped. What is given back is sent in two parts, so
+            // that each is a number that the script holds exactly.
             let capacity = i64::try_from(bucket.capacity()).unwrap_or(i64::MAX - 1);
             let cost = check.cost.clamp(-capacity, capacity + 1);
             let more = check.cost.saturating_sub(cost).clamp(-capacity, 0);
@@ -120,40 +124,40 @@ pub(crate) fn put_limit(args: &mut Args, check: &LimitCheck) {
     }
 }
 
-/// What sort of row each part of a question asks about.
-fn sorts(asks: &Asks) -> impl Iterator<Item = Sort> {
-    let counters = asks.counters.iter().map(|increment| Sort::Window {
+/// Returns the kind of the row that each part of a question asks about.
+fn row_kinds(asks: &Asks) -> impl Iterator<Item = RowKind> {
+    let counters = asks.counters.iter().map(|increment| RowKind::Window {
         secs: increment.window_secs,
     });
     let limits = asks.limits.iter().map(|check| match &check.rule {
-        Rule::Bucket(_) => Sort::Bucket,
-        Rule::Window(window) => Sort::Window {
+        Rule::Bucket(_) => RowKind::Bucket,
+        Rule::Window(window) => RowKind::Window {
             secs: window.window_secs,
         },
-        Rule::Delay(_) => Sort::Delay,
+        Rule::Delay(_) => RowKind::Delay,
     });
-    let nonces = asks.nonces.iter().map(|_| Sort::Nonce);
+    let nonces = asks.nonces.iter().map(|_| RowKind::Nonce);
     counters.chain(limits).chain(nonces)
 }
 
-/// What to tell: what the rule makes of the time and the rows that the script went by. So the script
-/// has no say in the small print, and one that decides otherwise than the rule is found out at once.
+/// Makes the verdicts by the rule of `core`, from the time and the rows that the script used. So a script that
+/// decides differently from the rule is noticed at once.
 pub(crate) fn verdicts(tenant: TenantId, asks: &Asks, answer: &Value) -> Result<Verdicts, Error> {
-    let corrupt = |what: &str| Error::Corrupt(format!("Redis: {what}"));
+    let corrupt = |flaw: &str| Error::Corrupt(format!("Redis: {flaw}"));
     let short = || corrupt("the script's answer is not as long as the question");
     let [now, passed, rows @ ..] = answer.list().ok_or_else(short)? else {
         return Err(short());
     };
     let now = Timestamp::from_millis(now.int().ok_or_else(short)?);
     let mut found: HashMap<Name, Row> = HashMap::new();
-    let mut names = asks.names(tenant, now).zip(sorts(asks));
+    let mut names = asks.names(tenant, now).zip(row_kinds(asks));
     for row in rows {
-        let (name, sort) = names.next().ok_or_else(short)?;
+        let (name, kind) = names.next().ok_or_else(short)?;
         if *row == Value::Nil {
             continue;
         }
         let text = row.text().ok_or_else(|| corrupt("a row is not text"))?;
-        match read(text, sort, now) {
+        match read(text, kind, now) {
             Read::Row(row) => drop(found.insert(name, row)),
             Read::OtherWindow => {}
             Read::Corrupt => return Err(corrupt("a row cannot be read")),
@@ -173,16 +177,16 @@ pub(crate) fn verdicts(tenant: TenantId, asks: &Asks, answer: &Value) -> Result<
 #[derive(Debug, PartialEq, Eq)]
 enum Read {
     Row(Row),
-    /// The row of a window that is over.
+    /// The row counts a window that is over.
     OtherWindow,
     Corrupt,
 }
 
-fn read(text: &str, sort: Sort, now: Timestamp) -> Read {
-    match read_row(text, sort) {
+fn read(text: &str, kind: RowKind, now: Timestamp) -> Read {
+    match read_row(text, kind) {
         None => Read::Corrupt,
         Some((row, Some(start))) => {
-            let Sort::Window { secs } = sort else {
+            let RowKind::Window { secs } = kind else {
                 return Read::Corrupt;
             };
             let second = now.as_millis().div_euclid(1_000);
@@ -196,33 +200,33 @@ fn read(text: &str, sort: Sort, now: Timestamp) -> Read {
     }
 }
 
-/// A row, and the start of its window if it has one.
-fn read_row(text: &str, sort: Sort) -> Option<(Row, Option<i64>)> {
+/// Parses a row. Returns the start of its window if it has one.
+fn read_row(text: &str, kind: RowKind) -> Option<(Row, Option<i64>)> {
     let mut words = text.split(' ');
     let mut start = None;
-    let cell = match sort {
-        Sort::Window { .. } => {
+    let cell = match kind {
+        RowKind::Window { .. } => {
             words.next().filter(|word| *word == "w")?;
             start = Some(words.next()?.parse().ok()?);
             let count = words.next()?.parse().ok()?;
             Cell::Window { count }
         }
-        Sort::Bucket => Cell::Bucket {
+        RowKind::Bucket => Cell::Bucket {
             level: words.next()?.parse().ok()?,
             unit: words.next()?.parse().ok()?,
             at: words.next()?.parse().ok()?,
         },
-        Sort::Delay => Cell::Delay {
+        RowKind::Delay => Cell::Delay {
             counter: words.next()?.parse().ok()?,
             timer: words.next()?.parse().ok()?,
         },
-        Sort::Nonce => Cell::Nonce {
+        RowKind::Nonce => Cell::Nonce {
             first_seen: words.next()?.parse().ok()?,
         },
     };
-    let until = match sort {
-        Sort::Delay => i64::MAX,
-        Sort::Window { .. } | Sort::Bucket | Sort::Nonce => words.next()?.parse().ok()?,
+    let until = match kind {
+        RowKind::Delay => i64::MAX,
+        RowKind::Window { .. } | RowKind::Bucket | RowKind::Nonce => words.next()?.parse().ok()?,
     };
     let until = Timestamp::from_millis(until);
     words
@@ -236,27 +240,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_that_are_none_are_found_out() {
-        let window = Sort::Window { secs: 60 };
+    fn rows_that_cannot_be_read_are_corrupt() {
+        let window = RowKind::Window { secs: 60 };
         let now = Timestamp::from_millis(61_000);
-        for (text, sort) in [
-            ("", Sort::Nonce),
-            ("1", Sort::Nonce),
-            ("1 2 3", Sort::Nonce),
-            ("1 two", Sort::Nonce),
+        for (text, kind) in [
+            ("", RowKind::Nonce),
+            ("1", RowKind::Nonce),
+            ("1 2 3", RowKind::Nonce),
+            ("1 two", RowKind::Nonce),
             ("60 1 200", window),
             ("w 60 18446744073709551616 200", window),
-            ("1 2 3", Sort::Bucket),
-            ("1 2 3", Sort::Delay),
+            ("1 2 3", RowKind::Bucket),
+            ("1 2 3", RowKind::Delay),
         ] {
-            assert_eq!(read(text, sort, now), Read::Corrupt, "{text:?}");
+            assert_eq!(read(text, kind, now), Read::Corrupt, "{text:?}");
         }
         assert_eq!(read("w 0 1 120000", window, now), Read::OtherWindow);
         assert!(matches!(read("w 60 1 180000", window, now), Read::Row(_)));
     }
 
     #[test]
-    fn answers_that_do_not_fit_are_refused() {
+    fn answers_that_do_not_match_the_question_are_refused() {
         let asks = Asks::default();
         let tenant = TenantId::from_bytes([1; 16]);
         let time = || Value::Int(5);
@@ -269,8 +273,8 @@ mod tests {
             Value::List(vec![time(), Value::Int(0)]),
             Value::List(vec![time(), Value::Int(1), Value::Nil]),
         ] {
-            let told = verdicts(tenant, &asks, &answer);
-            assert!(matches!(told, Err(Error::Corrupt(_))), "{answer:?}");
+            let read = verdicts(tenant, &asks, &answer);
+            assert!(matches!(read, Err(Error::Corrupt(_))), "{answer:?}");
         }
     }
 }

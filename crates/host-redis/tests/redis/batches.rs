@@ -1,4 +1,4 @@
-//! Callers who ask at the same time share a script, and none can tell.
+//! Callers who ask at the same time share a call of a script, and their answers do not show it.
 
 use std::{collections::HashMap, convert::Infallible};
 
@@ -28,7 +28,7 @@ fn nonce(name: &str) -> Asks {
     }
 }
 
-/// A bucket of three with a token more every minute.
+/// Asks for tokens of a bucket that holds three and refills one a minute.
 fn bucket(key: &str, cost: i64, shadow: bool) -> Asks {
     let bucket = Bucket::per_minute(3, MILLIONTHS).unwrap();
     let limits = vec![LimitCheck {
@@ -44,7 +44,7 @@ fn bucket(key: &str, cost: i64, shadow: bool) -> Asks {
     }
 }
 
-/// How many scripts the server has run.
+/// Returns the number of scripts that the server has run.
 async fn scripts(server: &Server) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]).await.unwrap();
     let line = stats
@@ -54,14 +54,14 @@ async fn scripts(server: &Server) -> u64 {
     calls.map_or(0, |calls| calls.parse().unwrap())
 }
 
-/// Questions that are there at once are decided in their order, so the rule can foretell all answers.
+/// Questions of one batch are decided in their order, so the rule can predict all answers.
 #[tokio::test]
 async fn many_at_once_are_answered_as_one_after_the_other() {
     if !available() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::simulated(server.address())).await;
+    let host = connected(RedisHost::simulated(server.address()).unwrap()).await;
     let mut rows: HashMap<(TenantId, Name), Row> = HashMap::new();
     for round in 0..60_i64 {
         let now = Timestamp::from_millis(1_731_690_000_000 + round * 17_000);
@@ -71,59 +71,59 @@ async fn many_at_once_are_answered_as_one_after_the_other() {
             2 => bucket("b2", 1 - n % 3, n % 2 == 0),
             other => bucket(&format!("b{}", n % 6), other - 2, n % 11 == 0),
         });
-        // Some of several tenants, who share scripts as well.
+        // Several tenants share a script as well.
         let tenants = (0..).map(|n: u8| TenantId::from_bytes([n % 3; 16]));
         let asks: Vec<(TenantId, Asks)> = tenants.zip(asks).collect();
-        let mut foretold: Vec<Result<Verdicts, Error>> = Vec::new();
+        let mut predicted: Vec<Result<Verdicts, Error>> = Vec::new();
         for (tenant, one) in &asks {
             let load = |name| Ok::<_, Infallible>(rows.get(&(*tenant, name)).copied());
             let Ok(decision) = decide(*tenant, now, one, load);
             let written = decision.rows.into_iter();
             rows.extend(written.map(|(name, row)| ((*tenant, name), row)));
-            foretold.push(Ok(decision.verdicts));
+            predicted.push(Ok(decision.verdicts));
         }
         let before = scripts(&server).await;
         let asks = asks.into_iter();
-        let told = asks.map(|(tenant, one)| host.admit(tenant, now, one));
-        assert_eq!(join_all(told).await, foretold, "round {round}");
+        let answers = asks.map(|(tenant, one)| host.admit(tenant, now, one));
+        assert_eq!(join_all(answers).await, predicted, "round {round}");
         let ran = scripts(&server).await - before;
         assert!(ran <= 3, "{ran} scripts for 40 questions");
     }
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_read_is_one_callers_trouble() {
+async fn a_row_that_cannot_be_read_is_an_error_for_its_caller_only() {
     if !available() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::new(server.address())).await;
+    let host = connected(RedisHost::new(server.address()).unwrap()).await;
     let ask = |asks: Asks| host.admit(TENANT, Timestamp::default(), asks);
     assert!(ask(nonce("n0")).await.unwrap().passed());
     let keys = server.command(&["RANDOMKEY"]).await.unwrap();
     let key = keys.lines().nth(1).unwrap();
     server.command(&["SET", key, "1"]).await.unwrap();
     let asked = (0..20).map(|n| ask(nonce(&format!("n{n}"))));
-    for (n, told) in join_all(asked).await.into_iter().enumerate() {
+    for (n, answer) in join_all(asked).await.into_iter().enumerate() {
         match n {
-            0 => assert!(matches!(told, Err(Error::Corrupt(_))), "{told:?}"),
-            n => assert!(told.unwrap().passed(), "nonce {n} is new"),
+            0 => assert!(matches!(answer, Err(Error::Corrupt(_))), "{answer:?}"),
+            n => assert!(answer.unwrap().passed(), "nonce {n} is new"),
         }
     }
 }
 
 #[tokio::test]
-async fn tenants_do_not_meet() {
+async fn tenants_do_not_share_rows() {
     if !available() {
         return;
     }
     let server = Server::start(&[]).await;
-    let host = connected(RedisHost::new(server.address())).await;
+    let host = connected(RedisHost::new(server.address()).unwrap()).await;
     let asked = (0..40_u8).map(|n| {
         let tenant = TenantId::from_bytes([n / 2; 16]);
         host.admit(tenant, Timestamp::default(), nonce("same"))
     });
-    let told = join_all(asked).await.into_iter();
-    let passed: Vec<bool> = told.map(|it| it.unwrap().passed()).collect();
+    let answers = join_all(asked).await.into_iter();
+    let passed: Vec<bool> = answers.map(|it| it.unwrap().passed()).collect();
     assert_eq!(passed, [true, false].repeat(20));
 }

@@ -1,7 +1,7 @@
 //! Revocations: a hash of them, and a sorted set for their order.
 //!
-//! A subject is the number of its kind and its hash. What stands is the time in milliseconds, and
-//! after a colon the reason if there is one.
+//! A field of the hash is the number of a subject's kind and the subject's hash. Its value is the time in
+//! milliseconds, and after a colon the reason if there is one.
 
 use asyncgate_core::{
     TenantId, Timestamp,
@@ -14,7 +14,7 @@ use crate::{
     resp::{Args, Value},
 };
 
-/// The names of the hash and of its order.
+/// Adds the keys of the hash and of the sorted set.
 fn put_keys(args: &mut Args, keys: &Keys, tenant: TenantId) {
     args.put("2");
     args.put(keys.of(tenant, "revoked"));
@@ -141,10 +141,10 @@ pub(crate) fn read_unrevoked(answer: &Value) -> Result<bool, Error> {
 
 /// Reads the answer to [`list`].
 pub(crate) fn read_list(answer: &Value) -> Result<Vec<Revocation>, Error> {
-    let both = answer.list().ok_or_else(corrupt)?;
-    let read = |both: &[Value]| match both {
+    let fields_and_values = answer.list().ok_or_else(corrupt)?;
+    let read = |pair: &[Value]| match pair {
         [field, value] => revocation(subject(field)?, value),
         _ => Err(corrupt()),
     };
-    both.chunks(2).map(read).collect()
+    fields_and_values.chunks(2).map(read).collect()
 }
