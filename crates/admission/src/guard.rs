@@ -156,6 +156,7 @@ impl Guard {
             }
             (false, _) => Component::Nonces,
         };
+        // Prepared before, because the host takes the questions.
         let permissive = minimal::allowed(&asks, now);
         let (answered, took) = self
             .timed(component, now, || self.host.admit(tenant, now, asks))
@@ -199,6 +200,7 @@ impl Guard {
         let fresh =
             |kept: &Kept| settings.cache.freshness(now.millis_since(kept.at)) == Freshness::Fresh;
         let mut answers: Vec<Option<Answered<Registered>>> = {
+            // The lock is held for the whole list: a lookup costs less than taking the lock again.
             let mut cache = self.cache();
             let kept = |subject: &Subject| {
                 let kept = cache.get(tenant, *subject).filter(|kept| fresh(kept))?;
@@ -355,6 +357,7 @@ impl Guard {
             let (latency_p99, error_rate) = part.record.figures();
             let circuit = part.breaker.circuit();
             ComponentHealth {
+                // A host that answers a ping but fails calls is not available for that part.
                 available: alive && circuit == Circuit::Closed,
                 latency_p99,
                 error_rate,
@@ -414,6 +417,7 @@ impl Guard {
             }
         };
         let took = watch.elapsed();
+        // Failures are counted without a time: a timeout would only show the deadline.
         part.record.note(answer.is_ok().then_some(took));
         let answer = match answer {
             Ok(answer) => {

@@ -63,6 +63,7 @@ impl Tiers {
     async fn set_for(&self, tenant: TenantId, now: Timestamp, client: &str) -> Option<ClientTier> {
         let place = (tenant, client.to_owned());
         let kept = self.kept().get(&place).cloned();
+        // That a client has no tier of its own is kept too: it is the answer for most clients.
         if let Some((set, at)) = &kept
             && now.millis_since(*at) < KEPT_MS
         {
@@ -82,6 +83,7 @@ impl Tiers {
             }
             Err(error) => {
                 tracing::debug!(%error, "the tier of a client could not be read");
+                // An old answer is better than none: a tier changes seldom.
                 kept.and_then(|(set, _)| set)
             }
         }

@@ -41,6 +41,7 @@ impl Link {
         parts.add(&self.0);
         parts.add(tenant.as_bytes());
         parts.add(receipt.id.as_bytes());
+        // A statement leaves out id and time; the link covers them too, so that nothing can be redated.
         parts.add(&receipt.created_at.as_millis().to_be_bytes());
         receipt.add_statement(&mut parts);
         parts.add(receipt.instance.as_bytes());

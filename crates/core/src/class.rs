@@ -40,6 +40,7 @@ impl Reach {
 
 /// Sorts names and removes doubles: the form in which capability sets are compared.
 pub(crate) fn as_set(mut names: Vec<String>) -> Vec<String> {
+    // A set has one form, so that two orders of the same names are one class.
     names.sort_unstable();
     names.dedup();
     names

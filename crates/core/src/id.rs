@@ -203,6 +203,7 @@ impl Ids {
     /// Draws the id of the message at `seq`.
     pub fn message(&mut self, seq: u64) -> MessageId {
         let millis = u128::from(self.stamp.0 >> Stamp::COUNTER_BITS);
+        // A ULID has 80 bits after its milliseconds: 44 for the place, the lower 36 random.
         let random = self.random() >> (64 - MessageId::RANDOM_BITS);
         let tail = u128::from(seq & SEQ_MASK) << MessageId::RANDOM_BITS | u128::from(random);
         MessageId(millis << 80 | tail)
@@ -210,6 +211,7 @@ impl Ids {
 
     /// Draws a UUIDv7 that names nothing stored.
     pub fn correlation(&mut self) -> [u8; 16] {
+        // It is in no ledger, so a random number takes the bits of the place.
         let place = self.random();
         *self.uuid(place).as_bytes()
     }

@@ -26,6 +26,7 @@ pub struct TooDeep;
 impl Json {
     /// Takes a well-formed value that is not nested too deeply.
     pub fn new(raw: Box<RawValue>) -> Result<Self, TooDeep> {
+        // Canonical bytes are written by recursion; the bound keeps hostile input from exhausting the stack.
         if depth(raw.get()) > MAX_DEPTH {
             return Err(TooDeep);
         }
@@ -79,6 +80,7 @@ impl Json {
 /// Compares values, not texts.
 impl PartialEq for Json {
     fn eq(&self, other: &Self) -> bool {
+        // Equal texts are the common case, and skip the canonical form.
         self.text() == other.text() || canonical(self.text()) == canonical(other.text())
     }
 }
@@ -98,6 +100,7 @@ fn depth(text: &str) -> usize {
     for byte in text.bytes() {
         match byte {
             _ if escaped => escaped = false,
+            // A backslash outside a string cannot occur in a well-formed text.
             b'\\' => escaped = in_string,
             b'"' => in_string = !in_string,
             _ if in_string => {}
@@ -156,6 +159,7 @@ impl<'a> Reader<'a> {
         out.push(b'{');
         let start = out.len();
         let mut members: Vec<Member> = Vec::new();
+        // The first test ends the loop on text that is not well-formed.
         while !self.rest.is_empty() && !self.eat(b'}') {
             if !members.is_empty() {
                 out.push(b',');
@@ -224,6 +228,7 @@ impl<'a> Reader<'a> {
     /// Decodes a `\u` escape. A surrogate without its partner is no character; it stays an escape.
     fn unicode_escape(&mut self, out: &mut Vec<u8>) {
         let Some(unit) = self.hex4() else { return };
+        // If the second escape turns out to be no low surrogate, reading goes back to here.
         let before_low = self.rest;
         let low = if (0xd800..0xdc00).contains(&unit) && self.rest.starts_with(b"\\u") {
             self.pass(2);
@@ -357,7 +362,9 @@ fn write_number(out: &mut Vec<u8>, text: &str) {
         out.extend_from_slice(text.as_bytes());
         return;
     };
+    // Zeros cut off at the end move into the power of ten.
     let dropped = digits.len() - digits.trim_end_matches('0').len();
+    // In 128 bits, because an exponent near the bounds of 64 bits must not overflow.
     let power = i128::from(exponent) - fraction.len() as i128 + dropped as i128;
     let zeros = usize::try_from(power).unwrap_or(usize::MAX);
     if zeros.saturating_add(significant.len()) <= MAX_PLAIN_DIGITS {

@@ -59,6 +59,7 @@ impl Ledger {
         draft: Draft<'_>,
         parents: Vec<ReceiptId>,
     ) -> ReceiptId {
+        // Callers in this crate guarantee these; the simulator and the verifier check them in every ledger.
         debug_assert!(is_terminal(draft.receipt_type));
         debug_assert!(!parents.is_empty() && parents.len() <= MAX_PARENTS);
         for parent in &parents {

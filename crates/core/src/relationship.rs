@@ -33,6 +33,7 @@ impl Relationship {
                 sessions_count: 1,
             };
         };
+        // Negative if this sight is older than the last one: then there was no silence.
         let silent = now.millis_since(known.last_seen_at) > policy.session_gap_ms;
         let elsewhere = principal.instance_id != known.principal.instance_id;
         Self {

@@ -80,6 +80,7 @@ impl FromStr for Timestamp {
 }
 
 fn read(text: &str) -> Option<Timestamp> {
+    // Checked: the 19th byte may lie inside a character of several bytes.
     let (date, rest) = text.split_at_checked(19)?;
     let date = date.as_bytes();
     let signs = [(4, b'-'), (7, b'-'), (13, b':'), (16, b':')];
@@ -98,11 +99,13 @@ fn read(text: &str) -> Option<Timestamp> {
         && second <= 60;
     let (fraction, offset) = match rest.strip_prefix('.') {
         Some(rest) => {
+            // An offset must follow, so a fraction that ends the text is refused.
             let digits = rest.find(|sign: char| !sign.is_ascii_digit())?;
             rest.split_at_checked(digits)?
         }
         None => ("", rest),
     };
+    // RFC 3339 demands at least one digit after a point.
     if !real || (fraction.is_empty() && rest.starts_with('.')) {
         return None;
     }

@@ -82,6 +82,7 @@ impl Admitted {
                     ..state
                 };
                 Decision {
+                    // Disabling twice is a success and writes nothing.
                     state: (disabled != state).then_some(disabled),
                     outcome: Outcome::Served(Status::new(disabled, now)),
                 }
@@ -102,6 +103,7 @@ impl Admitted {
         let Some(nonce) = self.nonce.filter(|nonce| *nonce >= state.counter) else {
             return refused(Problem::InvalidNonce, None);
         };
+        // The deployed signers have no answer of their own for this: `delay::check` refuses it as quota.
         if state.disabled && self.compat == Compat::Cip40 {
             return refused(Problem::Disabled, None);
         }

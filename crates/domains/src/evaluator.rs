@@ -78,6 +78,7 @@ pub struct Poprf {
 impl Poprf {
     /// Builds an evaluator with these keys by version. `None` without keys, or with two of one version.
     pub fn new(mut keys: Vec<(u64, SecretKey)>) -> Option<Self> {
+        // The newest key is the last one, which serves requests that ask for none.
         keys.sort_by_key(|(version, _)| *version);
         let twice = keys.windows(2).any(|pair| pair[0].0 == pair[1].0);
         (!keys.is_empty() && !twice).then_some(Self { keys })

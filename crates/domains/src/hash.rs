@@ -144,6 +144,7 @@ fn optional_number(optional: &Optional<u64>) -> Hash {
 /// Hashes an optional address. An absent address is the zero address.
 fn optional_address(optional: &Optional<String>) -> Option<Hash> {
     let mut word = [0; 32];
+    // The hash covers the value even if it is undefined, so it must be readable in both cases.
     if optional.defined || !optional.value.is_empty() {
         word[12..].copy_from_slice(&Address::parse(&optional.value)?.0);
     }

@@ -157,6 +157,7 @@ impl Request {
 fn domain(known: &str, domain: &Value) -> Option<Domain> {
     let name = text(domain, "name")?;
     let version = text(domain, "version")?;
+    // A domain of another type has other rules, even if its fields happen to fit.
     if name != known || version != "1" {
         return None;
     }

@@ -32,6 +32,7 @@ impl<R: Read> Blocks<R> {
         loop {
             // Bytes kept from the last call have no line end, so only the new ones are searched.
             let searched = block.len();
+            // Reserved at once, so that reading does not grow the vector in small steps.
             block.reserve(BLOCK_BYTES as usize);
             let read = (&mut self.source)
                 .take(BLOCK_BYTES)

@@ -102,6 +102,7 @@ impl<W: Write> Export<W> {
         if expected != found {
             return Err(ExportError::Gap { expected, found });
         }
+        // Copied only then: most receipts were never delivered by bootstrap.
         if record.delivered_at.is_some() {
             let delivered_at = None;
             self.line(&ReceiptRecord {

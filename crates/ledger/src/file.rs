@@ -55,6 +55,7 @@ pub fn verify_export_with<R: Read + Send>(
         );
         Break::new(Kind::NotAnExport, message).on_line(1)
     })?;
+    // Hashing and parsing take most of the time and run on all cores; following is cheap and in order.
     let workers = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         let (mut to, mut from) = (Vec::new(), Vec::new());
@@ -130,6 +131,7 @@ fn digest_block(digester: &mut Digester, before: &[u8], block: &[u8]) -> Done {
         [] => Link::START,
         line => digest::claimed_link(line),
     };
+    // A receipt is seldom shorter than half a KiB.
     let mut items = Vec::with_capacity(block.len() / 512);
     for line in lines(block) {
         let item = digest_line(digester, line, link);
@@ -186,6 +188,7 @@ fn step(
     item: Result<Item, Failure>,
 ) -> Result<(), Failure> {
     // A read error is passed on as it is: the bytes behind it may be anything.
+    // Only one head, and it is the last line: bytes behind it are covered by no signature.
     if head.is_some() && !matches!(item, Err(Failure::Read(_))) {
         return Err(after_the_head().into());
     }

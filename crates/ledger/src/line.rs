@@ -67,6 +67,7 @@ impl<'a> Parsed<'a> {
             Ok(Err(error)) => reason(&error),
             Err(error) => error.to_string(),
         };
+        // A head has other required fields than a receipt, so a line cannot be both.
         if let Ok(head) = serde_json::from_slice(line) {
             return Ok(Self::Head(head));
         }

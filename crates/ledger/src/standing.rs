@@ -108,6 +108,7 @@ impl Standing {
         self.lease = receipt.lease_id.filter(|_| held);
         if is_terminal(receipt.receipt_type) {
             self.end = Some(receipt.id);
+            // A success without proof ends the task; proof may discharge it later, in a second receipt.
             self.discharged |= receipt.parents.contains(&self.assignment);
         }
     }

@@ -129,6 +129,7 @@ impl Verifier {
             );
             return Err(Break::new(Kind::Link, message));
         }
+        // Equal times are fine: many receipts of one commit share them.
         if let Some(last) = self.last_at.filter(|last| digest.created_at < *last) {
             let message = format!(
                 "it was written at {}, before the receipt before it at {last}",
@@ -216,6 +217,7 @@ impl Verifier {
         }
         for (n, parent) in digest.parents.iter().enumerate() {
             self.check_parent(digest, *parent)?;
+            // A parent named twice would discharge its obligation twice.
             if digest.parents[..n].contains(parent) {
                 let message = format!("it names the parent {parent} twice");
                 return Err(Break::new(Kind::WrongParent, message));
@@ -297,6 +299,7 @@ impl Verifier {
             self.tasks += 1;
         }
         let gives_lease = digest.receipt_type == ReceiptType::TaskAccepted;
+        // Entries stand in the order of places without gaps, so a place is an index.
         self.entries.push(Entry {
             id: digest.id,
             receipt_type: digest.receipt_type,
@@ -330,6 +333,7 @@ impl Verifier {
         let stated = seal::stated(record)?;
         if stated != self.head {
             let (what, said, is) = difference(&stated, &self.head);
+            // The first difference names the kind; the others follow from it.
             let kind = if stated.seq != self.head.seq {
                 Kind::HeadSeq
             } else if stated.link != self.head.link {

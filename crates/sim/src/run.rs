@@ -58,6 +58,7 @@ fn live(schedule: &mut Schedule, steps: usize, mutant: Option<Mutant>) -> Checke
         schedule.steps.push((label, step));
         let (_, step) = &schedule.steps[n - 1];
         world.step(label, step)?;
+        // Clients learn only from their answers, never from the model.
         generator.heed(world.outcomes());
         if n % AUDIT_EVERY == 0 && n < steps {
             world.audit(false)?;

@@ -46,6 +46,7 @@ pub fn shrink(failure: &Failure, mutant: Option<Mutant>, tries: usize) -> Schedu
             search.without_chunks(chunk);
             chunk /= 2;
         }
+        // A pass that removes nothing ends the search; one that does may enable further removals.
         if search.best.steps.len() == before || search.left == 0 {
             return search.best;
         }

@@ -108,6 +108,7 @@ impl<'a> Reader<'a> {
     /// Returns a length that the rest can hold, if each item takes at least `least` bytes.
     fn length(&self, argument: u64, least: usize) -> Result<usize> {
         let length = usize::try_from(argument).map_err(|_| CUT_OFF)?;
+        // Without this bound, ten bytes could claim a list of billions of items.
         if length > self.rest.len() / least {
             return Err(CUT_OFF);
         }

@@ -71,6 +71,7 @@ fn check_grant(parent: &Warrant, child: &Warrant) -> Result<(), &'static str> {
     match (&parent.grant, &child.grant) {
         (Grant::Execution { tools: parent }, Grant::Execution { tools: child }) => {
             let narrower = child.iter().all(|(name, set)| {
+                // A tool that is named has its own constraints; the wildcard only covers the others.
                 let covering = parent.get(name).or_else(|| parent.get("*"));
                 covering.is_some_and(|covering| covering.covers(set))
             });

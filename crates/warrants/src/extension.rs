@@ -138,6 +138,7 @@ pub(crate) fn host_checks(
                 why,
             })
         };
+        // One marked warrant makes the whole chain revocable: a child must not escape it.
         revocable |= read(REVOCABLE, Asked::revocable)?.is_some();
         if let Some(Asked::Rate {
             limit,
@@ -158,6 +159,7 @@ pub(crate) fn host_checks(
                 warrant: warrant.id,
                 namespace: namespace(Scope::Warrant, warrant, moment.tool),
                 nonce,
+                // No longer than the warrant itself: an expired warrant needs no protection against replay.
                 ttl_secs: ttl_secs.unwrap_or(u64::MAX).min(time_left(warrant, moment)),
             });
         }

@@ -57,6 +57,7 @@ impl Value {
             Json::Bool(flag) => Self::Bool(*flag),
             Json::Number(number) => match number.as_i64() {
                 Some(integer) => Self::Integer(integer),
+                // NaN equals nothing and is in no range, so such a number is never allowed by accident.
                 None => Self::Float(number.as_f64().unwrap_or(f64::NAN)),
             },
             Json::String(text) => Self::Text(text.clone()),
@@ -105,6 +106,7 @@ impl Value {
                 for _ in 0..pairs {
                     let key = reader.text()?.to_owned();
                     let value = Self::read_at(reader, depth + 1)?;
+                    // Readers differ in which of two equal keys counts.
                     if object.insert(key, value).is_some() {
                         return Err(Malformed("a key stands twice in a map"));
                     }

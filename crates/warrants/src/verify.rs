@@ -236,6 +236,7 @@ fn read_chain(warrants: &[Vec<u8>]) -> Result<Vec<Warrant>, Malformed> {
             Some(_) => return Err(Malformed("a stack stands within a chain")),
             None => 1,
         };
+        // Checked before reading: each warrant costs a signature check.
         if chain.len() + count > CHAIN {
             return Err(Malformed("the chain is too long"));
         }
@@ -255,6 +256,7 @@ fn read_chain(warrants: &[Vec<u8>]) -> Result<Vec<Warrant>, Malformed> {
 fn stack_length(reader: &Reader<'_>) -> Result<Option<usize>, Malformed> {
     let mut ahead = reader.clone();
     let length = ahead.array()?;
+    // An empty list is a stack without warrants, which is refused later with a clear message.
     let stack = length == 0 || matches!(ahead.peek()?, Head::Array(_));
     Ok(stack.then_some(length))
 }

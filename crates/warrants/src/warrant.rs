@@ -229,6 +229,7 @@ impl Fields {
             self.issued_at.ok_or(MISSING)?,
             self.expires_at.ok_or(MISSING)?,
         );
+        // A warrant without any valid moment is a mistake of its issuer.
         if expires_at <= issued_at {
             return Err(Malformed("it expires before it is issued"));
         }
@@ -280,6 +281,7 @@ fn name(reader: &mut Reader<'_>) -> Result<String, Malformed> {
     if name.len() > TOOL_BYTES {
         return Err(Malformed("the name of a tool is too long"));
     }
+    // Names with this prefix are the protocol's own.
     if name.starts_with("tenuo:") {
         return Err(Malformed("the name of a tool is reserved"));
     }

@@ -102,13 +102,16 @@ impl Bucket {
         let full = self.full();
         // More than the full bucket holds can never be allowed: no wait helps, and nothing is charged.
         let beyond = wanted > full;
+        // Giving back is always allowed.
         let allowed = cost < 0 || (!beyond && before >= wanted);
+        // Giving back never fills the bucket above its capacity, and overdraw ends at minus the capacity.
         let charged = before.saturating_sub(wanted).clamp(-full, full);
         let level = if allowed || (self.overdraw && !beyond) {
             charged
         } else {
             before
         };
+        // From the content after the charge: an overdrawn bucket makes the next call wait longer.
         let wait = wanted.saturating_sub(level).max(1).unsigned_abs();
         let retry = wait.div_ceil(self.refill.saturating_mul(1_000)).max(1);
         let row = self.row(now, level);
@@ -124,6 +127,7 @@ impl Bucket {
                 unit: self.unit,
             },
         };
+        // A call that changes nothing writes nothing: refilling is computed from the time of the last write.
         (limited, (level != before).then_some(row))
     }
 
@@ -141,6 +145,7 @@ impl Bucket {
         // of parts.
         let bounds = |level: i128| level.clamp(i128::from(-full), i128::from(full));
         let level = i128::from(level) * i128::from(self.unit) / i128::from(unit.max(1));
+        // The clock of another instance may have been ahead when it wrote the row.
         let elapsed = now.as_millis().saturating_sub(at).max(0);
         let refilled = i128::from(elapsed) * i128::from(self.refill);
         // A smaller bucket cannot be overdrawn by more than it holds, even if a larger one was.

@@ -74,6 +74,7 @@ pub fn attempt(stages: &[Stage], progress: Progress, now: i64) -> Attempt {
     let not_before = progress.timer.saturating_add_unsigned(delay);
     let accepted = now >= not_before;
     let timer = if stage.reset_timer { now } else { not_before };
+    // Without a reset the next delay counts from the allowed time, so a late attempt loses nothing.
     let further = Progress {
         counter: progress.counter.saturating_add(1),
         timer,
@@ -155,6 +156,7 @@ impl Delay {
         };
         let now = seconds(now);
         let attempt = self.attempt(before, now);
+        // A look must not use up the attempt.
         let after = if cost == 0 { before } else { attempt.progress };
         // The time of the next allowed attempt: an attempt at the beginning of time is refused and
         // names it.
@@ -172,6 +174,7 @@ impl Delay {
         let Progress { counter, timer } = after;
         let row = Row {
             cell: Cell::Delay { counter, timer },
+            // A forgotten row would start the sequence again and give its attempts back.
             until: FOR_EVER,
         };
         (limited, (after != before).then_some(row))

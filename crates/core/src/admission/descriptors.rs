@@ -45,6 +45,7 @@ impl Pattern {
             |((key, value), (given_key, given)): (&(String, Option<String>), &(&str, &str))| {
                 key == given_key && value.as_deref().is_none_or(|value| value == *given)
             };
+        // Position by position: the order of keys has a meaning in Envoy's descriptors.
         self.entries.len() == entries.len() && self.entries.iter().zip(entries).all(fits)
     }
 

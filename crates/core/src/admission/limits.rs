@@ -214,6 +214,7 @@ impl Limits {
             limits.policies.insert(name.into(), policy);
         }
         for (tier, client) in clients {
+            // Listing a client twice in one tier is harmless; in two tiers it is a mistake.
             let before = limits.tiers.insert(client.clone(), tier);
             if before.is_some_and(|before| before != tier) {
                 flaws.push((String::new(), Flaw::TwoTiers { client }));

@@ -34,6 +34,7 @@ const USUAL_BYTES: usize = 384;
 impl Name {
     pub(super) fn new(tenant: TenantId, sort: Sort, parts: &[&[u8]]) -> Self {
         let mut bytes = Bytes::default();
+        // Tenant and sort have fixed lengths; only the parts after them need theirs.
         bytes.put(tenant.as_bytes());
         bytes.put(&[sort as u8]);
         for part in parts {

@@ -123,6 +123,7 @@ impl Protected {
 
     /// Returns true if a subject is a protected key.
     pub fn covers(&self, subject: &Subject) -> bool {
+        // A warrant whose hash happens to be that of a key is not protected.
         subject.kind.is_key() && self.0.contains(&subject.hash)
     }
 }

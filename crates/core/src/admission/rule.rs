@@ -100,12 +100,14 @@ impl LimitCheck {
 
 /// Returns the limit's answer to a call, and the row to write if the call changes it.
 pub fn limit(check: &LimitCheck, now: Timestamp, stored: Option<Row>) -> (Limited, Option<Row>) {
+    // A store may return a row past its end; it counts as absent.
     let stored = stored.filter(|row| row.until > now);
     let (mut limited, row) = match &check.rule {
         Rule::Bucket(bucket) => bucket.decide(now, check.cost, stored),
         Rule::Window(window) => window.decide(now, check.cost, stored),
         Rule::Delay(delay) => delay.decide(now, check.cost, stored),
     };
+    // The row is that of a refusal: a rule on trial counts as if it were in force.
     if check.shadow && !limited.allowed {
         limited.allowed = true;
         limited.shadowed = true;

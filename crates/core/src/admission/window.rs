@@ -38,6 +38,7 @@ pub struct Counted {
 
 impl Increment {
     pub(super) fn name(&self, tenant: TenantId, now: Timestamp) -> Name {
+        // The window is part of the name, so each window starts with a row of its own and nothing is reset.
         let bucket = Frame::at(now, self.window_secs).bucket;
         let parts: [&[u8]; 3] = [
             &self.namespace,
@@ -157,6 +158,7 @@ impl Frame {
     }
 
     fn left(&self, now: Timestamp) -> u64 {
+        // At least a second, because a client that is told 0 would try again in the same window.
         u64::try_from(self.end.saturating_sub(seconds(now))).map_or(1, |left| left.max(1))
     }
 

@@ -147,6 +147,7 @@ impl Message {
 /// Returns the shard of a topic, or of a partition key within it. It is stable over restarts and
 /// versions: the first eight bytes of BLAKE3 as a big-endian number, modulo the number of shards.
 pub fn shard_of(topic: &str, partition_key: Option<&str>, shards: u16) -> u16 {
+    // A hash of our own and not the hasher of a map: the place is stored and must never change.
     let mut parts = Preimage::new("asyncgate.shard.v1");
     parts.add(topic.as_bytes());
     if let Some(key) = partition_key {
@@ -155,5 +156,6 @@ pub fn shard_of(topic: &str, partition_key: Option<&str>, shards: u16) -> u16 {
     let hash = parts.hash();
     let mut head = [0; 8];
     head.copy_from_slice(&hash.as_bytes()[..8]);
+    // The bias of the modulo is about one in 2^48 for any number of shards.
     (u64::from_be_bytes(head) % u64::from(shards.max(1))) as u16
 }

@@ -232,6 +232,7 @@ impl Message {
             // server looks for messages that wait too long by their `since`.
             State::Ready => (Kind::Ready, self.expires_at),
             State::Delayed { until } => {
+                // Whatever comes first: the end of the delay, or the end of the message's life.
                 let due = self.expires_at.map_or(until, |end| end.min(until));
                 (Kind::Delayed, Some(due))
             }

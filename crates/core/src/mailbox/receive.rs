@@ -51,6 +51,7 @@ pub fn receive(
     let now = env.now;
     let room = u64::from(policy.global_inflight).saturating_sub(inflight);
     let room = usize::try_from(room).unwrap_or(usize::MAX);
+    // With nothing to give, an empty answer is the truth, even when receivers hold too much.
     if room == 0 && !candidates.is_empty() {
         return Err(Rejection::Saturated(Full::Inflight));
     }
@@ -59,6 +60,7 @@ pub fn receive(
     let mut bytes = 0_usize;
     for mut message in candidates {
         let before = message.standing();
+        // Checked at delivery and not only by sweeps: an expired message is never delivered late.
         if message.is_expired(now, policy) {
             received.died.push(message.die(Cause::Expired, now, policy));
             changes.update(before, message);
@@ -88,6 +90,7 @@ pub fn receive(
         // could never be delivered.
         let first = received.messages.is_empty();
         let fits = first || bytes + message.payload.len() <= wish.max_bytes;
+        // It stops here and does not look for a smaller message: that one would overtake.
         if !fits || received.messages.len() >= wish.max_messages.min(room) {
             break;
         }

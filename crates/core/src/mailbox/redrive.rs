@@ -14,17 +14,20 @@ pub fn redrive(
 ) -> Result<Decision<usize>, Rejection> {
     let mut changes = Changes::default();
     for mut message in dead {
+        // Another operator may have brought it back or purged it meanwhile.
         if !matches!(message.state, State::Dead { .. }) {
             continue;
         }
         let shard = message.shard;
         let depth = depths.entry(shard).or_default();
+        // All or none: half of a redrive would leave the operator guessing which letters came back.
         if *depth >= u64::from(env.policy.mailbox.shard_capacity) {
             return Err(Rejection::Saturated(Full::Shard { shard }));
         }
         *depth += 1;
         let before = message.standing();
         message.state = State::Ready;
+        // Its age counts anew; otherwise it would expire again at once.
         message.since = env.now;
         message.attempt = 0;
         // Without the old delivery, a late acknowledgement under its lease is refused.
@@ -44,6 +47,7 @@ pub fn purge(env: &Env, messages: Vec<Message>) -> Decision<usize> {
     let mut changes = Changes::default();
     for mut message in messages {
         let before = message.standing();
+        // A held message belongs to its receiver until the deadline.
         if matches!(before.kind, Kind::Leased | Kind::Gone) {
             continue;
         }

@@ -53,6 +53,7 @@ fn admit(
     let message = message.ok_or(Rejection::NotFound)?;
     let Some(lease) = lease else {
         return if env.policy.mailbox.require_lease {
+            // Without a lease anybody may settle any message, so an operator can demand it.
             Err(Rejection::LeaseMissing)
         } else if message.delivery.is_none() {
             Err(Rejection::NotLeased)
@@ -83,6 +84,7 @@ pub fn ack(
         State::Dead { .. } if lease.is_none() => return Err(Rejection::NotLeased),
         State::Ready | State::Delayed { .. } | State::Leased { .. } | State::Dead { .. } => {
             let before = message.standing();
+            // The row stays for the replay window, so that a repeated acknowledgement is answered with ok.
             message.go(env.now.plus_millis(env.policy.mailbox.t_replay_ms));
             changes.update(before, message);
         }
@@ -168,10 +170,12 @@ pub fn extend(
     };
     let before = message.standing();
     let factor = i64::from(env.policy.mailbox.inflight_factor);
+    // Counted from the handover, so that extensions cannot add up to more than the allowed total.
     let last = delivery
         .at
         .plus_millis(delivery.visibility_ms.saturating_mul(factor));
     let wished = env.now.plus_millis(visibility_ms);
+    // The deadline never moves back, even if it lies beyond the allowed total already.
     let until = until.max(wished.min(last));
     message.state = State::Leased { until };
     let mut changes = Changes::default();

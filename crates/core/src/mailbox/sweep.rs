@@ -43,6 +43,7 @@ fn move_on(env: &Env, mut message: Message, changes: &mut Changes, swept: &mut S
     // A state whose time has not come returns: the message changed after the store listed it as due.
     let cause = match message.state {
         State::Leased { until } if until > now => return,
+        // A held message does not expire before its lease: the receiver may still finish it in time.
         State::Leased { .. } => {
             swept.timed_out.push(message.trace());
             (message.attempt >= policy.max_attempts).then_some(Cause::MaxAttempts)
@@ -59,6 +60,7 @@ fn move_on(env: &Env, mut message: Message, changes: &mut Changes, swept: &mut S
         }
     };
     let expired = message.is_expired(now, policy).then_some(Cause::Expired);
+    // The attempts count first: a message whose last delivery failed died of that and not of age.
     match cause.or(expired) {
         Some(cause) => {
             swept.died.push(message.die(cause, now, policy));

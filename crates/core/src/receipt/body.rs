@@ -48,6 +48,7 @@ impl Body {
     #[must_use]
     pub fn with_content(mut self, name: &'static str, value: Option<&Json>) -> Self {
         if let Some(value) = value {
+            // The sender's own text: a new encoding could change numbers and the order of keys.
             self.push(name, value.text().to_owned(), true);
         }
         self
@@ -67,6 +68,7 @@ impl Body {
         if self.len() > MAX_BODY_BYTES {
             // The hint is added first, so that its own size counts when content is left out.
             self = self.with("how_to_retrieve", how_to_retrieve());
+            // It ends even if required fields alone are too large; their sizes are bounded elsewhere.
             while self.len() > MAX_BODY_BYTES && self.leave_out_largest() {}
         }
         Json::from_text(self.text()).unwrap_or_else(Json::null)

@@ -104,6 +104,7 @@ impl Receipt {
                 .as_ref()
                 .map_or(&[], |id| id.as_bytes().as_slice()),
         );
+        // One bit for parents is enough: a success with proof and one without are two receipts.
         parts.add(&[u8::from(self.parents.is_empty())]);
         parts.hash().to_hex().to_string()
     }

@@ -17,6 +17,7 @@ pub fn cancel(
     reason: Option<&str>,
 ) -> Result<Decision<Status>, Rejection> {
     match task.status() {
+        // The owner may repeat the call when the first answer was lost.
         Status::Canceled => {
             return Ok(Decision {
                 changes: Default::default(),
@@ -34,6 +35,7 @@ pub fn cancel(
         from: by,
         to: &task.created_by,
         task_id: Some(task.id),
+        // The receipt names the lease that the cancellation cut off, if the task was held.
         lease_id: task.lease().map(|lease| lease.id),
         body: Body::new().with_some("reason", reason).finish(String::new),
     };

@@ -24,6 +24,7 @@ pub fn claim(mut env: Env, head: Seq, claim: &Claim, candidates: Vec<Task>) -> D
     let mut ledger = Ledger::after(head);
     let mut leased = Vec::with_capacity(candidates.len());
     for mut task in candidates {
+        // A store may offer rows that changed after it listed them; the rule decides by the row itself.
         if task.state != State::Ready || task.next_eligible_at > env.now {
             continue;
         }

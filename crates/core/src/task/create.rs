@@ -75,6 +75,7 @@ pub fn create(
     new: NewTask,
     existing: Option<Task>,
 ) -> Result<Decision<Created>, Rejection> {
+    // Checked before the key, so that the refusal does not depend on earlier calls.
     let limit = env.policy.max_payload_bytes;
     if new.payload.len() > limit {
         let what = "payload";
@@ -88,6 +89,7 @@ pub fn create(
     let id = env.ids.task(ledger.next_seq());
     let owner = new.owner.clone();
     let delayed = new.delay_ms > 0;
+    // The edge refuses negative delays; here they mean none.
     let next_eligible_at = env.now.plus_millis(new.delay_ms.max(0));
     let spec = spec(new, &env);
     let assignment = ledger.append(
@@ -122,6 +124,7 @@ pub fn create(
     let mut changes = ledger.changes;
     changes.tasks.push(TaskWrite {
         task: task.clone(),
+        // No standing before: the store inserts and removes nothing from its indexes.
         before: None,
     });
     let duplicate = false;
@@ -135,6 +138,7 @@ pub fn create(
 /// limits are not content: a tasker may be restarted with other settings.
 fn repeat(new: &NewTask, task: Task) -> Result<Decision<Created>, Rejection> {
     let first = &task.spec;
+    // Payloads are compared as values, so that another order of keys is the same content.
     let same = first.task_type == new.task_type
         && first.payload == new.payload
         && first.payload_pointer == new.payload_pointer

@@ -96,11 +96,14 @@ pub fn complete(
     task: Task,
     completion: Completion,
 ) -> Result<Decision<Finished>, Rejection> {
+    // Sizes are checked before the repetition, so that a call gets the same refusal however often it is
+    // sent.
     completion.check_limits(&env)?;
     // An ended task has no lease any more, so a repeated call must be recognised before the check
     // of the lease would refuse it.
     if let Some(end) = ended_by(hold, &task, Outcome::Succeeded) {
         let receipt_id = end.receipt;
+        // Late proof is accepted from the worker that ended the task, even though its lease is over.
         if !end.discharged && completion.is_locatable() {
             return Ok(prove(env, head, hold, task, completion));
         }
@@ -165,6 +168,7 @@ fn completed_receipt(
         .with_content("result_payload", completion.result.as_ref())
         .with_content("artifacts", completion.artifacts.as_ref())
         .with_content("delivery_proof", completion.delivery_proof.as_ref());
+    // The receipt records the success in both cases; only one with proof discharges the obligation.
     let draft = terminal(ReceiptType::TaskCompleted, hold, task, body);
     if completion.is_locatable() {
         ledger.discharge(env, draft, vec![task.assignment])
@@ -195,6 +199,7 @@ pub fn fail(
         return Ok(repeat(end.receipt));
     }
     hold.check(&env, &task)?;
+    // Only a reported failure counts as an attempt; expired and released leases do not.
     task.attempt += 1;
     let body = Body::new()
         .with("attempt", task.attempt)
@@ -232,6 +237,7 @@ fn retry(
     let body = body.with("next_eligible_at", retry_at.to_string());
     let draft = terminal(ReceiptType::TaskRetryScheduled, hold, &task, body);
     let receipt_id = ledger.append(&mut env, draft);
+    // A backoff of zero needs no deadline: the task is ready without a sweep.
     let at_once = retry_at <= env.now;
     task.state = if at_once {
         State::Ready
@@ -319,9 +325,11 @@ pub(super) fn conclude(mut env: Env, mut ledger: Ledger, mut task: Task, end: En
         from: &Principal::system(),
         to: &task.created_by,
         task_id: Some(task.id),
+        // A cancelled task was ended by its owner and not under a lease.
         lease_id: end.by.as_ref().map(|(lease, _)| *lease),
         body: body.finish(|| task.how_to_retrieve()),
     };
+    // It names the end as its parent, but discharges nothing: the end itself did that, or late proof will.
     ledger.follow(&mut env, draft, vec![end.receipt]);
     task.state = State::Ended(end);
     write(env, ledger, task, before, ())

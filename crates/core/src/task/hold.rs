@@ -23,6 +23,7 @@ impl Hold {
     pub(super) fn check<'a>(&self, env: &Env, task: &'a Task) -> Result<&'a Lease, Rejection> {
         task.lease()
             .filter(|lease| lease.id == self.lease_id && lease.worker.is(&self.worker))
+            // A lease counts until its grace is over, even if no sweep has ended it yet; not a moment longer.
             .filter(|lease| env.now < lease.expires_at.plus_millis(env.policy.lease_grace_ms))
             .ok_or(Rejection::LeaseInvalid)
     }
@@ -39,8 +40,10 @@ pub fn renew(
 ) -> Result<Decision<Lease>, Rejection> {
     let mut lease = hold.check(&env, &task)?.clone();
     let before = task.standing();
+    // A worker that asks for less than it has keeps what it has.
     lease.expires_at = lease_end(&env, extend_by_ms).max(lease.expires_at);
     lease.renewals += 1;
+    // The state carries the lease, so both states must be rebuilt around the new one.
     let running = matches!(task.state, State::Running(_));
     task.state = if running {
         State::Running(lease.clone())
@@ -81,6 +84,7 @@ pub fn release(
         body,
     );
     task.state = State::Ready;
+    // Ready at once: giving back is cooperative, so there is no jitter as after an expiry.
     task.next_eligible_at = env.now;
     Ok(write(env, ledger, task, before, ()))
 }

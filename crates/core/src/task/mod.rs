@@ -302,6 +302,7 @@ impl Task {
                 priority: self.spec.priority,
             },
             State::Delayed => Placement::Due {
+                // A delayed task becomes ready when somebody looks at it, so its delay is a deadline too.
                 at: self.next_eligible_at,
             },
             State::Leased(lease) | State::Running(lease) => Placement::Due {

@@ -16,6 +16,7 @@ pub fn sweep(mut env: Env, head: Seq, tasks: Vec<Task>) -> Decision<Swept> {
     let mut swept = Swept::default();
     for mut task in tasks {
         let before = task.standing();
+        // The same grace as in `Hold::check`: at any moment a lease either counts or can be ended.
         let grace = env.policy.lease_grace_ms;
         match &task.state {
             State::Delayed if task.next_eligible_at <= env.now => {
@@ -81,6 +82,7 @@ fn expire(env: &mut Env, ledger: &mut Ledger, task: &mut Task, lease: &Lease) {
     if task.expiries == env.policy.expiries_before_anomaly + 1 {
         anomaly(env, ledger, task, Some(lease.id), Anomaly::ManyExpiries);
     }
+    // Only a limit of zero attempts leads here: otherwise the last failure would have ended the task.
     if task.attempt >= task.spec.max_attempts {
         anomaly(
             env,
@@ -92,6 +94,7 @@ fn expire(env: &mut Env, ledger: &mut Ledger, task: &mut Task, lease: &Lease) {
     }
     let jitter = jitter_ms(env);
     task.next_eligible_at = env.now.plus_millis(jitter);
+    // Without jitter the task is ready at once and needs no second sweep.
     task.state = if jitter == 0 {
         State::Ready
     } else {

@@ -61,6 +61,7 @@ fn note(story: &Story, moment: &Moment) -> Option<String> {
 fn safe(text: &str) -> String {
     let mut safe = String::new();
     for c in text.chars() {
+        // A list of allowed characters: a list of forbidden ones would miss some.
         if c.is_alphanumeric() || " ._-/,()=@+".contains(c) {
             safe.push(c);
         } else {

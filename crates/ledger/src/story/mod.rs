@@ -165,6 +165,7 @@ fn plain(text: &str) -> String {
             shown.push('…');
             break;
         }
+        // Control characters could move a terminal's cursor; invisible ones could reverse what is read.
         if c.is_control() || is_invisible(c) {
             shown.extend(c.escape_default());
         } else {

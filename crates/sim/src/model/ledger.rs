@@ -29,6 +29,7 @@ impl Model {
         let mut closed = Vec::new();
         for (n, receipt) in changes.receipts.iter().enumerate() {
             let told = || format!("{} at {}", receipt.receipt_type.as_str(), receipt.seq());
+            // Places count from 1 without gaps, across commits and within them.
             let place = (tenant.ledger.len() + n + 1) as Seq;
             hold(receipt.seq() == place, "gapless ledger", || {
                 format!("{}, the ledger is at {place}", told())

@@ -115,6 +115,7 @@ impl Model {
         call: Option<&Question<'_>>,
         notes: Option<&mut Notes>,
     ) -> Checked {
+        // The simulated store decides some transactions twice, because a real store may have to.
         hold(commit.repeatable, "repeatable decisions", || {
             format!("two calls on the same rows differ: {:?}", commit.wrote)
         })?;
@@ -156,6 +157,7 @@ impl Model {
         };
         let claimed = changes.iter().flat_map(|changes| &changes.tasks);
         let claimed: Vec<Seq> = claimed.map(|write| write.task.id.seq()).collect();
+        // Exactly these: a claim that skips a better task, or leaves one behind, breaks the order.
         let best: Vec<Seq> = self.servable(number, reach).take(*limit).collect();
         hold(claimed == best, "claim order", || {
             format!("claimed {claimed:?}, should be {best:?}")
@@ -208,6 +210,7 @@ impl Model {
         }
         if let Some(delivery) = changes.delivered {
             for seq in delivery.seqs {
+                // Only the first delivery counts.
                 tenant.delivered.entry(seq).or_insert(delivery.at);
             }
         }

@@ -198,6 +198,7 @@ impl Model {
                     .as_ref()
                     .is_some_and(|(lease, by)| lease.to_string() == lease_id && by.is(&worker))
         });
+        // A repeated call is answered like the first, long after its lease is over.
         if repeats {
             return Ok(());
         }

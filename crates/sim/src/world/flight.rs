@@ -87,6 +87,7 @@ impl Flight {
                 created: answer.created,
             })
         });
+        // Set from the start, so that the first poll happens without a wake-up.
         let flag = Arc::new(WakeFlag(AtomicBool::new(true)));
         Self {
             label: begin.label,

@@ -185,6 +185,7 @@ impl World {
     /// Takes one step and makes all checks that are possible at once.
     pub fn step(&mut self, label: u32, step: &Step) -> Checked {
         let runtime = self.runtime.handle().clone();
+        // The engine's timers belong to this runtime; polling by hand needs it entered.
         let _entered = runtime.enter();
         match step {
             Step::Call {
@@ -270,6 +271,7 @@ impl World {
     fn go_on(&mut self, n: usize) -> Checked {
         let flight = &mut self.flights[n];
         let (label, manner) = (flight.label, flight.manner);
+        // Everything committed during the poll is recorded as this call's.
         self.store.polls(Origin::Call(label, flight.op), manner);
         let polled = flight.poll();
         self.store.polls(Origin::Server, Manner::Prompt);
@@ -349,6 +351,7 @@ impl World {
                 Some(self.model.check_answer(&answered, &mut self.journal)?)
             }
             Err(fault) if fault.code == Code::Unavailable => {
+                // A refusal for lack of service must have a cause: an injected fault since the call began.
                 let excused = self.store.faults() > flight.faults;
                 hold(excused, "unavailable without a fault", || told("503"))?;
                 // A claim may lease in one transaction and then be refused in another.
@@ -375,6 +378,7 @@ impl World {
     /// Records the outcome of a call, and the things that its client learns of.
     fn settled(&mut self, flight: &Flight, gains: Option<Gains>, refused: bool) {
         let refused = refused && gains.is_some();
+        // A lost answer was checked like any other, but its client never sees it.
         let gains = gains.filter(|_| flight.manner != Manner::Lost);
         self.outcomes.push(Outcome {
             label: flight.label,
@@ -517,6 +521,7 @@ impl World {
         self.store.crash();
         self.learn()?;
         self.model.mail.restart();
+        // The wall clock may have been set back while the process was down.
         let started = self.machine.wall().max(self.store.last_time());
         self.clock = Arc::new(FakeClock::at(started));
         let (setup, clock) = (&self.setup, &self.clock);

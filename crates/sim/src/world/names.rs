@@ -42,6 +42,7 @@ fn expand(name: &str, gains: &Map<u32, Gains>, input: &mut String) {
         let count = number.parse().unwrap_or(0);
         input.extend(std::iter::repeat_n('x', count));
     } else {
+        // Shrinking may have left out the call that named it; then the id of nothing stands in.
         let nothing = if kind == "m" { NO_MESSAGE } else { NOBODY };
         input.push_str(find(kind, number, gains).unwrap_or(nothing));
     }

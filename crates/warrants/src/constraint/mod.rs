@@ -83,6 +83,7 @@ impl Constraint {
             Self::All(parts) if parts.is_empty() => Err(Doubt::Unsupported),
             Self::All(parts) => all(parts, value),
             Self::Any(parts) => any(parts, value),
+            // A doubt stays a doubt under a negation.
             Self::Not(inner) => inner.allows(value).map(|allowed| !allowed),
             Self::Unsupported(..) => Err(Doubt::Unsupported),
         }

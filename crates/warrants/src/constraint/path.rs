@@ -36,6 +36,7 @@ impl Subpath {
 
     fn holds(&self, path: &str) -> bool {
         let under = path.strip_prefix(self.root.trim_end_matches('/'));
+        // The slash matters: `/database` is not under `/data`.
         let under = under.is_some_and(|rest| rest.len() > 1 && rest.starts_with('/'));
         under || self.allow_equal && path == self.root
     }
@@ -68,6 +69,7 @@ fn spelling(path: &str, case_sensitive: bool) -> Option<String> {
     for part in rest.split(['/', '\\']) {
         match part {
             "" | "." => {}
+            // Above the root there is nothing, as in a file system.
             ".." => drop(parts.pop()),
             _ => parts.push(part),
         }

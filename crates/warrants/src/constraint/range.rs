@@ -13,6 +13,7 @@ impl Range {
     pub fn holds(&self, number: f64) -> bool {
         let above = |min| number > min || self.min_inclusive && number == min;
         let below = |max| number < max || self.max_inclusive && number == max;
+        // NaN compares false with everything, so a range without bounds would accept it.
         !number.is_nan() && self.min.is_none_or(above) && self.max.is_none_or(below)
     }
 

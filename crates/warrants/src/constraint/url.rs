@@ -50,6 +50,7 @@ impl Url {
                 "." | ".."
             )
         };
+        // Some programs resolve dots before a request and some do not.
         if path.split('/').any(dots) {
             return None;
         }

@@ -211,6 +211,7 @@ impl Mail {
             let window = self.policy.t_replay_ms;
             let known = known.filter(|known| known.sent_at.plus_millis(window) > now);
             let first = fresh.map(|n| &foreseen.writes[n].message).or(known);
+            // A message of the same batch comes before a stored one that is too old to count.
             let again = fresh.map(|n| Fate::AgainOf(sent[n]));
             let again = again.or(known.map(|known| Fate::Again(known.id)));
             let fate = match (first, again) {

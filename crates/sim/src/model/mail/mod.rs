@@ -166,6 +166,7 @@ impl Mail {
             let message = &write.message;
             if write.before.is_none() {
                 let mail = &mut self.tenants[number];
+                // The model keeps its own chain and never copies the store's.
                 let chain = mail.chains.entry(message.shard).or_default();
                 *chain = chain.then(&message.hash_chain);
                 mail.head = message.id.seq();
