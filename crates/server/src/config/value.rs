@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use asyncgate_core::receipt::hex;
+use asyncgate_core::hex;
 use serde_json::Value as Json;
 
 use super::backend::Backend;
@@ -59,7 +59,7 @@ impl Value {
             Self::Switch(on) => Json::from(*on),
             Self::List(items) => Json::from(items.clone()),
             Self::Uids(uids) => Json::from(uids.clone()),
-            Self::Keys(keys) => keys.iter().map(|key| hex(key)).collect(),
+            Self::Keys(keys) => keys.iter().map(|key| hex::encode(key)).collect(),
             Self::Classes(pairs) => pairs.iter().cloned().collect(),
             Self::Weights(pairs) => {
                 let text = |(name, weight): &(String, u32)| (name.clone(), weight.to_string());
@@ -95,7 +95,7 @@ impl fmt::Display for Value {
             Self::Uids(uids) => join(f, uids, u32::to_string),
             Self::Classes(pairs) => join(f, pairs, |(name, class)| format!("{name}={class}")),
             Self::Weights(pairs) => join(f, pairs, |(name, weight)| format!("{name}={weight}")),
-            Self::Keys(keys) => join(f, keys, |key| hex(key)),
+            Self::Keys(keys) => join(f, keys, |key| hex::encode(key)),
             Self::Table(table) => write!(f, "{table}"),
             Self::Backend(backend) => write!(f, "{backend}"),
             Self::Secret(Some(secret)) => write!(f, "{secret:?}"),
