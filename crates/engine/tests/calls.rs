@@ -31,13 +31,13 @@ use tracing::{
 
 const START: i64 = 1_767_610_800_000;
 
-fn engine(settings: Settings) -> Engine {
-    Engine::new(
+fn engine(settings: Settings) -> Arc<Engine> {
+    Arc::new(Engine::new(
         Arc::new(MemoryStore::new()),
         Arc::new(FakeClock::at(START)),
         Arc::new(Counter::default()),
         settings,
-    )
+    ))
 }
 
 fn caller(role: Role) -> Caller {
@@ -62,7 +62,7 @@ async fn typed<O: Execute>(engine: &Engine, role: Role, input: &Value) -> Result
     execute::<O>(engine, &caller, input).await.map(drop)
 }
 
-async fn stream(engine: &Engine, input: &Value) -> Result<(), Fault> {
+async fn stream(engine: &Arc<Engine>, input: &Value) -> Result<(), Fault> {
     let input = decode(Source::Json(input.to_string().as_bytes()));
     let opened = engine.receive_stream(&caller(Role::Admin), input).await;
     opened.map(drop)

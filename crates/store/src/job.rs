@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use asyncgate_core::{
-    Decision, Env, Rejection, TenantId, Timestamp,
+    Decision, Env, TenantId, Timestamp,
     admission::{Asks, Verdicts},
 };
 
@@ -49,7 +49,7 @@ impl<P: Plane> Job<P> {
         plane::flow(self.tenant, lane, rows, self.weight)
     }
 
-    /// Returns a job around a typed decision, and where its outcome will be.
+    /// Returns a job around a typed decision, and the slot where its outcome will be.
     ///
     /// This closure is all that stands between the caller's decision and the store.
     fn typed<T: Send + 'static>(
@@ -58,10 +58,10 @@ impl<P: Plane> Job<P> {
         weight: usize,
         reads: P::Reads,
         mut decide: impl FnMut(Env, P::Snapshot) -> Decided<P, T> + Send + 'static,
-    ) -> (Self, Outcome<T, P::Rejection>) {
+    ) -> (Self, Slot<Outcome<P, T>>) {
         let now = env.now;
-        let outcome = Outcome(Arc::default());
-        let kept = Outcome(Arc::clone(&outcome.0));
+        let outcome = Slot(Arc::default());
+        let slot = Slot(Arc::clone(&outcome.0));
         let decide = move |now, snapshot| {
             // A store may call again: a clone gives the same ids, so the decision comes out the same.
             let env = Env { now, ..env.clone() };
@@ -72,7 +72,7 @@ impl<P: Plane> Job<P> {
                 }
                 Err(rejection) => (None, Err(rejection)),
             };
-            kept.put(decided);
+            slot.put(decided);
             changes
         };
         let job = Self {
@@ -98,16 +98,19 @@ pub struct Committed<T> {
     pub receipts: usize,
 }
 
-/// The place where a decision leaves its output or its refusal. Of several calls the last one counts.
-struct Outcome<T, R>(Arc<Mutex<Option<Result<Committed<T>, R>>>>);
+/// The outcome of a transaction: the output, or the refusal by a rule.
+pub type Outcome<P, T> = Result<Committed<T>, <P as Plane>::Rejection>;
 
-impl<T, R> Outcome<T, R> {
-    fn put(&self, decided: Result<Committed<T>, R>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(decided);
+/// The place where a decision leaves its outcome. Of several calls the last one counts.
+struct Slot<O>(Arc<Mutex<Option<O>>>);
+
+impl<O> Slot<O> {
+    fn put(&self, outcome: O) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
     }
 
-    /// Returns what was left here, if the decision was called.
-    fn take(&self) -> Option<Result<Committed<T>, R>> {
+    /// Takes the outcome. There is none if the decision was never called.
+    fn take(&self) -> Option<O> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -122,7 +125,7 @@ pub fn transact<R, P, T>(
     weight: usize,
     reads: R,
     decide: impl FnMut(Env, P::Snapshot) -> Decided<P, T> + Send + 'static,
-) -> impl Future<Output = Result<Result<Committed<T>, P::Rejection>, Error>> + Send
+) -> impl Future<Output = Result<Outcome<P, T>, Error>> + Send
 where
     R: Declared<Plane = P>,
     P: Plane<Reads = R>,
@@ -148,7 +151,7 @@ pub async fn transact_admitted<T: Send + 'static>(
     weight: usize,
     asks: Asks,
     decide: impl FnMut(Env, Snapshot) -> Decided<Tasks, T> + Send + 'static,
-) -> Result<(Verdicts, Option<Result<Committed<T>, Rejection>>), Error> {
+) -> Result<(Verdicts, Option<Outcome<Tasks, T>>), Error> {
     let (job, outcome) = Job::<Tasks>::typed(tenant, env, weight, ReadSet::default(), decide);
     let verdicts = store.admission().transact_admitted(asks, job).await?;
     Ok((verdicts, outcome.take()))

@@ -28,7 +28,7 @@ use futures_util::future::BoxFuture;
 
 pub use asyncgate_core::{Changes, Decision};
 pub use error::Error;
-pub use job::{Committed, Decide, Decided, Job, transact, transact_admitted};
+pub use job::{Committed, Decide, Decided, Job, Outcome, transact, transact_admitted};
 pub use mailbox::Messages;
 pub use metrics::{Stopwatch, StoreMetrics};
 pub use plane::{Declared, Plane, Work, Written, flow};
