@@ -1,5 +1,5 @@
-//! What every facade writes: answers with their correlation id, the one error body, and the log line of
-//! a fault.
+//! The output of every facade: answers with their correlation id, the one error body, and the log line
+//! of a fault.
 
 use asyncgate_api::Code;
 use asyncgate_engine::{CorrId, Fault};

@@ -17,8 +17,8 @@ use crate::{Coding, Inflate};
 /// The longest time that a whole body may take to arrive.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How much of a body that is too large is read before the answer, so that a client which sends
-/// first and reads afterwards still sees it.
+/// The most bytes of a body that are read although it is too large, so that a client which sends first
+/// and reads afterwards still sees the answer.
 const MAX_DISCARDED_BYTES: usize = 16 << 20;
 
 /// The limits on one body.

@@ -2,7 +2,7 @@
 //!
 //! REST, MCP, gRPC and the server's own routes read credentials, correlation ids and bodies here, and
 //! write answers and log faults here, so that a client meets the same rules whichever way it comes.
-//! What is special to a protocol stays in its facade.
+//! Rules of a single protocol stay in its facade.
 
 mod answer;
 mod body;

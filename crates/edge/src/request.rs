@@ -1,4 +1,4 @@
-//! What every facade reads from the head of a request: its credential and its correlation id.
+//! The head of a request as every facade reads it: its credential and its correlation id.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ pub fn correlate(headers: &HeaderMap, make: impl FnOnce() -> Arc<str>) -> CorrId
 
 /// Gives the answers of routes that know nothing of correlation ids one.
 ///
-/// It is middleware, which boxes each request's work: routes that are called often use
-/// [`answer`](crate::answer).
+/// This is middleware, which boxes each request's work: routes that are called often use
+/// [`answer`](crate::answer) instead.
 pub async fn correlated(
     State(engine): State<Arc<Engine>>,
     request: Request<Body>,

@@ -2,10 +2,10 @@
 
 use axum::http::{HeaderMap, HeaderValue, header};
 
-/// Tells browsers what they must not do with an answer.
+/// The headers that tell browsers what they must not do with an answer.
 ///
-/// They are for pages that get hold of an answer although none of ours is meant for a browser: it is
-/// not guessed to be a script, not framed, not kept on disk, and its address is not passed on.
+/// No answer is meant for a browser. If a page gets hold of one nevertheless, the browser does not run
+/// it, frame it, keep it on disk, or pass its address on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SecurityHeaders {
     /// Tells browsers to come by TLS only, from now on.

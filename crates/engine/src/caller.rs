@@ -51,7 +51,7 @@ impl Role {
     }
 }
 
-/// What is known of a request before its caller is.
+/// The facts about a request that are known before its caller is.
 #[derive(Clone, Default)]
 pub struct RequestContext<'a> {
     /// The credential behind `Authorization: Bearer`.

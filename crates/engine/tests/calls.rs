@@ -339,7 +339,7 @@ async fn the_role_is_checked_before_the_input() {
 }
 
 /// An engine that allows each principal so many calls, and each client two requests about domains.
-fn limited(calls: u64) -> Engine {
+fn limited(calls: u64) -> Arc<Engine> {
     let policy = |limit| Policy::Rule {
         rule: Rule::Window(Window::new(limit, 3_600).unwrap()),
         shadow: false,

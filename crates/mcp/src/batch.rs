@@ -26,7 +26,7 @@ pub(crate) fn check(messages: &[&RawValue], version: &str) -> Result<(), Error> 
     Ok(())
 }
 
-/// Answers all messages of a batch, side by side. Nothing is answered if none asked.
+/// Answers all messages of a batch, side by side. Returns nothing if none of them is owed an answer.
 pub(crate) async fn answer<B: Backend>(
     dispatcher: &Dispatcher<B>,
     caller: &B::Caller,

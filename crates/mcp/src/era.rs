@@ -1,4 +1,4 @@
-//! The two eras of MCP, and what a request must carry in each.
+//! The two eras of MCP, and the members that a request must have in each.
 //!
 //! Up to 2025-11-25 a client shakes hands (`initialize`) and then names the agreed version in a
 //! header. Since 2026-07-28 there is no handshake: each request carries its version and its
@@ -25,10 +25,10 @@ pub(crate) const STATELESS: &str = "2026-07-28";
 /// The versions that a handshake can agree on, newest first.
 pub(crate) const HANDSHAKE: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// What the revisions before 2025-06-18 imply when no version is named.
+/// The version that the revisions before 2025-06-18 imply when none is named.
 pub(crate) const UNNAMED: &str = "2025-03-26";
 
-/// Which rules a message follows.
+/// The set of rules that a message follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Era {
     /// 2025-11-25 and older.
@@ -77,7 +77,7 @@ impl<'a> Params<'a> {
     }
 }
 
-/// The members of `params._meta` that say what the request speaks.
+/// The members of `params._meta` that name the version and the client's capabilities.
 #[derive(Debug, Default, Deserialize)]
 struct Meta<'a> {
     #[serde(
@@ -114,7 +114,7 @@ pub(crate) fn admit<'a>(
     })
 }
 
-/// Which rules a request follows, from the version its headers name (over HTTP) and its params.
+/// Returns the era of a request, from the version its headers name (over HTTP) and its params.
 fn era_of(header: Option<&str>, method: &str, params: &Params<'_>) -> Era {
     if header.is_some_and(|version| !HANDSHAKE.contains(&version)) {
         return Era::Stateless;
@@ -131,7 +131,7 @@ fn era_of(header: Option<&str>, method: &str, params: &Params<'_>) -> Era {
     Era::Stateless
 }
 
-/// Checks what 2026-07-28 asks of every request: the envelope in `_meta`, then the headers (over
+/// Checks the demands of 2026-07-28 on every request: the envelope in `_meta`, then the headers (over
 /// HTTP) against the body, then the version. The order is part of the contract: a client that
 /// disagrees with itself is told so, not that its version is unknown.
 fn check_stateless(
@@ -168,7 +168,7 @@ fn check_stateless(
     Ok(())
 }
 
-/// The refusal of a version that we do not speak, with those that we do.
+/// Returns the refusal of a version that we do not speak, with those that we do.
 pub(crate) fn unsupported_version(requested: &str) -> Error {
     Error::new(
         ErrorCode::UnsupportedVersion,
@@ -177,18 +177,19 @@ pub(crate) fn unsupported_version(requested: &str) -> Error {
     .with_data(json!({"supported": supported(), "requested": requested}))
 }
 
-/// Every version that we speak, newest first.
+/// Returns every version that we speak, newest first.
 pub(crate) fn supported() -> Vec<&'static str> {
     std::iter::once(STATELESS).chain(HANDSHAKE).collect()
 }
 
-/// The version that a handshake agrees on: the client's if we speak it, else our newest of that era.
+/// Returns the version that a handshake agrees on: the client's if we speak it, else our newest of that
+/// era.
 pub(crate) fn negotiate(requested: &str) -> &'static str {
     let same = HANDSHAKE.into_iter().find(|version| *version == requested);
     same.unwrap_or(HANDSHAKE[0])
 }
 
-/// Whether a version allows several messages in one body. 2025-06-18 took that away again.
+/// Returns true if a version allows several messages in one body. 2025-06-18 took that away again.
 pub(crate) fn allows_batches(version: &str) -> bool {
     matches!(version, "2025-03-26" | "2024-11-05")
 }

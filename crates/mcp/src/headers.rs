@@ -30,13 +30,13 @@ impl<'a> Routing<'a> {
         routing
     }
 
-    /// The tool that is called, as far as headers tell.
+    /// Returns the called tool, if the headers name it clearly.
     pub(crate) fn tool(&self) -> Option<Cow<'a, str>> {
         let called = self.unclear.is_none() && self.method == Some("tools/call");
         self.name.filter(|_| called).and_then(decode)
     }
 
-    /// Holds the headers against the body's version, method and (for a tool call) name.
+    /// Checks that the headers agree with the body's version, method and (for a tool call) name.
     pub(crate) fn check(
         &self,
         version: &str,
@@ -78,7 +78,7 @@ fn mismatch(message: impl Into<Cow<'static, str>>) -> Error {
     Error::new(ErrorCode::HeaderMismatch, message)
 }
 
-/// Undoes `=?base64?...?=`, the form of values that do not fit a header.
+/// Decodes `=?base64?...?=`, the form of values that do not fit a header.
 fn decode(value: &str) -> Option<Cow<'_, str>> {
     let wrapped = value
         .strip_prefix("=?base64?")
@@ -90,8 +90,8 @@ fn decode(value: &str) -> Option<Cow<'_, str>> {
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
-/// Standard base64 with padding, in its one canonical form: two spellings of one name would let a
-/// proxy and this server read different tools.
+/// Decodes standard base64 with padding, in its one canonical form only: two spellings of one name
+/// would let a proxy and this server read different tools.
 fn decode_base64(encoded: &[u8]) -> Option<Vec<u8>> {
     if !encoded.len().is_multiple_of(4) {
         return None;

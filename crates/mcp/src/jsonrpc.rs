@@ -1,7 +1,7 @@
 //! JSON-RPC 2.0 as MCP uses it: reading messages and writing answers, as bytes.
 //!
 //! Invariants:
-//! - What a message carries is borrowed, never parsed into a tree and written again. Ids, params
+//! - The content of a message is borrowed, never parsed into a tree and written again. Ids, params
 //!   and tool arguments keep every digit, key order and escape that the client sent.
 //! - An id is a string or an integer. `null` is no id, and a message without one is a notification.
 //! - Every refusal names the id of the message it refuses, when that id could be read.
@@ -49,7 +49,7 @@ pub(crate) struct Unreadable<'a> {
     pub error: Error,
 }
 
-/// A protocol error: the message was wrong, not what a tool did with it.
+/// A protocol error: the message itself was wrong. A tool that fails is no protocol error.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Error {
     pub code: ErrorCode,
@@ -118,7 +118,7 @@ pub(crate) fn read_body(bytes: &[u8]) -> Result<Body<'_>, Error> {
     Ok(Body::Batch(messages))
 }
 
-/// Reads one message. `raw` is known to be JSON; what is left to find out is whether it is JSON-RPC.
+/// Reads one message. `raw` is known to be JSON, so only the rules of JSON-RPC are checked.
 pub(crate) fn read_message(raw: &RawValue) -> Result<Message<'_>, Unreadable<'_>> {
     let refuse = |id, message: &'static str| Unreadable {
         id,
@@ -160,7 +160,7 @@ pub(crate) fn begin_result(id: &RawValue, capacity: usize) -> Vec<u8> {
     json
 }
 
-/// An answer that carries an error. Without an id, JSON-RPC asks for `"id":null`.
+/// Returns an answer that carries an error. Without an id, JSON-RPC asks for `"id":null`.
 pub(crate) fn error_answer(id: Option<&RawValue>, error: &Error) -> Vec<u8> {
     let mut body = json!({"code": error.code.number(), "message": error.message});
     if let Some(data) = &error.data {
@@ -170,12 +170,12 @@ pub(crate) fn error_answer(id: Option<&RawValue>, error: &Error) -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{body}}}"#).into_bytes()
 }
 
-/// Whether a value is a JSON object.
+/// Returns true if a value is a JSON object.
 pub(crate) fn is_object(raw: &RawValue) -> bool {
     raw.get().starts_with('{')
 }
 
-/// The text of a JSON string, or nothing if the value is no string.
+/// Returns the text of a JSON string, or nothing if the value is no string.
 pub(crate) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {

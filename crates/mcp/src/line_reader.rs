@@ -17,7 +17,7 @@ pub(crate) struct LineReader<R> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     Whole(Vec<u8>),
-    /// It was longer than allowed and was skipped.
+    /// A line that was longer than allowed and was skipped.
     TooLong,
 }
 

@@ -1,4 +1,4 @@
-//! What an operator can set about this facade.
+//! The settings of this facade.
 
 /// Settings of the MCP facade.
 #[derive(Debug, Clone)]
@@ -13,7 +13,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// What an HTTP body or a line may have: the arguments, and room for the JSON-RPC around them.
+    /// Returns the most bytes of an HTTP body or a line: the arguments, and room for the JSON-RPC around
+    /// them.
     pub(crate) const fn max_message_bytes(max_input_bytes: usize) -> usize {
         max_input_bytes.saturating_add(64 * 1024)
     }

@@ -1,4 +1,4 @@
-//! Which web pages may call: those on this machine, and those that the operator named.
+//! The check of web pages: only those on this machine and those that the operator named may call.
 //!
 //! Without this check any page could reach a server on the visitor's loopback, by rebinding its
 //! own name to 127.0.0.1.
@@ -16,7 +16,8 @@ impl Origins {
         Self(allowed.iter().map(|origin| normal(origin)).collect())
     }
 
-    /// Programs send no `Origin`, so its absence is fine. More than one is not.
+    /// Returns true if a request with these headers may call. Programs send no `Origin`, so its absence
+    /// is fine; more than one is not.
     pub(crate) fn allow(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(header::ORIGIN).iter();
         let Some(origin) = origins.next() else {
@@ -30,7 +31,7 @@ impl Origins {
     }
 }
 
-/// One spelling per origin: lower case, no trailing slash, no default port.
+/// Returns the one spelling of an origin: lower case, no trailing slash, no default port.
 fn normal(origin: &str) -> String {
     let origin = origin.trim().trim_end_matches('/').to_ascii_lowercase();
     let default_port = match origin.split_once(':') {

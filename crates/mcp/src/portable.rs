@@ -1,11 +1,11 @@
 //! Schemas in the plain dialect that every client and model provider reads.
 //!
-//! What schemars writes for Rust's types is legal JSON Schema, but some clients take it amiss:
+//! schemars writes legal JSON Schema for Rust's types, but some clients cannot read all of it:
 //! `true` as a property's schema, lists of types (`["string", "null"]`), choices of constants, and
 //! formats such as `uint32` that no standard knows. The schemas are rewritten here to mean the
 //! same, with one liberty: an optional *input* is shown without its `null`, because leaving it out
-//! says the same and is what a model should do. What only names Rust's types is left out, since a
-//! model pays for every word of the list.
+//! says the same and is what a model should do. Names of Rust's types are left out, since a model
+//! pays for every word of the list.
 
 use schemars::{
     Schema,
@@ -13,14 +13,14 @@ use schemars::{
 };
 use serde_json::{Map, Value, json};
 
-/// A tool's input: an object, its optional members without `null`.
+/// Returns the schema of a tool's input: an object, its optional members without `null`.
 pub(crate) fn input(schema: Schema) -> Value {
     let mut schema = plain(schema);
     OptionalWithoutNull.transform(&mut schema);
     schema.to_value()
 }
 
-/// A tool's output: an object.
+/// Returns the schema of a tool's output: an object.
 pub(crate) fn output(schema: Schema) -> Value {
     plain(schema).to_value()
 }
@@ -79,7 +79,7 @@ impl Transform for OptionalWithoutNull {
     }
 }
 
-/// Doc comments are wrapped; a description's lines are its paragraphs.
+/// Joins the lines of each paragraph: doc comments are wrapped, descriptions are not.
 fn unwrap_description(members: &mut Map<String, Value>) {
     if let Some(Value::String(text)) = members.get_mut("description") {
         let paragraphs = text.split("\n\n").map(|lines| lines.replace('\n', " "));
@@ -94,7 +94,7 @@ fn drop_rust_format(members: &mut Map<String, Value>) {
     }
 }
 
-/// `oneOf` constants becomes `enum`, and what was said of each goes into the description.
+/// Turns `oneOf` constants into an `enum`, and moves the description of each into that of the whole.
 fn list_constants(members: &mut Map<String, Value>) {
     let Some(Value::Array(choices)) = members.get("oneOf") else {
         return;
@@ -121,7 +121,7 @@ fn list_constants(members: &mut Map<String, Value>) {
     members.insert("description".to_owned(), text.trim().into());
 }
 
-/// `type: [T, null]` becomes `anyOf: [T, null]`.
+/// Turns `type: [T, null]` into `anyOf: [T, null]`.
 fn split_type(members: &mut Map<String, Value>) {
     let Some(Value::Array(types)) = members.get("type") else {
         return;
@@ -168,7 +168,7 @@ fn drop_null_default(property: &mut Map<String, Value>) {
     }
 }
 
-/// Keywords that tell of a value and do not check it.
+/// Returns true for keywords that describe a value and do not check it.
 fn is_note(name: &str) -> bool {
     matches!(
         name,

@@ -30,18 +30,18 @@ impl Catalogue {
         }
     }
 
-    /// The number of the operation behind a tool.
+    /// Returns the number of the operation behind a tool.
     pub(crate) fn find(&self, tool: &str) -> Option<usize> {
         self.numbers.get(tool).copied()
     }
 
-    /// The array of tools.
+    /// Returns the array of tools as JSON.
     pub(crate) fn json(&self) -> &str {
         &self.json
     }
 }
 
-/// The array of tools, for `tools/list`.
+/// Returns the array of tools, for `tools/list`.
 pub(crate) fn describe(operations: &[Listed]) -> Value {
     let tools = operations.iter().filter_map(|operation| {
         let spec = operation.spec;
@@ -57,7 +57,7 @@ pub(crate) fn describe(operations: &[Listed]) -> Value {
     Value::Array(tools.collect())
 }
 
-/// `create_task` becomes `Create task`.
+/// Turns `create_task` into `Create task`.
 fn title(name: &str) -> String {
     let mut words = name.replace('_', " ");
     if let Some(first) = words.get_mut(..1) {

@@ -167,7 +167,12 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::sync::Arc;
     use std::time::Duration;
+
+    use asyncgate_engine::fakes::FakeClock;
+    use asyncgate_engine::{Engine, Settings};
+    use asyncgate_store::memory::MemoryStore;
 
     use super::*;
 
@@ -209,6 +214,34 @@ mod tests {
             .flat_map(|_| [one.next_u64(), two.next_u64()])
             .collect();
         assert_eq!(numbers.len(), POOL * 8);
+    }
+
+    #[test]
+    fn correlation_ids_of_servers_with_equal_clocks_differ_in_74_random_bits() {
+        let engine = || {
+            let random = Arc::new(Random::seed().unwrap());
+            let clock = Arc::new(FakeClock::at(1_767_610_800_000));
+            Engine::new(
+                Arc::new(MemoryStore::new()),
+                clock,
+                random,
+                Settings::default(),
+            )
+        };
+        let (one, two) = (engine(), engine());
+        let number = |id: &str| u128::from_str_radix(&id.replace('-', ""), 16).unwrap();
+        let ids: HashSet<u128> = (0..500)
+            .flat_map(|_| [number(&one.corr_id()), number(&two.corr_id())])
+            .collect();
+        assert_eq!(ids.len(), 1_000);
+        let (some, all) = (
+            ids.iter().fold(0, |some, id| some | id),
+            ids.iter().fold(u128::MAX, |all, id| all & id),
+        );
+        // The time, the version and the variant are the same in all of them; all else varies.
+        assert_eq!((some ^ all).count_ones(), 74);
+        assert_eq!(all >> 80, 1_767_610_800_000);
+        assert_eq!((all >> 76 & 0xf, all >> 62 & 0b11), (7, 0b10));
     }
 
     #[test]

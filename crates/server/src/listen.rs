@@ -151,7 +151,7 @@ enum Stage {
     Serving,
     /// Requests in flight may finish; nothing new begins.
     Draining,
-    /// Whatever is left is cut.
+    /// Requests that are still in flight are cut.
     Ended,
 }
 

@@ -15,7 +15,7 @@ use tonic::{Request, Status};
 use crate::grpc::{channel, keyed};
 use crate::harness::{Launch, Server};
 
-const SETTINGS: &str = r#"
+pub const SETTINGS: &str = r#"
 [limits.policies.login]
 kind = "fixed_window"
 limit = 2
@@ -47,7 +47,7 @@ fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
     }
 }
 
-fn request(descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
+pub fn request(descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
     RateLimitRequest {
         domain: "edge".to_owned(),
         descriptors,
@@ -55,11 +55,11 @@ fn request(descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
     }
 }
 
-fn login(from: &str) -> RateLimitDescriptor {
+pub fn login(from: &str) -> RateLimitDescriptor {
     descriptor(&[("generic_key", "login"), ("remote_address", from)])
 }
 
-async fn ask(server: &Server, request: RateLimitRequest) -> Result<RateLimitResponse, Status> {
+pub async fn ask(server: &Server, request: RateLimitRequest) -> Result<RateLimitResponse, Status> {
     let mut client: RateLimitServiceClient<Channel> = RateLimitServiceClient::new(channel(server));
     let answer = client.should_rate_limit(keyed(request)).await?;
     Ok(answer.into_inner())

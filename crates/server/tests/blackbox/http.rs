@@ -225,6 +225,15 @@ impl Connection {
 
     /// Reads one answer, which may be an interim one.
     pub fn read_one(&mut self) -> io::Result<Response> {
+        let mut response = self.read_head()?;
+        if response.status >= 200 && response.status != 204 {
+            response.body = self.read_body(&response)?;
+        }
+        Ok(response)
+    }
+
+    /// Reads the head of an answer and leaves its body, which may never end.
+    pub fn read_head(&mut self) -> io::Result<Response> {
         let status_line = self.line()?;
         let status = status_line
             .split(' ')
@@ -244,9 +253,6 @@ impl Connection {
             let (name, value) = line.split_once(':').ok_or_else(|| invalid(&line))?;
             let header = (name.trim().to_owned(), value.trim().to_owned());
             response.headers.push(header);
-        }
-        if status >= 200 && status != 204 {
-            response.body = self.read_body(&response)?;
         }
         Ok(response)
     }

@@ -24,11 +24,11 @@ fn signature(secret: &str, body: &[u8]) -> String {
     format!("sha256={digits}")
 }
 
-fn message(nonce: &str) -> Value {
+pub fn message(nonce: &str) -> Value {
     json!({"nonce": nonce, "timestamp": now(), "metadata": {"actor": "ann"}, "said": "hällo"})
 }
 
-fn signed(name: &str, body: impl Into<Vec<u8>>) -> Request {
+pub fn signed(name: &str, body: impl Into<Vec<u8>>) -> Request {
     signed_with(SECRET, name, body)
 }
 
@@ -53,14 +53,14 @@ fn refused(response: &Response, status: u16, code: &str) -> Value {
     body
 }
 
-fn launch(settings: &str) -> Launch {
+pub fn launch(settings: &str) -> Launch {
     let launch = Launch::new().env("HOOK_SECRET", SECRET);
     launch
         .env("OLD_SECRET", "an-older-one")
         .file("a.toml", settings)
 }
 
-const HOOKS: &str = "
+pub const HOOKS: &str = "
     [limits.policies.few]
     kind = \"token_bucket\"
     capacity = 3

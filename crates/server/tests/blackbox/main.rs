@@ -26,6 +26,7 @@ mod gates;
 mod grpc;
 mod happy;
 mod harness;
+mod headers;
 mod http;
 mod ingress;
 mod input;
