@@ -1,21 +1,21 @@
-//! Who decides about admission.
+//! The backend that decides about admission.
 
 use std::fmt;
 
 use asyncgate_host_redis::Address;
 
-/// How DynamoDB is named, or how to get it.
+/// The form of a DynamoDB address, or the way to a binary that has it.
 #[cfg(feature = "dynamodb")]
 const DYNAMO: &str = "dynamodb://table[?region=name][&endpoint=url]";
 #[cfg(not(feature = "dynamodb"))]
 const DYNAMO: &str = "dynamodb://table, which this binary cannot do: build it with `cargo build --features dynamodb`";
 
-/// Who decides about admission.
+/// The backend that decides about admission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
     /// The store.
     Store,
-    /// Nobody: everything is allowed.
+    /// No backend: everything is allowed.
     Minimal,
     /// Redis. Its address does not show its password.
     Redis(Address),
@@ -24,7 +24,7 @@ pub enum Backend {
     Dynamo(asyncgate_host_dynamodb::Address),
 }
 
-/// What can be written in settings.
+/// Returns the forms that settings may have.
 pub fn forms() -> String {
     format!(
         "store, minimal, redis://[[user]:password@]host[:port][/database], \
