@@ -14,7 +14,7 @@ pub(super) static KEYS: &[Key] = &[
         "admission.backend",
         "store",
         Rule::Backend,
-        "Who decides about nonces, limits and revocations: the store, Redis, DynamoDB, or nobody (minimal), which allows everything.",
+        "The backend that decides about nonces, limits and revocations: the store, Redis, DynamoDB, or none (minimal), which allows everything.",
     ),
     fixed(
         "admission.max_rows",
