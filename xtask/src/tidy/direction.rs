@@ -11,7 +11,7 @@ enum Sees {
     Anything,
 }
 
-/// Architecture invariant: core <- store <- backends; {core, store, api} <- engine <- facades <- server.
+/// Architecture invariant: core <- store <- backends; {core, store, api, domains} <- engine <- facades <- server.
 const RULES: &[(&str, Sees)] = &[
     ("asyncgate-core", Sees::Only(&[])),
     ("asyncgate-api", Sees::Only(&[])),
