@@ -1,8 +1,9 @@
-//! Signed ingress: a sender without a credential hands over a task, and a signature over the body says
-//! that it may.
+//! Signed ingress: a sender without a credential hands over a task, and shows by a signature over the
+//! body that it may.
 //!
-//! The order of refusals is part of the contract: nobody learns anything about a message that is not
-//! signed, a replay costs no token, and what is refused for its rate has not used its nonce.
+//! The order of refusals is part of the contract, and it is not the order of other calls: nobody learns
+//! anything about a message that is not signed, a replay costs no token, and a message that is refused for
+//! its rate has not used its nonce.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -28,9 +29,9 @@ use crate::{
 
 const MAX_NONCE_CHARS: usize = 128;
 const MAX_KEY_BYTES: usize = 256;
-/// What a task holds in memory besides its payload, roughly.
+/// The memory that a task takes besides its payload, roughly.
 const TASK_WEIGHT: usize = 1_024;
-/// How much is read of a body that is for nobody.
+/// The most that is read of a body for an ingress that does not exist.
 const UNKNOWN_MAX_BYTES: usize = 1 << 20;
 
 /// Every ingress, by its name.
@@ -39,48 +40,49 @@ pub type Ingresses = BTreeMap<String, Ingress>;
 /// A way in for one kind of sender.
 #[derive(Debug, Clone)]
 pub struct Ingress {
-    /// Any of them may have signed.
+    /// The secrets that messages may be signed with.
     pub secrets: Vec<Secret>,
-    /// Whose tasks come in.
+    /// The tenant of the tasks.
     pub tenant: TenantId,
-    /// Who owns them.
+    /// The owner of the tasks.
     pub principal: Principal,
-    /// Their type.
+    /// The type of the tasks.
     pub task_type: String,
-    /// What limits them.
+    /// The policy that limits them.
     pub policy: String,
-    /// By what they are limited.
+    /// The key that they are limited by.
     pub key: LimitBy,
-    /// How far the sender's clock may be from ours.
+    /// The most that the sender's clock may differ from ours.
     pub timestamp_window_secs: u64,
-    /// How long a nonce is remembered.
+    /// The time for which a nonce is remembered.
     pub nonce_ttl_secs: u64,
     /// The largest body.
     pub max_body_bytes: usize,
 }
 
-/// By what an ingress is limited.
+/// The key that the messages of an ingress are limited by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LimitBy {
     /// The address of the client.
     Address,
-    /// What stands in the body under these names, one within the other.
+    /// The value of a field of the body, by its path.
     Field(Vec<String>),
 }
 
-/// What a sender signs with. It is in no rendering.
+/// The secret that a sender signs with. It appears in no rendering.
 #[derive(Clone)]
 pub struct Secret(Arc<[u8]>);
 
 impl Secret {
-    /// The secret of these bytes.
+    /// Makes a secret of these bytes.
     pub fn new(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
 
-    /// Whether a body was signed with it. How long that takes says nothing of where they differ.
+    /// Returns true if a body was signed with this secret. The comparison takes the same time wherever the
+    /// signatures differ.
     fn signed(&self, body: &[u8], signature: &[u8]) -> bool {
-        // A key of any length will do.
+        // HMAC takes a key of any length, so this cannot fail.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else {
             return false;
         };
@@ -95,26 +97,26 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What came in.
+/// A message that became a task.
 #[derive(Debug, Clone)]
 pub struct Received {
     /// The task's id.
     pub task_id: String,
-    /// Where the task stands.
+    /// The task's status.
     pub status: asyncgate_api::TaskStatus,
-    /// What HTTP tells of the limit.
+    /// The HTTP headers that tell of the limit.
     pub headers: Vec<Header>,
 }
 
 impl Engine {
-    /// How many bytes a body may have that is sent to this ingress.
+    /// Returns the largest body of an ingress, in bytes.
     pub fn ingress_limit(&self, name: &str) -> usize {
         let settings = self.settings();
         let ingress = settings.ingress.get(name);
         ingress.map_or(UNKNOWN_MAX_BYTES, |ingress| ingress.max_body_bytes)
     }
 
-    /// Takes in what was sent to an ingress, with the value of its header `X-Signature-256`.
+    /// Makes a task of a message to an ingress. `signature` is the value of its header `X-Signature-256`.
     pub async fn receive(
         &self,
         name: &str,
@@ -129,7 +131,7 @@ impl Engine {
             Fault::new(Code::InvalidSignature, message)
         };
         let signature = signature.and_then(read_signature).ok_or_else(forged)?;
-        // Every secret is tried, so that the time does not tell which of them fits.
+        // All secrets are tried, so that the time does not show which of them fits.
         let signed = |found, secret: &Secret| secret.signed(body, &signature) | found;
         if !ingress.secrets.iter().fold(false, signed) {
             return Err(forged());
@@ -151,7 +153,8 @@ impl Engine {
             nonces: vec![NonceCheck {
                 namespace: sha256(format!("asyncgate.ingress:{name}").as_bytes()),
                 nonce: sha256(sent.nonce.as_bytes()).to_vec(),
-                // A second longer than a message can be in time, because those are whole seconds.
+                // Times of messages are whole seconds, so a message can be in time for up to a second
+                // longer than twice the window.
                 ttl_secs: ingress
                     .nonce_ttl_secs
                     .max(2 * ingress.timestamp_window_secs + 1),
@@ -189,7 +192,7 @@ impl Engine {
         }
     }
 
-    /// What an ingress is limited by, for what was sent.
+    /// Returns the check of the limit for a message with this key.
     async fn ingress_limit_check(
         &self,
         ingress: &Ingress,
@@ -214,7 +217,7 @@ impl Engine {
         })
     }
 
-    /// Nonce, limit and task in one commit.
+    /// Uses the nonce, charges the limit and creates the task, all in one commit.
     async fn create_admitted(
         &self,
         tenant: TenantId,
@@ -234,9 +237,9 @@ impl Engine {
         Ok((verdicts, created.map(|created| created.output)))
     }
 
-    /// As [`Engine::create_admitted`], where somebody else than the store decides: then it is asked
-    /// first, and its word stands even if the store fails afterwards. Nobody gets in by a used nonce, not even
-    /// who has no task for it: another server, with another store, may have made one.
+    /// Does the same where another host than the store decides. The host is asked first, and its word
+    /// stands even if the store fails afterwards. A used nonce lets nobody in, even if this store has no
+    /// task for it: another server, with another store, may have made one.
     async fn admit_and_create(
         &self,
         tenant: TenantId,
@@ -262,7 +265,7 @@ impl Engine {
     }
 }
 
-/// What a sender says, beside the payload.
+/// The fields of a message that the ingress reads.
 struct Sent {
     nonce: String,
     /// Seconds since 1970.
@@ -323,12 +326,12 @@ fn creating(new: NewTask) -> impl FnMut(Env, Snapshot) -> Decided<Tasks, Created
     move |env, snapshot| task::create(env, snapshot.head, new.clone(), snapshot.keyed)
 }
 
-/// The bytes of a signature, from `sha256=` and their digits in either case.
+/// Reads the bytes of a signature from `sha256=` and digits in either case.
 fn read_signature(text: &[u8]) -> Option<[u8; 32]> {
     hex::decode_any_case(text.strip_prefix(b"sha256=")?)
 }
 
-/// Seconds since 1970, from a number or a text.
+/// Reads seconds since 1970 from a number or a text.
 fn read_time(value: &Value) -> Option<i64> {
     match value.as_str() {
         Some(text) => {
@@ -352,7 +355,7 @@ fn read_key(fields: &Map<String, Value>, path: &[String]) -> Option<String> {
     (1..=MAX_KEY_BYTES).contains(&key.len()).then_some(key)
 }
 
-/// Why nothing was created. A replay comes first: it has cost nothing.
+/// Makes the fault of a message that is refused. A replay comes first: it has cost nothing.
 fn refusal(verdicts: &Verdicts, headers: Vec<Header>) -> Fault {
     let replay = verdicts
         .nonces
@@ -373,7 +376,7 @@ fn refusal(verdicts: &Verdicts, headers: Vec<Header>) -> Fault {
     }
 }
 
-/// The store failed, and this is what it means for who sent.
+/// Makes the fault for a store that failed. `message` tells the sender what that means for its nonce.
 fn store_fault(error: Error, message: &'static str) -> Fault {
     let cause = error.to_string();
     match error {

@@ -11,7 +11,7 @@ enum Sees {
     Anything,
 }
 
-/// Architecture invariant: core <- store <- backends; {core, store, api} <- engine <- edge <- facades
+/// Architecture invariant: core <- store <- backends; {core, store, api, domains} <- engine <- edge <- facades
 /// <- server.
 const RULES: &[(&str, Sees)] = &[
     ("asyncgate-core", Sees::Only(&[])),

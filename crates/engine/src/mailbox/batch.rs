@@ -1,4 +1,4 @@
-//! Calls with many items, each with an answer of its own.
+//! Calls with many items. Each item has an answer of its own.
 
 use asyncgate_api::{Refusal, Spec};
 
@@ -6,12 +6,12 @@ use crate::{Engine, Fault};
 
 const MAX_ITEMS: usize = 1_000;
 
-/// Items that were checked one by one. Those that passed go to the rules; the others keep their
+/// Items that were checked one by one. The items that passed go to the rules; the others keep their
 /// places among the answers.
 #[derive(Debug)]
 pub(crate) struct Batch<T> {
     passed: Vec<T>,
-    /// For each item the fault that stopped it.
+    /// For each item the fault that stopped it, or nothing if it passed.
     stopped: Vec<Option<Fault>>,
 }
 
@@ -47,7 +47,7 @@ impl<T> Batch<T> {
         std::mem::take(&mut self.passed)
     }
 
-    /// All answers in order, given those of the items that passed.
+    /// Returns the answers of all items in their order, given the answers of those that passed.
     pub(crate) fn answers<A, R>(
         self,
         engine: &Engine,

@@ -1,4 +1,5 @@
-//! How fast messages leave the mailbox, so that who finds it full is told when to come back.
+//! Measures how fast messages leave the mailbox, so that a sender that finds it full knows when to come
+//! back.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,7 +8,7 @@ use asyncgate_core::Timestamp;
 const WINDOW_SECONDS: i64 = 10;
 const LONGEST_SECONDS: i64 = 60;
 
-/// Counts messages that left, second by second, over the last ten.
+/// The number of messages that left in each of the last ten seconds.
 #[derive(Debug, Default)]
 pub(crate) struct DrainMeter {
     /// Each second's number and count, at its number modulo the window.
@@ -15,7 +16,7 @@ pub(crate) struct DrainMeter {
 }
 
 impl DrainMeter {
-    /// Notes that messages left.
+    /// Counts messages that left.
     pub(crate) fn note(&self, now: Timestamp, messages: usize) {
         let second = now.as_millis().div_euclid(1_000);
         let place = second.rem_euclid(WINDOW_SECONDS) as usize;
@@ -27,7 +28,7 @@ impl DrainMeter {
         *count += messages as u64;
     }
 
-    /// In how many seconds the next one is likely to leave.
+    /// Estimates the seconds until the next message leaves.
     pub(crate) fn seconds_per_message(&self, now: Timestamp) -> u32 {
         let oldest = now.as_millis().div_euclid(1_000) - WINDOW_SECONDS;
         let counts = self.seconds.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +42,7 @@ impl DrainMeter {
     }
 }
 
-/// A time to wait, in whole seconds and within reason.
+/// Returns a time to wait in whole seconds, at least one and at most a minute.
 pub(super) fn seconds(millis: i64) -> u32 {
     let seconds = millis.max(0).saturating_add(999) / 1_000;
     seconds.clamp(1, LONGEST_SECONDS) as u32

@@ -1,4 +1,4 @@
-//! What the operations of the mailbox share.
+//! Parts that the operations of the mailbox share.
 
 mod batch;
 mod meter;
@@ -22,7 +22,7 @@ pub(crate) use view::{corr_id, dead_letter, envelope};
 use crate::{Engine, Fault, input};
 
 impl Engine {
-    /// A refusal by a rule of the mailbox.
+    /// Turns a refusal by a rule of the mailbox into a fault.
     pub(crate) fn mailbox_fault(&self, rejection: Rejection) -> Fault {
         let message = rejection.to_string();
         match rejection {
@@ -42,7 +42,7 @@ impl Engine {
         }
     }
 
-    /// When there is likely to be room again.
+    /// Estimates the seconds until there is room again.
     fn room_in_seconds(&self, full: Full) -> u32 {
         let now = self.now();
         match full {
@@ -52,18 +52,18 @@ impl Engine {
     }
 }
 
-/// The id of a message.
+/// Reads the id of a message.
 pub(crate) fn message_id(text: &str) -> Result<MessageId, Fault> {
     text.parse()
         .map_err(|error| Fault::bad_request(format!("msg_id is {error}")))
 }
 
-/// The lease of a delivery, if the call names one.
+/// Reads the lease of a delivery, if the call names one.
 pub(crate) fn lease(text: Option<&str>) -> Result<Option<LeaseId>, Fault> {
     text.map(|text| input::id("lease", text)).transpose()
 }
 
-/// How long a receiver keeps messages.
+/// Reads the time for which a receiver keeps messages.
 pub(crate) fn visibility_ms(policy: &Policy, wished: Option<i64>) -> Result<i64, Fault> {
     let wished = wished.unwrap_or(policy.default_visibility_ms);
     let bounds = policy.visibility_min_ms..=policy.visibility_max_ms;

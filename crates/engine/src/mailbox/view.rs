@@ -1,4 +1,4 @@
-//! From what the rules know of a message to what callers see.
+//! Translation of messages from the types of the rules to those of the wire.
 
 use asyncgate_api as api;
 use asyncgate_core::mailbox::{Message, State};
@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::view::name;
 
-/// A message. Only who has it sees its lease.
+/// Returns a message. Only its receiver sees its lease.
 pub(crate) fn envelope(message: &Message) -> api::Envelope {
     let (lease, visible_at) = match (message.state, message.delivery) {
         (State::Leased { until }, Some(delivery)) => {
@@ -37,7 +37,7 @@ pub(crate) fn envelope(message: &Message) -> api::Envelope {
     }
 }
 
-/// A dead letter.
+/// Returns a dead letter, or nothing if the message is none.
 pub(crate) fn dead_letter(message: &Message) -> Option<api::DeadLetter> {
     let State::Dead { cause, at, .. } = message.state else {
         return None;
@@ -51,7 +51,7 @@ pub(crate) fn dead_letter(message: &Message) -> Option<api::DeadLetter> {
     })
 }
 
-/// A correlation id as it is written.
+/// Writes a correlation id as text.
 pub(crate) fn corr_id(bytes: [u8; 16]) -> String {
     Uuid::from_bytes(bytes).hyphenated().to_string()
 }

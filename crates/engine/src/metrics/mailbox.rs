@@ -1,5 +1,5 @@
-//! What the mailbox counts and logs. Labels and log fields are classes, shards and reasons: no topic,
-//! id or key of a message, and no content.
+//! The metrics of the mailbox, and its lines in the log. Labels and log fields are classes, shards and
+//! reasons: no topic, id or key of a message, and no content.
 
 use std::{
     collections::BTreeSet,
@@ -32,13 +32,13 @@ use prometheus_client::{
 use super::{Latencies, reorder::Reorder, span};
 use crate::{Fault, Settings, events::Tally, mailbox::corr_id};
 
-/// How many different reasons of receivers are told apart; the rest is `other`.
+/// The most reasons of receivers that are told apart. The others become `other`.
 const MAX_REASONS: usize = 32;
 const MAX_REASON_BYTES: usize = 64;
-/// The reasons that are the server's own.
-const OWN_REASONS: [&str; 4] = ["visibility_timeout", "expired", "integrity", "nack"];
+/// The reasons that the server itself gives.
+const SERVER_REASONS: [&str; 4] = ["visibility_timeout", "expired", "integrity", "nack"];
 
-/// Why calls are refused.
+/// The reasons why calls are refused.
 const REJECTED: [&str; 6] = [
     "unauth",
     "oversize",
@@ -47,7 +47,7 @@ const REJECTED: [&str; 6] = [
     "schema",
     "integrity",
 ];
-/// What credentials allow in the mailbox.
+/// The scopes of credentials in the mailbox.
 const SCOPES: [&str; 5] = ["send", "recv", "ack", "nack", "admin"];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -124,7 +124,7 @@ pub(crate) struct MailboxMetrics {
     reorder_depths: Family<InShard, Gauge>,
     reorder: Reorder,
     reasons: Mutex<BTreeSet<String>>,
-    /// What operators are told about once a second.
+    /// The counts that become events once a second.
     pub(crate) tally: Tally,
 }
 
@@ -164,7 +164,7 @@ impl Default for MailboxMetrics {
 }
 
 impl MailboxMetrics {
-    /// Shows what is known beforehand at zero, so that the first of a kind is seen as a step.
+    /// Starts the known labels at zero, so that the first count shows as a step.
     fn begin(&self) {
         for flaw in [Flaw::PayloadHash, Flaw::HashChain] {
             let reason = flaw.as_str();
@@ -178,7 +178,7 @@ impl MailboxMetrics {
         }
     }
 
-    /// Counts one send of perhaps many. It was decided after as long as `watch` says.
+    /// Counts one send of perhaps many. `watch` runs since the call began, here and below.
     pub(crate) fn sent(
         &self,
         settings: &Settings,
@@ -224,22 +224,22 @@ impl MailboxMetrics {
         }
     }
 
-    /// A send was committed after as long as `watch` says.
+    /// Measures the time from a send to its commit.
     pub(crate) fn enqueued(&self, watch: Stopwatch) {
         self.enqueue_seconds.observe(watch.elapsed().as_secs_f64());
     }
 
-    /// A receiver got messages after as long as `watch` says.
+    /// Measures the time from a look for messages to their delivery.
     pub(crate) fn dequeued(&self, watch: Stopwatch) {
         self.dequeue_seconds.observe(watch.elapsed().as_secs_f64());
     }
 
-    /// An acknowledgement was committed after as long as `watch` says.
+    /// Measures the time from an acknowledgement to its commit.
     pub(crate) fn ack_committed(&self, watch: Stopwatch) {
         self.ack_seconds.observe(watch.elapsed().as_secs_f64());
     }
 
-    /// A receiver got a message, after as long as `watch` says.
+    /// Counts a message that a receiver got.
     pub(crate) fn handed_over(
         &self,
         settings: &Settings,
@@ -269,7 +269,7 @@ impl MailboxMetrics {
         }
     }
 
-    /// A message was met that does not agree with its hashes.
+    /// Counts a message that does not agree with its hashes.
     pub(crate) fn damaged(&self, settings: &Settings, damage: &Damage) {
         let reason = damage.flaw.as_str();
         let trace = &damage.trace;
@@ -283,9 +283,9 @@ impl MailboxMetrics {
         self.integrity.get_or_create(&ForReason { reason }).inc();
     }
 
-    /// Receivers let the deadlines of these messages pass.
+    /// Counts messages whose receivers let the deadline pass.
     pub(crate) fn timed_out(&self, settings: &Settings, messages: &[Trace]) {
-        // One line for all: a receiver that stops may leave thousands behind.
+        // One line for all of them: a receiver that stops may leave thousands behind.
         if !messages.is_empty() {
             tracing::info!(event = "scanner.requeue", count = messages.len());
         }
@@ -302,20 +302,20 @@ impl MailboxMetrics {
         }
     }
 
-    /// The delay that a message's sender asked for is over.
+    /// Notes messages whose senders delayed them, when the delay is over.
     pub(crate) fn held_back(&self, tenant: TenantId, ids: &[MessageId]) {
         for id in ids {
             self.reorder.held_back(tenant, *id);
         }
     }
 
-    /// The watch over messages woke up so late after the time it had set itself.
+    /// Counts a wake-up of the watch over messages, and measures how late it was.
     pub(crate) fn woke(&self, late: Duration) {
         self.wakes.inc();
         self.jitter.observe(late.as_secs_f64() * 1_000.0);
     }
 
-    /// A message became a dead letter.
+    /// Counts a message that became a dead letter.
     pub(crate) fn died(&self, settings: &Settings, death: &Death) {
         let trace = &death.trace;
         let class = of_class(settings, &trace.topic);
@@ -340,7 +340,7 @@ impl MailboxMetrics {
         self.dead.get_or_create(&died_of).inc();
     }
 
-    /// A message was acknowledged, after as long as `watch` says. Saying it again counts once.
+    /// Counts a message that was acknowledged. A repeated acknowledgement is not counted.
     pub(crate) fn acked(&self, settings: &Settings, settlement: &Settlement, watch: Stopwatch) {
         let trace = &settlement.trace;
         let class = of_class(settings, &trace.topic);
@@ -363,12 +363,12 @@ impl MailboxMetrics {
         attempts.observe(f64::from(settlement.attempt));
     }
 
-    /// A message was acknowledged that is not there: it never was, or was forgotten.
+    /// Logs the acknowledgement of a message that is not there: it never was, or was forgotten.
     pub(crate) fn ack_unknown(&self, watch: Stopwatch) {
         tracing::debug!(event = "ack.unknown", latency_ms = millis(watch));
     }
 
-    /// A receiver gave a message back, after as long as `watch` says.
+    /// Logs a message that a receiver gave back.
     pub(crate) fn nacked(&self, settings: &Settings, settlement: &Settlement, watch: Stopwatch) {
         let trace = &settlement.trace;
         let topic_class = settings.topic_class(&trace.topic);
@@ -384,30 +384,30 @@ impl MailboxMetrics {
         );
     }
 
-    /// A message waits for its backoff.
+    /// Counts a message that waits for its backoff.
     pub(crate) fn backed_off(&self) {
         self.backoffs.inc();
     }
 
-    /// Dead letters came back.
+    /// Counts dead letters that came back.
     pub(crate) fn reprocessed(&self, settings: &Settings, topic: &str, messages: usize) {
         let class = of_class(settings, topic);
         let counter = self.reprocessed.get_or_create(&class);
         counter.inc_by(messages as u64);
     }
 
-    /// Counts a refusal by its reason, and tells that.
+    /// Counts a refusal by its reason, and returns the reason.
     pub(crate) fn rejected(&self, fault: &Fault) -> Option<&'static str> {
         let reason = reason(fault)?;
         self.rejected.get_or_create(&ForReason { reason }).inc();
         Some(reason)
     }
 
-    /// A call was refused. The reasons are those that operators of any service know.
+    /// Counts and logs a call that was refused. Operators know the reasons from other services.
     pub(crate) fn refused(&self, spec: &Spec, fault: &Fault) {
         let reason = self.rejected(fault);
         let status = fault.code.http_status();
-        // A full mailbox has said so itself, with the shard.
+        // A full mailbox has logged this already, with the shard.
         if spec.plane == Plane::Mailbox && scope(spec) == "send" && status != 429 {
             tracing::debug!(event = "send.rejected", reason, code = fault.code.as_str());
         }
@@ -417,7 +417,7 @@ impl MailboxMetrics {
         }
         if spec.plane == Plane::Mailbox && matches!(status, 401 | 403) {
             let scope = scope(spec);
-            // A decision that operators look for, so it is told without being asked for.
+            // Operators look for this, so it is logged above `debug`.
             tracing::info!(
                 event = "auth.denied",
                 reason,
@@ -434,7 +434,7 @@ impl MailboxMetrics {
         let whole = f64::from(policy.shard_capacity.max(1));
         for (shard, counts) in &load.shards {
             let shard = *shard;
-            // Ready and delayed messages share a shard's capacity.
+            // Ready and delayed messages share the capacity of a shard.
             let (ready, delayed) = (counts.of(Kind::Ready), counts.of(Kind::Delayed));
             for (queue, depth, filling) in [
                 ("work", ready, counts.waiting()),
@@ -454,11 +454,12 @@ impl MailboxMetrics {
         self.remembered.set(gauge(load.remembered));
     }
 
-    /// A reason that is fit to be a label: short, plain, and one of few.
+    /// Returns the label for a reason. Reasons come from receivers, so only a few short, plain ones are
+    /// kept.
     fn known_reason(&self, death: &Death) -> String {
         let reason = &death.reason;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
-        if !OWN_REASONS.contains(&reason.as_str()) {
+        if !SERVER_REASONS.contains(&reason.as_str()) {
             let mut known = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
             let fit = reason.len() <= MAX_REASON_BYTES && reason.bytes().all(plain);
             if !known.contains(reason) && (!fit || known.len() >= MAX_REASONS) {
@@ -469,7 +470,7 @@ impl MailboxMetrics {
         reason.clone()
     }
 
-    /// Makes the counters part of what `registry` reports.
+    /// Adds the metrics to `registry`.
     pub(crate) fn register(&self, registry: &mut Registry) {
         macro_rules! register {
             ($($name:literal, $help:literal, $metric:ident;)+) => {
@@ -511,7 +512,7 @@ fn of_class(settings: &Settings, topic: &str) -> OfClass {
     }
 }
 
-/// For the log, to the microsecond.
+/// Returns milliseconds for the log, to the microsecond.
 fn millis(watch: Stopwatch) -> f64 {
     watch.elapsed().as_micros() as f64 / 1_000.0
 }
@@ -520,7 +521,7 @@ fn gauge(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Why a call was refused, as a label.
+/// Returns the reason of a refusal, as a label.
 fn reason(fault: &Fault) -> Option<&'static str> {
     let code = fault.code;
     match code.http_status() {
@@ -534,7 +535,7 @@ fn reason(fault: &Fault) -> Option<&'static str> {
     }
 }
 
-/// What a credential must allow for an operation of the mailbox.
+/// Returns the scope that an operation of the mailbox asks of a credential.
 pub(crate) fn scope(spec: &Spec) -> &'static str {
     match spec.name {
         "mailbox_send" | "mailbox_send_batch" => "send",

@@ -38,7 +38,8 @@ impl Execute for Bootstrap {
         let again = !delivered.is_empty();
         let relationship = seen(engine, caller, principal, delivered).await?;
         if again {
-            // What is shown is what is stored: somebody else may have been handed them first.
+            // Read again after the write: another call may have been handed them first, and the answer
+            // shows what is stored.
             found = engine.store.receipts(caller.tenant, filter, page).await?;
             found.truncate(limit);
         }

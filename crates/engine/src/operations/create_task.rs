@@ -13,7 +13,7 @@ use crate::{Caller, Engine, Fault, Touches, authorise::Named, input, view};
 /// Ten years: a longer delay is a mistake.
 const MAX_DELAY_SECONDS: i64 = 315_360_000;
 const MAX_ATTEMPTS: u32 = 1_000;
-/// What a task holds in memory besides its payload, roughly.
+/// The memory that a task takes besides its payload, roughly.
 const TASK_WEIGHT: usize = 1_024;
 
 impl Execute for CreateTask {

@@ -1,4 +1,4 @@
-//! Says that the server is alive.
+//! Reports that the server is alive.
 
 use asyncgate_api::{GetHealth, HealthRecord, NoInput};
 use asyncgate_store::Health;

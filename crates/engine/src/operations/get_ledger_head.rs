@@ -1,4 +1,4 @@
-//! Reads where the ledger ends, signed.
+//! Reads the head of the ledger, signed.
 
 use asyncgate_api::{GetLedgerHead, LedgerHead, NoInput};
 use asyncgate_core::hex;

@@ -31,15 +31,16 @@ impl Execute for ListLedger {
         };
         let shown: Vec<bool> = found.iter().map(|found| concerns(&found.receipt)).collect();
         let mut answer = receipt_page(caller.tenant, found, page.limit, since);
-        // Cursors still name what was looked at, so that paging goes on behind it.
+        // The cursor names the last receipt that was looked at, also if it is not shown: paging goes on
+        // behind it.
         let mut shown = shown.into_iter();
         answer.receipts.retain(|_| shown.next().unwrap_or(false));
         Ok(answer)
     }
 }
 
-/// Whether the caller may see every receipt that the filter finds: an admin, and whoever may read
-/// the task that it names.
+/// Returns true if the caller may see every receipt that the filter finds: it is an admin, or may read
+/// the task that the filter names.
 async fn sees_all(engine: &Engine, caller: &Caller, filter: &ReceiptFilter) -> Result<bool, Fault> {
     if caller.role == Role::Admin {
         return Ok(true);

@@ -1,4 +1,4 @@
-//! Lists what a principal is still owed.
+//! Lists the open obligations of a principal: what it is still owed.
 
 use asyncgate_api::{
     Code, ListOpenObligations, ListOpenObligationsInput, ListOpenObligationsOutput,
@@ -50,7 +50,7 @@ impl Execute for ListOpenObligations {
     }
 }
 
-/// Records that a principal was seen. A reader is answered also when that cannot be written.
+/// Records that a principal was seen. A reader is answered also while nothing can be written.
 async fn sight(
     engine: &Engine,
     caller: &Caller,
@@ -68,8 +68,8 @@ async fn sight(
     }
 }
 
-/// Records that a principal was seen, and which receipts it was handed for the first time. A sight
-/// that is no news is not written.
+/// Records that a principal was seen, and which receipts it was handed for the first time. Nothing is
+/// written if nothing is new.
 pub(super) async fn seen(
     engine: &Engine,
     caller: &Caller,

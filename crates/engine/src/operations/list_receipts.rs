@@ -30,7 +30,7 @@ impl Execute for ListReceipts {
     }
 }
 
-/// A page of receipts of which one more than fits was asked for.
+/// Makes a page of receipts. The store was asked for one more than fits.
 pub(super) fn receipt_page(
     tenant: TenantId,
     found: Vec<DeliveredReceipt>,

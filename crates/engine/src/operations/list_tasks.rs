@@ -41,7 +41,7 @@ impl Execute for ListTasks {
     }
 }
 
-/// The task that a cursor names, which must exist.
+/// Finds the task that a cursor names.
 async fn known(engine: &Engine, caller: &Caller, cursor: &str) -> Result<TaskId, Fault> {
     let id: TaskId = input::id("cursor", cursor)?;
     match engine.store.task(caller.tenant, id).await? {

@@ -1,4 +1,4 @@
-//! Says how far the work is.
+//! Records the progress of the work.
 
 use asyncgate_api::{Done, ReportProgress, ReportProgressInput};
 use asyncgate_core::task;

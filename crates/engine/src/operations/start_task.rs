@@ -1,4 +1,4 @@
-//! Says that the work began.
+//! Records that the work began.
 
 use asyncgate_api::{Done, StartTask, StartTaskInput};
 use asyncgate_core::task;

@@ -8,7 +8,7 @@ use super::{Execute, at, hex64, host_fault, needed, one_or_many, provenance, sec
 use crate::{Caller, Engine, Fault, Settings};
 
 const MAX_CHECKS: usize = 1_000;
-/// What a check takes in JSON, at most.
+/// The most bytes that a check takes in JSON.
 const CHECK_BYTES: usize = 512;
 
 impl Execute for CheckNonces {

@@ -1,4 +1,4 @@
-//! Asks what is revoked.
+//! Looks up which subjects are revoked.
 
 use asyncgate_admission::{Answered, Registered};
 use asyncgate_api::{
@@ -10,7 +10,7 @@ use super::{Execute, at, host_fault, needed, one_or_many, provenance, subject, u
 use crate::{Caller, Engine, Fault, Settings};
 
 const MAX_SUBJECTS: usize = 1_000;
-/// What a subject takes in JSON, at most.
+/// The most bytes that a subject takes in JSON.
 const SUBJECT_BYTES: usize = 256;
 
 impl Execute for CheckRevocations {

@@ -1,4 +1,4 @@
-//! Says how the host is doing.
+//! Reports the health of the host.
 
 use asyncgate_admission::{ComponentHealth, Status};
 use asyncgate_api::{self as api, Code, GetHostHealth, HostHealth, NoInput};

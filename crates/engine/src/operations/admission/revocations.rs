@@ -38,7 +38,7 @@ impl Execute for ListRevocations {
     }
 }
 
-/// The subject that a page ended with.
+/// Reads the subject that the page before ended with.
 fn cursor(text: &str) -> Result<Subject, Fault> {
     let wrong = || Fault::bad_request("cursor is not one that was given").with("field", "cursor");
     let (kind, hash) = text.split_once('/').ok_or_else(wrong)?;

@@ -1,4 +1,4 @@
-//! Revokes.
+//! Revokes a subject.
 
 use asyncgate_api::{Code, Revoke, RevokeInput, RevokeOutput};
 use asyncgate_core::admission::Revocation;
@@ -46,7 +46,7 @@ impl Execute for Revoke {
 }
 
 impl Engine {
-    /// Somebody tries to revoke a key that everything rests on. That is worth waking an operator for.
+    /// Refuses to revoke a key that everything rests on, and warns the operator of the attempt.
     fn refuse_to_revoke(
         &self,
         caller: &Caller,
@@ -65,7 +65,7 @@ impl Engine {
         Fault::new(Code::ProtectedKey, message)
     }
 
-    /// Tells operators what was done about a subject, and by whom.
+    /// Publishes for operators what was done about a subject, and by whom.
     pub(super) fn note_revocation(
         &self,
         event: &'static str,

@@ -1,4 +1,4 @@
-//! What revocations are about, on the wire.
+//! The subjects of revocations, on the wire.
 
 use asyncgate_api as api;
 use asyncgate_core::{
@@ -12,13 +12,13 @@ use crate::Fault;
 
 const WARRANT_PREFIX: &str = "tnu_wrt_";
 
-/// The kind with a name.
+/// Finds the kind with a name.
 pub(super) fn kind(text: &str) -> Result<SubjectKind, Fault> {
     text.parse()
         .map_err(|error| Fault::bad_request(format!("{error}")).with("field", "kind"))
 }
 
-/// A subject by its hash, or by what it is the hash of.
+/// Reads a subject, which is named by its hash or by the value that is hashed.
 pub(super) fn read(given: &api::SubjectInput) -> Result<Subject, Fault> {
     let kind = kind(&given.kind)?;
     match (&given.hash, &given.id, &given.key) {
@@ -49,7 +49,7 @@ fn warrant_id(text: &str) -> Result<[u8; 16], Fault> {
     })
 }
 
-/// A subject as the wire says it.
+/// Writes a subject for the wire.
 pub(super) fn show(subject: Subject) -> api::Subject {
     api::Subject {
         kind: subject.kind.as_str().to_owned(),

@@ -91,7 +91,7 @@ impl Execute for ListTiers {
 }
 
 impl Engine {
-    /// The tier that the settings give a client.
+    /// Returns the tier that the settings give a client.
     fn configured(&self, client: String) -> TierRecord {
         let tier = self.settings().limits.tier(&client);
         record(ClientTier {
@@ -102,7 +102,8 @@ impl Engine {
         })
     }
 
-    /// Clients by name, those of the settings and those that were set, which count more.
+    /// Lists clients by name: those of the settings, and those whose tier was set at run time, which
+    /// counts more.
     async fn list_tiers(
         &self,
         tenant: TenantId,
@@ -111,7 +112,8 @@ impl Engine {
     ) -> Result<Vec<TierRecord>, Fault> {
         let now = self.now();
         let set = self.tiers.list(tenant, after.clone(), limit).await?;
-        // Beyond a full page of the store there may be more, which must not be passed over.
+        // A full page of the store may not be all, so names behind its last one must wait for the next
+        // page.
         let end = (set.len() == limit).then(|| set.last().map(|set| set.client.clone()));
         let end = end.flatten();
         let settings = self.settings();
@@ -128,7 +130,7 @@ impl Engine {
         Ok(listed.into_values().take(limit).collect())
     }
 
-    /// Tells operators that a client is treated otherwise.
+    /// Logs and publishes for operators that a client's tier changed.
     fn note_tier(&self, caller: &Caller, client: &str, tier: Tier, reason: Option<&str>) {
         let tier = tier.as_str();
         tracing::info!(event = "tier_changed", tenant = %caller.tenant, tier, "a client's tier changed");

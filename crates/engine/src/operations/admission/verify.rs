@@ -1,9 +1,9 @@
 //! Verifies a call by its warrants.
 //!
-//! What needs no memory is decided first, and costs no I/O. Then the host is asked in an order that makes
-//! attempts cost what they must: revocations, which change nothing; rates, which count every attempt that
-//! gets there; and nonces, which are used only if all else passed. Rates and nonces are one question, so
-//! that they are one commit.
+//! Checks that need no memory come first, and cost no I/O. Then the host is asked, in the order in which
+//! attempts must be charged: revocations, which change nothing; rates, which count every attempt that gets
+//! there; and nonces, which are used only if all else passed. Rates and nonces are one question, so that
+//! they are one commit.
 
 use asyncgate_admission::{Registered, Unavailable};
 use asyncgate_api::{
@@ -70,7 +70,7 @@ fn proof(text: &str) -> Result<[u8; 64], Fault> {
 }
 
 impl Engine {
-    /// Asks the host what a chain asks for, up to the first no.
+    /// Asks the host what a chain wants to know, up to the first refusal.
     async fn ask_host(
         &self,
         tenant: TenantId,
@@ -83,7 +83,7 @@ impl Engine {
         }
     }
 
-    /// Whether nothing of the chain is revoked.
+    /// Checks that nothing of the chain is revoked.
     async fn ask_registry(
         &self,
         tenant: TenantId,
@@ -211,13 +211,13 @@ fn nonce(check: &HostCheck) -> Option<(&HostCheck, NonceCheck)> {
     Some((check, nonce))
 }
 
-/// The answer, as it comes about.
+/// The answer while it is being made.
 struct Report {
     output: VerifyWarrantOutput,
 }
 
 impl Report {
-    /// What was found without the host.
+    /// Starts with the checks that need no host.
     fn new(found: &Verification) -> Self {
         let checks = found.checks.iter().map(|check| WarrantCheck {
             check: check.name.as_str().to_owned(),
@@ -250,7 +250,7 @@ impl Report {
         }
     }
 
-    /// Notes what the host said. The first no is the reason; of several of one kind the longest wait
+    /// Notes the host's checks. The first refusal is the reason; of several of one kind, the longest wait
     /// counts.
     fn note(
         &mut self,
@@ -271,7 +271,7 @@ impl Report {
         }
     }
 
-    /// The host could not be asked, and without it nobody passes.
+    /// Rejects because the host could not be asked. Without it nobody passes.
     fn unavailable(&mut self, check: &HostCheck, failure: &Unavailable) {
         tracing::warn!(
             cause = failure.cause,

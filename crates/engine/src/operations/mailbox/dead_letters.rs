@@ -33,7 +33,7 @@ impl Execute for ListDeadLetters {
         };
         let page = engine.store.mailbox().dead_letters(caller.tenant, filter);
         let DeadPage { letters, next } = page.await?;
-        // A page ends early when it grows too large, but has at least one message.
+        // A page that grows too large ends early, but has at least one message.
         let mut bytes = 0_usize;
         let given = letters.iter().take_while(|message| {
             let first = bytes == 0;

@@ -1,4 +1,4 @@
-//! Tells where the chains of messages end, signed.
+//! Reads the heads of the chains of messages, signed.
 
 use asyncgate_api::{GetMailboxHeads, GetMailboxHeadsInput, GetMailboxHeadsOutput, MailboxHead};
 use asyncgate_core::hex;

@@ -26,7 +26,7 @@ use asyncgate_store::{
 use super::Execute;
 use crate::Engine;
 
-/// Declares one message.
+/// Declares one message to load.
 fn one_message(id: MessageId) -> Reads {
     Reads {
         messages: vec![id],
@@ -34,7 +34,7 @@ fn one_message(id: MessageId) -> Reads {
     }
 }
 
-/// The one message that was declared, if it exists.
+/// Takes the one message that was declared, if it exists.
 fn the_message(snapshot: &mut Snapshot) -> Option<Message> {
     snapshot.messages.pop()
 }
@@ -62,7 +62,7 @@ impl Engine {
         metrics.ack_committed(watch);
     }
 
-    /// The time so many seconds ago.
+    /// Returns the time so many seconds ago.
     fn seconds_ago(&self, seconds: u64) -> Timestamp {
         let millis = i64::try_from(seconds).unwrap_or(i64::MAX);
         self.now()

@@ -22,7 +22,7 @@ impl Execute for PeekMessages {
             max_bytes: max_bytes(policy, input.max_bytes),
         };
         let next = engine.store.mailbox().peek(caller.tenant, take).await?;
-        // What is damaged is shown to nobody; a receiver is told of it.
+        // Damaged messages are shown to nobody. A receiver gets an error about them.
         let intact = next.iter().filter(|message| message.flaw().is_none());
         Ok(RecvOutput {
             messages: intact.map(envelope).collect(),

@@ -7,7 +7,7 @@ use asyncgate_store::mailbox::{DeadFilter, Reads};
 use super::Execute;
 use crate::{Caller, Engine, Fault, Touches};
 
-/// How many messages one transaction throws away, so that requests are not held up behind it.
+/// The most messages that one transaction throws away, so that other requests do not wait long behind it.
 const STEP: usize = 1_000;
 
 impl Execute for PurgeTopic {
@@ -51,8 +51,8 @@ impl Execute for PurgeTopic {
 }
 
 impl Engine {
-    /// Throws away what `reads` finds, step by step, but nothing that came after the start: else a
-    /// busy sender could keep this going for ever.
+    /// Throws away the messages that `reads` finds, step by step, but none that came after the start:
+    /// else a busy sender could keep this going for ever.
     async fn purge(&self, tenant: TenantId, reads: &Reads) -> Result<u64, Fault> {
         let started = self.now();
         let mut purged = 0;

@@ -23,7 +23,7 @@ impl Execute for ReceiveMessages {
             let found = engine.await_messages(caller.tenant, &order, limit);
             taken = found.await?;
         }
-        // Who gets something intact need not hear of what is not.
+        // A receiver of intact messages need not hear of damaged ones.
         if taken.messages.is_empty() && !taken.damaged.is_empty() {
             return Err(damaged(&taken.damaged));
         }

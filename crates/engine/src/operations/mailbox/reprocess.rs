@@ -59,15 +59,15 @@ impl Execute for ReprocessDeadLetters {
     }
 }
 
-/// What one step of a redrive did.
+/// The outcome of one step of a redrive.
 struct Step {
     moved: usize,
-    /// Where the look for more goes on.
+    /// The message to go on behind, if there may be more.
     next: Option<MessageId>,
 }
 
 impl Engine {
-    /// How many the filter finds.
+    /// Counts the dead letters that the filter finds.
     async fn count_dead(&self, tenant: TenantId, mut filter: DeadFilter) -> Result<usize, Fault> {
         let mut found = 0;
         loop {
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Brings back what one look of the filter finds, all or none.
+    /// Brings back the dead letters that one look of the filter finds, all or none.
     async fn redrive(&self, tenant: TenantId, filter: DeadFilter) -> Result<Step, Fault> {
         let reads = Reads {
             dead: Some(filter),
@@ -101,14 +101,14 @@ impl Engine {
         .await
     }
 
-    /// Brings back what the filter finds. A filter that finds little takes many looks, so that nobody
-    /// waits behind a long one.
+    /// Brings back the dead letters that the filter finds. A filter that finds few takes many short looks,
+    /// so that nobody waits behind a long one.
     async fn redrive_all(&self, tenant: TenantId, mut filter: DeadFilter) -> Result<usize, Fault> {
         let mut moved = 0;
         loop {
             let step = match self.redrive(tenant, filter.clone()).await {
                 Ok(step) => step,
-                // What has moved stays moved, so the caller is told of it.
+                // Messages that have moved stay moved, so the caller is told their number.
                 Err(_) if moved > 0 => return Ok(moved),
                 Err(fault) => return Err(fault),
             };
@@ -121,7 +121,7 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::redrive_all`], so many each second.
+    /// Does the same as [`Engine::redrive_all`], with so many each second.
     async fn redrive_slowly(
         &self,
         tenant: TenantId,
@@ -134,7 +134,7 @@ impl Engine {
             filter.limit = left.min(per_second as usize);
             let step = match self.redrive(tenant, filter.clone()).await {
                 Ok(step) => step,
-                // What has moved stays moved, so the caller is told of it.
+                // Messages that have moved stay moved, so the caller is told their number.
                 Err(_) if moved > 0 => return Ok(moved),
                 Err(fault) => return Err(fault),
             };
@@ -143,7 +143,7 @@ impl Engine {
             if left == 0 || step.next.is_none() {
                 return Ok(moved);
             }
-            // One that dies again meanwhile does not come back twice.
+            // A message that dies again meanwhile does not come back twice.
             filter.after = step.next;
             if step.moved == 0 {
                 continue;

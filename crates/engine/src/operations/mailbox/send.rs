@@ -40,7 +40,7 @@ impl Execute for SendMessage {
         Touches::Sends(std::slice::from_ref(input))
     }
 
-    /// A body holds the payload in base64.
+    /// A JSON body holds the payload in base64.
     fn max_input_bytes(settings: &Settings) -> Option<usize> {
         let payload = settings.policy.mailbox.max_payload_bytes;
         let encoded = payload.div_ceil(3).saturating_mul(4);
@@ -48,7 +48,7 @@ impl Execute for SendMessage {
     }
 }
 
-/// A message as its sender wants it, and how a repetition is answered.
+/// Reads a message, and the way in which its sender wants a repetition answered.
 pub(super) fn check(input: SendInput) -> Result<(Outgoing, IdempotencyMode), Fault> {
     let name =
         |field: &str, text: Option<String>| text.map(|text| input::name(field, text)).transpose();
@@ -70,7 +70,7 @@ pub(super) fn check(input: SendInput) -> Result<(Outgoing, IdempotencyMode), Fau
     Ok((outgoing, input.idempotency_mode.unwrap_or_default()))
 }
 
-/// A message has one correlation id: whoever names it twice must say the same.
+/// Refuses a message with two correlation ids: its own, and one that the caller gave the request.
 fn agree(own: Option<&str>) -> Result<(), Fault> {
     let request = CorrId::current().filter(|request| request.given);
     match (own, request) {
@@ -82,8 +82,8 @@ fn agree(own: Option<&str>) -> Result<(), Fault> {
     }
 }
 
-/// The correlation id of a message: its own, else the request's. Callers have ids of their own
-/// making; what is no UUID follows the call, but not the message.
+/// Returns the correlation id of a message: its own, else the request's. Callers choose ids freely, but
+/// a message can only keep a UUID.
 fn corr_id(own: Option<String>) -> Option<[u8; 16]> {
     let id = match own {
         Some(own) => Uuid::try_parse(&own),
@@ -102,7 +102,7 @@ fn attrs(attrs: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Fa
     Ok(attrs)
 }
 
-/// The answer to a send, as its sender wants repetitions answered.
+/// Makes the answer to a send, with a repetition answered as its sender wants.
 pub(super) fn answer(
     engine: &Engine,
     mode: IdempotencyMode,

@@ -1,4 +1,5 @@
-//! Limits of the server's own operations: whom they count together, what they tell, and what they leave alone.
+//! Limits of calls to the server itself: the calls that they count together, their headers, and the calls
+//! that they leave alone.
 
 use serde_json::json;
 use tonic::Code;
