@@ -119,3 +119,48 @@ async fn what_refuses_a_receiver_refuses_a_stream() {
     assert_eq!(refused.unwrap_err().code.as_str(), "E_SATURATED");
     drop(stream);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_goes_on_when_receivers_hold_fewer_messages() {
+    let world = World::with(|policy| policy.global_inflight = 1);
+    let caller = world.caller();
+    let mut stream = world
+        .engine
+        .receive_stream(&caller, input(2))
+        .await
+        .unwrap();
+    world.send("other", "a").await;
+    let held = world.recv("other").await.remove(0);
+    world.send("t", "b").await;
+    let started = tokio::time::Instant::now();
+    assert_eq!(stream.next().await, Some(Streamed::Heartbeat));
+    assert_eq!(started.elapsed().as_secs(), 15, "no message, no error");
+    world
+        .done("mailbox_ack", json!({ "msg_id": held["msg_id"] }))
+        .await;
+    assert_eq!(messages(&mut stream).await[0].idem_key, "b");
+    assert!(started.elapsed().as_secs() <= 15, "it looked again soon");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_dropped_while_it_may_not_take_passes_its_wake_up_on() {
+    let world = World::with(|policy| policy.global_inflight = 1);
+    let caller = world.caller();
+    let open = || world.engine.receive_stream(&caller, input(1));
+    let (mut gone, mut here) = (open().await.unwrap(), open().await.unwrap());
+    let gone = tokio::spawn(async move { gone.next().await });
+    tokio::task::yield_now().await;
+    let here = tokio::spawn(async move { messages(&mut here).await });
+    tokio::task::yield_now().await;
+    world.send("other", "a").await;
+    let held = world.recv("other").await.remove(0);
+    world.send("t", "b").await;
+    // The first stream is woken, and may not take the message.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world
+        .done("mailbox_ack", json!({ "msg_id": held["msg_id"] }))
+        .await;
+    gone.abort();
+    let given = tokio::time::timeout(Duration::from_secs(1), here).await;
+    assert_eq!(given.unwrap().unwrap()[0].idem_key, "b");
+}

@@ -132,6 +132,37 @@ async fn many_streams_wait_side_by_side_and_a_drain_ends_them_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_its_client_drops_takes_no_message_along() {
+    let server = Launch::new()
+        .args(&["--log-level", "asyncgate_engine=debug,info"])
+        .start();
+    let mut client = MailboxClient::new(channel(&server));
+    let mut opening = wish("t");
+    let corr_id = "of-the-stream".parse().unwrap();
+    opening.metadata_mut().insert("x-corr-id", corr_id);
+    let mut stream = client.recv_stream(opening).await.unwrap().into_inner();
+    client.send(message("a")).await.unwrap();
+    let given = stream.message().await.unwrap().unwrap();
+    assert_eq!(given.idem_key, "a");
+    // Two spans: the look that opened the stream, and the one that found the message.
+    eventually("both looks are known by the call of the stream", || {
+        let log = server.log();
+        let looks = log.lines().filter(|line| {
+            let has = |part: &str| line.contains(part);
+            has("svc.mailbox.recv") && has("close") && has("of-the-stream") && has("remote_addr")
+        });
+        (looks.count() >= 2).then_some(())
+    });
+
+    // The connection stays, and the stream would be the first to be woken.
+    drop(stream);
+    client.send(message("b")).await.unwrap();
+    let received = client.recv(wish("t")).await.unwrap().into_inner().messages;
+    let received: Vec<_> = received.iter().map(|got| got.idem_key.as_str()).collect();
+    assert_eq!(received, ["b"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_never_sends_its_message_is_in_nobodys_way() {
     let server = Launch::new().set("http.drain_timeout_seconds=1").start();
     let channel = channel(&server);

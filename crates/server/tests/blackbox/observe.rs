@@ -179,6 +179,37 @@ fn calls_can_be_followed_by_their_spans() {
 }
 
 #[test]
+fn a_stream_is_followed_by_the_request_that_opened_it() {
+    let server = talkative();
+    let wish = json!({"topic": "user:1"}).to_string();
+    let request = server.with_key(Request::post("/v1/recv/stream", wish));
+    let request = request.header("X-Corr-Id", CORR_ID);
+    let mut stream = server.connect();
+    stream
+        .write(request.head(server.address).as_bytes())
+        .unwrap();
+    stream.write(&request.encoded_body()).unwrap();
+    let look = |what: &str, is_it: fn(&Value) -> bool| {
+        eventually(what, || {
+            let log = server.log();
+            let mut lines = log
+                .lines()
+                .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            lines.find(|line| {
+                line["span"] == "svc.mailbox.recv" && line["message"] == "close" && is_it(line)
+            })
+        })
+    };
+    look("the opening", |line| line["auth.result"] == "ok");
+    server.send_bare(&send(&server, "k")).expect(200);
+    let found = look("the message", |line| line["attempt"] == 1);
+    assert!(found["auth.result"].is_null(), "a later look: {found}");
+    assert_eq!(found["corr_id"], CORR_ID);
+    let remote = found["remote_addr"].as_str().unwrap();
+    assert!(remote.starts_with("127.0.0.1:"), "{remote}");
+}
+
+#[test]
 fn requests_are_counted_by_route_and_never_by_what_stands_in_it() {
     let server = Server::start();
     for key in ["a", "b"] {
