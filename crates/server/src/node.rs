@@ -209,20 +209,7 @@ fn millis(time: Duration) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Effective, Flag, Inputs};
-
-    fn settings(pairs: &[(&str, &str)]) -> Settings {
-        let flags = pairs.iter().map(|(name, text)| Flag {
-            flag: "--set".to_owned(),
-            name: (*name).to_owned(),
-            text: (*text).to_owned(),
-        });
-        let inputs = Inputs {
-            flags: flags.collect(),
-            ..Inputs::default()
-        };
-        Effective::read(&inputs).unwrap().settings
-    }
+    use crate::config::tests::settings;
 
     #[test]
     fn the_defaults_are_the_rules_own() {
