@@ -1,35 +1,73 @@
-//! A clock and random numbers that tests decide.
+//! The fixtures of every test that runs an engine inside its own process: a clock and random numbers
+//! that the test decides, callers with keys, and an engine on a store in memory.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+#![expect(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "a test fails by panicking"
+)]
 
-use asyncgate_core::Timestamp;
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, AtomicU64, Ordering},
+};
 
-use crate::{Clock, Entropy};
+use asyncgate_api::Code;
+use asyncgate_core::{Principal, PrincipalKind, Receipt, TenantId, Timestamp};
+use asyncgate_store::{ReceiptFilter, SeqPage, Store as _, memory::MemoryStore};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio::time::Instant;
 
-/// A clock that stands still unless somebody moves it.
+use crate::{
+    Authenticator, Caller, Clock, Engine, Entropy, Fault, Role, Settings, Source, registry,
+};
+
+/// The time at which tests begin, in milliseconds since 1970.
+pub const START_MS: i64 = 1_767_610_800_000;
+
+/// A clock that only the test moves.
 #[derive(Debug)]
-pub struct FakeClock(AtomicI64);
+pub struct FakeClock {
+    millis: AtomicI64,
+    /// Set if the clock also moves with the runtime's clock.
+    started: Option<Instant>,
+}
 
 impl FakeClock {
-    /// Makes a clock that shows so many milliseconds since 1970.
+    /// Makes a clock that stands still at so many milliseconds since 1970.
     pub const fn at(millis: i64) -> Self {
-        Self(AtomicI64::new(millis))
+        Self {
+            millis: AtomicI64::new(millis),
+            started: None,
+        }
+    }
+
+    /// Makes a clock that also moves with the runtime's clock, which a test can pause.
+    pub fn running_from(millis: i64) -> Self {
+        Self {
+            millis: AtomicI64::new(millis),
+            started: Some(Instant::now()),
+        }
     }
 
     /// Sets the clock to so many milliseconds since 1970.
     pub fn set(&self, millis: i64) {
-        self.0.store(millis, Ordering::Relaxed);
+        self.millis.store(millis, Ordering::Relaxed);
     }
 
     /// Moves the clock forward.
     pub fn advance(&self, millis: i64) {
-        self.0.fetch_add(millis, Ordering::Relaxed);
+        self.millis.fetch_add(millis, Ordering::Relaxed);
     }
 }
 
 impl Clock for FakeClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+        let run = self.started.map_or(0, |started| {
+            i64::try_from(started.elapsed().as_millis()).unwrap()
+        });
+        Timestamp::from_millis(self.millis.load(Ordering::Relaxed) + run)
     }
 }
 
@@ -46,5 +84,105 @@ impl Default for Counter {
 impl Entropy for Counter {
     fn next_u64(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// The tenant of every fake caller.
+pub const TENANT: TenantId = TenantId::from_bytes([7; 16]);
+
+/// Returns a service with a role.
+pub fn caller(role: Role) -> Caller {
+    Caller {
+        tenant: TENANT,
+        principal: Principal::new(PrincipalKind::Service, "admin"),
+        role,
+    }
+}
+
+/// The key of an admin in [`FakeKeys`].
+pub const ADMIN_KEY: &str = "admin";
+
+/// An authenticator with a key for an admin ([`ADMIN_KEY`]) and one for an agent (`agent`). With the key
+/// `down` it answers that the stored keys cannot be read.
+#[derive(Debug)]
+pub struct FakeKeys;
+
+impl Authenticator for FakeKeys {
+    fn authenticate<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<Caller, Fault>> {
+        let answer = match bearer {
+            Some(ADMIN_KEY) => Ok(caller(Role::Admin)),
+            Some("agent") => Ok(caller(Role::Agent)),
+            Some("down") => Err(Fault::new(Code::Unavailable, "no keys").retry_after(3)),
+            _ => Err(Fault::new(Code::Unauthorized, "no such key")),
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+/// An engine on a store in memory, with a clock that the test moves.
+#[derive(Debug, Clone)]
+pub struct TestEngine {
+    /// The engine.
+    pub engine: Arc<Engine>,
+    /// Its store.
+    pub store: Arc<MemoryStore>,
+    /// Its clock.
+    pub clock: Arc<FakeClock>,
+}
+
+impl Default for TestEngine {
+    fn default() -> Self {
+        Self::new(Settings::default(), FakeClock::at(START_MS))
+    }
+}
+
+impl TestEngine {
+    /// Makes an engine on an empty store.
+    pub fn new(settings: Settings, clock: FakeClock) -> Self {
+        Self::over(Arc::default(), Arc::new(clock), settings)
+    }
+
+    /// Makes an engine on a store that may have a past.
+    pub fn over(store: Arc<MemoryStore>, clock: Arc<FakeClock>, settings: Settings) -> Self {
+        let entropy = Arc::new(Counter::default());
+        let engine = Engine::new(
+            Arc::<MemoryStore>::clone(&store),
+            Arc::<FakeClock>::clone(&clock),
+            entropy,
+            settings,
+        );
+        Self {
+            engine: Arc::new(engine),
+            store,
+            clock,
+        }
+    }
+
+    /// Lets time pass, and acts on the deadlines that came.
+    pub async fn advance(&self, millis: i64) {
+        self.clock.advance(millis);
+        self.engine.act_on_deadlines().await.unwrap();
+        self.engine.act_on_messages().await.unwrap();
+    }
+
+    /// Calls an operation by its name.
+    pub async fn call(&self, role: Role, operation: &str, input: &Value) -> Result<Value, Fault> {
+        let found = registry().iter().find(|it| it.spec.name == operation);
+        let entry = found.unwrap_or_else(|| panic!("no operation {operation}"));
+        let input = input.to_string();
+        let source = Source::Json(input.as_bytes());
+        let answer = (entry.call)(&self.engine, &caller(role), source).await?;
+        Ok(serde_json::from_slice(&answer.json).unwrap())
+    }
+
+    /// Returns the ledger of [`TENANT`], up to ten thousand receipts.
+    pub async fn ledger(&self) -> Vec<Receipt> {
+        let page = SeqPage {
+            after: 0,
+            limit: 10_000,
+        };
+        let found = self.store.receipts(TENANT, ReceiptFilter::All, page).await;
+        let found = found.unwrap().into_iter();
+        found.map(|found| found.receipt).collect()
     }
 }

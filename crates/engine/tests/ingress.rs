@@ -13,8 +13,8 @@ use asyncgate_core::{
     hex,
 };
 use asyncgate_engine::{
-    Clock, Engine, Ingress, LimitBy, Principal, PrincipalKind, Secret, Settings, TenantId,
-    fakes::{Counter, FakeClock},
+    Clock, Engine, Ingress, LimitBy, Principal, PrincipalKind, Secret, Settings,
+    fakes::{Counter, FakeClock, TENANT},
 };
 use asyncgate_store::{admission::Host as _, memory::MemoryStore};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -24,7 +24,6 @@ use sha2::Sha256;
 /// A time just before a second is over.
 const START: i64 = 1_767_610_800_999;
 const WINDOW: i64 = 300;
-const TENANT: TenantId = TenantId::from_bytes([1; 16]);
 
 /// Returns an engine over `store` that asks `host` about nonces.
 fn engine(store: &Arc<MemoryStore>, host: &Arc<MemoryStore>, clock: &Arc<FakeClock>) -> Engine {

@@ -7,44 +7,18 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-use std::sync::Arc;
-
-use asyncgate_engine::{
-    Caller, Engine, Principal, PrincipalKind, Role, Settings, Source, TenantId,
-    fakes::{Counter, FakeClock},
-    registry,
-};
-use asyncgate_store::memory::MemoryStore;
+use asyncgate_engine::{Role, fakes::TestEngine};
 use serde_json::{Value, json};
 use tokio::task::yield_now;
 
-fn engine() -> Arc<Engine> {
-    Arc::new(Engine::new(
-        Arc::new(MemoryStore::new()),
-        Arc::new(FakeClock::at(1_767_610_800_000)),
-        Arc::new(Counter::default()),
-        Settings::default(),
-    ))
+async fn call(engine: &TestEngine, operation: &str, input: Value) -> Value {
+    let answer = engine.call(Role::Admin, operation, &input).await;
+    answer.expect("done")
 }
 
-async fn call(engine: &Engine, operation: &str, input: Value) -> Value {
-    let caller = Caller {
-        tenant: TenantId::from_bytes([1; 16]),
-        principal: Principal::new(PrincipalKind::Service, "admin"),
-        role: Role::Admin,
-    };
-    let entry = registry()
-        .iter()
-        .find(|entry| entry.spec.name == operation)
-        .unwrap();
-    let input = input.to_string();
-    let answer = (entry.call)(engine, &caller, Source::Json(input.as_bytes())).await;
-    serde_json::from_slice(&answer.expect("done").json).unwrap()
-}
-
-/// Starts a worker that waits for tasks of these types. It returns the types that it got.
-fn waiting(engine: &Arc<Engine>, types: &[&str]) -> tokio::task::JoinHandle<Vec<String>> {
-    let engine = Arc::clone(engine);
+/// A worker that waits for tasks of these types, and the types it got.
+fn waiting(engine: &TestEngine, types: &[&str]) -> tokio::task::JoinHandle<Vec<String>> {
+    let engine = engine.clone();
     let input = json!({ "worker_id": "w", "accept_types": types, "wait_seconds": 30 });
     tokio::spawn(async move {
         let answer = call(&engine, "lease_next", input).await;
@@ -58,7 +32,7 @@ fn waiting(engine: &Arc<Engine>, types: &[&str]) -> tokio::task::JoinHandle<Vec<
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_takes_something_better_passes_its_wake_up_on() {
-    let engine = engine();
+    let engine = TestEngine::default();
     let both = waiting(&engine, &["x", "y"]);
     yield_now().await;
     let only_x = waiting(&engine, &["x"]);
@@ -77,7 +51,7 @@ async fn a_worker_that_takes_something_better_passes_its_wake_up_on() {
 
 #[tokio::test(start_paused = true)]
 async fn workers_that_wait_are_woken_in_the_order_they_came() {
-    let engine = engine();
+    let engine = TestEngine::default();
     let first = waiting(&engine, &["x"]);
     yield_now().await;
     let second = waiting(&engine, &["x"]);
@@ -91,7 +65,7 @@ async fn workers_that_wait_are_woken_in_the_order_they_came() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_is_given_up_passes_its_wake_up_on() {
-    let engine = engine();
+    let engine = TestEngine::default();
     let gone = waiting(&engine, &["x"]);
     yield_now().await;
     let here = waiting(&engine, &["x"]);

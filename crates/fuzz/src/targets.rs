@@ -1,21 +1,15 @@
 //! The targets: functions that must hold for any bytes.
 
-use std::{
-    cell::RefCell,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::cell::RefCell;
 
 use asyncgate_api::{AckBatchInput, Code, NackInput, RecvInput, SendBatchInput, SendInput};
-use asyncgate_core::{Link, MessageId, TaskId, Timestamp};
+use asyncgate_core::{Link, MessageId, TaskId};
 use asyncgate_engine::{
-    Caller, Clock, Engine, Entropy, Principal, PrincipalKind, Role, Settings, Source, TenantId,
+    Role, Source,
+    fakes::{TestEngine, caller},
     registry,
 };
 use asyncgate_grpc::pb;
-use asyncgate_store::memory::MemoryStore;
 use prost::Message;
 use serde_json::{Value, json};
 
@@ -78,26 +72,10 @@ pub const fn targets() -> &'static [Target] {
     ]
 }
 
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_millis(1_767_610_800_000)
-    }
-}
-
-struct Counter(AtomicU64);
-
-impl Entropy for Counter {
-    fn next_u64(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
-/// An engine on a store in memory. It is replaced before it holds too much.
+/// An engine on a store in memory, renewed before it holds too much.
 struct World {
     runtime: tokio::runtime::Runtime,
-    engine: Engine,
+    engine: TestEngine,
     calls: u32,
 }
 
@@ -108,15 +86,9 @@ impl World {
         // Time stands still except during sleeps, so that a call that waits is over at once.
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build().ok()?;
-        let engine = Engine::new(
-            Arc::new(MemoryStore::new()),
-            Arc::new(Still),
-            Arc::new(Counter(AtomicU64::new(1))),
-            Settings::default(),
-        );
         Some(Self {
             runtime,
-            engine,
+            engine: TestEngine::default(),
             calls: 0,
         })
     }
@@ -133,18 +105,14 @@ fn operations(input: &[u8]) {
         return;
     };
     let entry = &registry()[usize::from(*which) % registry().len()];
-    let caller = Caller {
-        tenant: TenantId::from_bytes([1; 16]),
-        principal: Principal::new(PrincipalKind::Service, "admin"),
-        role: Role::Admin,
-    };
     let taken = WORLD.with(|world| world.borrow_mut().take());
     let fresh = taken.filter(|world| world.calls < CALLS_PER_WORLD);
     let Some(mut world) = fresh.or_else(World::new) else {
         return;
     };
     world.calls += 1;
-    let call = (entry.call)(&world.engine, &caller, Source::Json(input));
+    let caller = caller(Role::Admin);
+    let call = (entry.call)(&world.engine.engine, &caller, Source::Json(input));
     match world.runtime.block_on(call) {
         Ok(answer) => {
             let json: Result<Value, _> = serde_json::from_slice(&answer.json);

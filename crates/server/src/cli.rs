@@ -1,4 +1,4 @@
-//! The command line: what it accepts and what it says about itself. Nothing is done here.
+//! The definition of the command line, with its help. `main` runs the commands.
 
 use asyncgate_cli::{Completions, Demo, EXIT_CODES, RemoteCommand, Verify};
 use clap::{Args, Parser, Subcommand};
@@ -34,7 +34,7 @@ With a server running, and its key in ASYNCGATE_API_KEY:
   asyncgate verify
 ";
 
-/// What the program can be asked to do.
+/// The commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve REST and MCP over HTTP (this is what happens without a command).
@@ -81,7 +81,7 @@ Example, for the configuration of an MCP client:
   { \"command\": \"asyncgate\", \"args\": [\"mcp\", \"--data-dir\", \"/var/lib/asyncgate\"] }
 ";
 
-/// What can be asked about the settings.
+/// The subcommands of `asyncgate config`.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Check the settings; say what is wrong and exit with 2 if something is.
@@ -103,7 +103,7 @@ pub struct ShowArgs {
 }
 
 impl Cli {
-    /// What was asked for; serving, if nothing was.
+    /// Returns the command; without one, the program serves.
     pub fn into_command(self) -> Command {
         self.command
             .unwrap_or_else(|| Command::Serve(SettingsArgs::default()))

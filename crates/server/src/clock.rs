@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use asyncgate_core::Timestamp;
 use asyncgate_engine::{Clock, Entropy};
 
-/// The machine's wall time, for what people compare with other clocks. No deadline is.
+/// Reads the machine's wall time, for what is compared with other clocks. Deadlines never use it.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is where the wall clock is read"
@@ -22,18 +22,18 @@ pub fn wall() -> Timestamp {
     Timestamp::from_millis(i64::try_from(wall.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Wall time at the start, and from then on only elapsed time.
+/// A clock that shows wall time at the start, and from then on only adds elapsed time.
 ///
-/// So a step of the wall clock, by an operator or a time daemon, neither ends nor revives a lease.
+/// A step of the wall clock, by an operator or a time daemon, so neither ends nor revives a lease.
 #[derive(Debug)]
 pub struct GuardedClock {
     started: Instant,
-    /// The time at `started`, in milliseconds; only ever raised.
+    /// The time at `started`, in milliseconds. It is never lowered.
     base_ms: AtomicI64,
 }
 
 impl GuardedClock {
-    /// Starts at the machine's wall time.
+    /// Starts a clock at the machine's wall time.
     #[expect(
         clippy::disallowed_methods,
         reason = "this is the clock that everything else is given"
@@ -49,8 +49,8 @@ impl GuardedClock {
         }
     }
 
-    /// Moves the clock forward to `floor` if it is behind: the last time that was stored before the
-    /// restart. If the machine's clock was set back in between, time goes on from there.
+    /// Moves the clock forward to `floor`, the last time that was stored before the restart, if the clock
+    /// is behind it. If the machine's clock was set back in between, time goes on from the floor.
     pub fn raise_to(&self, floor: Timestamp) {
         self.base_ms.fetch_max(
             floor.as_millis().saturating_sub(self.elapsed_ms()),
@@ -87,13 +87,14 @@ pub fn fill_random(bytes: &mut [u8]) -> Result<(), NoRandomness> {
     getrandom::fill(bytes).map_err(NoRandomness)
 }
 
-/// A keyed hash in counter mode: one read of the machine's source at the start, no system call after.
+/// A source of random numbers: a keyed hash in counter mode. It reads the machine's source once, at the
+/// start, and makes no system call after that.
 #[derive(Debug)]
 pub struct Random {
     pool: Mutex<Pool>,
 }
 
-/// How many numbers one run of the hash gives.
+/// The number of random numbers that one run of the hash gives.
 const POOL: usize = 64;
 
 struct Pool {
@@ -110,7 +111,7 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Random {
-    /// Seeds itself from the machine.
+    /// Makes a source with a seed from the machine.
     pub fn seed() -> Result<Self, NoRandomness> {
         let mut key = [0; 32];
         fill_random(&mut key)?;
@@ -132,7 +133,7 @@ impl Random {
 
 impl Entropy for Random {
     fn next_u64(&self) -> u64 {
-        // A panic elsewhere cannot leave the pool half-changed in a way that matters.
+        // A poisoned lock is harmless: after any panic the pool still gives numbers nobody has seen.
         self.pool
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -1,14 +1,14 @@
 //! The data directory: made at the first start, and used by one process at a time.
 //!
-//! Two processes on one directory would each keep their own clock, waiters and queue; what one
-//! commits, the other's waiting workers would not hear of.
+//! Two processes on one directory would each have a clock, waiting calls and a queue of their own. A
+//! commit of one would not wake the calls that wait in the other.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Why a directory cannot be used.
+/// The reason why a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot use {} for data: {reason}", path.display())]
@@ -25,7 +25,7 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Makes the directory if it is missing, for its owner only, and takes it.
+    /// Makes the directory if it is missing, for its owner only, and locks it.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let unusable = |reason| Error::Unusable {
             path: path.to_owned(),
@@ -45,7 +45,7 @@ impl DataDir {
         }
     }
 
-    /// The path of a file in the directory, which is made, for its owner only, if it is missing.
+    /// Returns the path of a file in the directory. A missing file is made, for its owner only.
     pub fn file(&self, name: &str) -> Result<PathBuf, Error> {
         let path = self.path.join(name);
         match private_file(&path) {
@@ -64,8 +64,8 @@ fn private_file(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Makes a directory and those above it that are missing, and sees to it that their names are on the
-/// disk: a file in a directory whose name was lost is lost too.
+/// Makes a directory and the missing ones above it, and syncs each parent. A directory whose name is
+/// lost in a power cut would take its files with it.
 pub fn make(path: &Path) -> io::Result<()> {
     let parent = path
         .parent()
@@ -83,13 +83,13 @@ pub fn make(path: &Path) -> io::Result<()> {
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Replaces a small file whole, readable by its owner only: a new file is written and synced beside
-/// it, renamed over it, and the directory is synced. A crash leaves the old file or the new one.
+/// Replaces a small file, readable by its owner only. The new content is written and synced beside it,
+/// then renamed over it, then the directory is synced: a crash leaves the old file or the new one.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let beside = path.with_file_name(name);
-    // A crash may have left one behind, with any permissions.
+    // A crash may have left such a file behind, with any permissions and content.
     match std::fs::remove_file(&beside) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}

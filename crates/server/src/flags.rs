@@ -1,7 +1,7 @@
 //! The flags that set settings, made from the table of settings.
 //!
-//! Their values are checked with all others, so that the same mistake gets the same answer wherever
-//! it was made.
+//! Their values are parsed with those of all other sources, so that the same mistake gets the same
+//! answer wherever it was made.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,11 +21,11 @@ const COMMON: [&str; 7] = [
     "profile",
 ];
 
-/// What the flags said.
+/// The flags that were given.
 #[derive(Debug, Default)]
 pub struct SettingsArgs {
     config: Option<PathBuf>,
-    /// In the order in which they count: a later one wins.
+    /// A later flag wins over an earlier one.
     flags: Vec<Flag>,
 }
 
@@ -84,7 +84,7 @@ impl FromArgMatches for SettingsArgs {
                 name: name.clone(),
                 text: text.clone(),
             });
-        // A named flag is the shortest way to say something; it wins over `--set`.
+        // A flag of its own is more specific than `--set`, so it comes later and wins.
         let named = keys().filter_map(|key| {
             let flag = key.flag?;
             Some(Flag {
@@ -111,7 +111,7 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl SettingsArgs {
-    /// Where the settings are to be read from.
+    /// Returns the sources that settings are to be read from.
     pub fn inputs(self, env: impl IntoIterator<Item = (OsString, OsString)>) -> Inputs {
         let env: Vec<(OsString, OsString)> = env.into_iter().collect();
         // An empty variable counts as not set, as it does for every setting.

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use asyncgate_engine::Signer;
 use ed25519_dalek::{Signer as _, SigningKey};
 
+use crate::clock::{NoRandomness, fill_random};
 use crate::data_dir;
 
 const NAME: &str = "ledger.key";
 
-/// Why there is no key to sign with.
+/// The reason why there is no key to sign with.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot use the signing key {}: {reason}", path.display())]
@@ -18,15 +19,15 @@ pub enum Error {
     #[error("the signing key {} is damaged: restore it from a backup, or remove it and tell those \
              who verify the ledger that the key has changed", path.display())]
     Damaged { path: PathBuf },
-    #[error("the machine gives no random numbers: {0}")]
-    NoRandomness(getrandom::Error),
+    #[error(transparent)]
+    Random(#[from] NoRandomness),
 }
 
-/// A key that signs.
+/// The key that signs ledgers.
 pub struct LedgerKey(SigningKey);
 
 impl LedgerKey {
-    /// The key of a data directory, which is made if there is none.
+    /// Reads the key of a data directory, or makes one if there is none.
     pub fn in_dir(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(NAME);
         match std::fs::read(&path) {
@@ -45,14 +46,10 @@ impl LedgerKey {
         }
     }
 
-    /// A key that nobody has seen.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the server is where randomness is read"
-    )]
+    /// Makes a new key.
     pub fn fresh() -> Result<Self, Error> {
         let mut seed = [0; 32];
-        getrandom::fill(&mut seed).map_err(Error::NoRandomness)?;
+        fill_random(&mut seed)?;
         Ok(Self(SigningKey::from_bytes(&seed)))
     }
 }

@@ -1,6 +1,8 @@
-//! The binary `asyncgate`: settings, keys, clock, telemetry, listener and command line around the engine.
+//! The binary `asyncgate`: settings, keys, clock, telemetry and listeners around the engine, and the
+//! command line of `asyncgate-cli` beside them.
 //!
-//! Only this crate reads the clock, the random source, the environment and the command line.
+//! Of the crates that the server is made of, only this one reads the clock, the random source, the
+//! environment and the command line.
 
 mod check_data_dir;
 mod cli;
@@ -47,14 +49,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// The exit code of a mistake in the settings or on the command line; clap uses the same.
 const BAD_SETTINGS: u8 = 2;
 
-/// How long threads that are busy with the disk may hold up the exit.
+/// The longest time that threads busy with the disk may delay the exit.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     match run(Cli::parse().into_command()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The whole chain on one line: scripts and people both read it.
+            // The whole chain of causes on one line: scripts and people both read it.
             output::complain(&format!("{error:#}"));
             if error.is::<config::Error>() {
                 ExitCode::from(BAD_SETTINGS)
@@ -116,7 +118,7 @@ fn read(args: SettingsArgs) -> Result<(Inputs, Effective), config::Error> {
     Ok((inputs, effective))
 }
 
-/// Reads the settings and starts to log.
+/// Reads the settings and starts the log.
 fn start(args: SettingsArgs) -> anyhow::Result<(Settings, Running)> {
     let (inputs, effective) = read(args)?;
     let settings = effective.settings.clone();

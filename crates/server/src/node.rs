@@ -1,4 +1,4 @@
-//! What every way of running shares: the data directory, the clock, the store, and the engine on top.
+//! A node: the data directory, the clock, the store, and the engine on top. `serve` and `mcp` share it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,22 +22,24 @@ use crate::ledger_key::LedgerKey;
 use crate::readiness::Monitor;
 use crate::supervise::keep;
 
-/// The file in the data directory that holds everything but the keys.
+/// The name of the database in the data directory. It holds everything but the keys.
 pub const DATABASE: &str = "asyncgate.db";
 
-/// A running engine, and what it stands on.
+/// A running engine with its store and clock.
 pub struct Node {
     pub engine: Arc<Engine>,
     pub clock: Arc<dyn Clock>,
     store: Arc<dyn Store>,
-    /// How often background work had to begin again.
+    /// Counts how often background work had to begin again.
     pub restarts: Counter,
-    /// Last, so that the directory is given free only after the store has let go of it.
+    // Fields are dropped in order. The lock on the directory must be the last: the store writes until
+    // it is dropped.
     _data_dir: Option<DataDir>,
 }
 
 impl Node {
-    /// Opens what the settings name, within a runtime. May block on the disk.
+    /// Opens the store that the settings name and starts an engine on it. Must run within a runtime, and
+    /// may block on the disk.
     pub fn open(settings: &Settings) -> anyhow::Result<Self> {
         let (store, data_dir, signer): (Arc<dyn Store>, _, _) = match settings.store {
             StoreKind::Memory => {
@@ -90,19 +92,19 @@ impl Node {
         })
     }
 
-    /// What looks after it.
+    /// Makes the monitor of this node.
     pub fn monitor(&self) -> Monitor {
         Monitor::new(self.engine.clone(), self.clock.clone(), self.store.clone())
     }
 
-    /// Puts other settings in force, for what begins after this.
+    /// Puts other settings in force for all calls that begin after this one.
     pub fn reload(&self, settings: &Settings) {
         self.engine.reload(for_engine(settings));
         self.store.mailbox().set_weights(settings.weights.clone());
     }
 
-    /// Starts what the engine does of its own accord, until it drains: it acts on leases that run
-    /// out and delays that end, of tasks and of messages, and signs ledgers from time to time.
+    /// Starts the background work of the engine, which ends when the engine drains: it acts on the
+    /// deadlines of tasks and messages, and signs ledgers from time to time.
     pub fn background(&self) -> JoinHandle<()> {
         let (engine, restarts) = (self.engine.clone(), self.restarts.clone());
         tokio::spawn(async move {
@@ -125,7 +127,7 @@ fn open_sqlite(data_dir: &DataDir, settings: &Settings) -> anyhow::Result<Sqlite
     SqliteStore::open(&path, &options).with_context(|| format!("{}", path.display()))
 }
 
-/// A clock that is not behind what was stored before the restart.
+/// Starts a clock that is not behind the last time that was stored before the restart.
 fn start_clock(store: &dyn Store) -> GuardedClock {
     let clock = GuardedClock::start();
     let wall = clock.now();
@@ -140,7 +142,7 @@ fn start_clock(store: &dyn Store) -> GuardedClock {
     clock
 }
 
-/// The part of the settings that the engine acts on.
+/// Returns the settings of the engine.
 pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
     let policy = Policy {
         default_lease_ttl_ms: millis(settings.default_lease_ttl),
@@ -189,7 +191,7 @@ pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
     }
 }
 
-/// The part of the settings that the MCP facade acts on.
+/// Returns the options of the MCP facade.
 pub fn for_mcp(settings: &Settings) -> asyncgate_mcp::Options {
     asyncgate_mcp::Options {
         allowed_origins: settings.allowed_origins.clone(),
@@ -205,20 +207,7 @@ fn millis(time: Duration) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Effective, Flag, Inputs};
-
-    fn settings(pairs: &[(&str, &str)]) -> Settings {
-        let flags = pairs.iter().map(|(name, text)| Flag {
-            flag: "--set".to_owned(),
-            name: (*name).to_owned(),
-            text: (*text).to_owned(),
-        });
-        let inputs = Inputs {
-            flags: flags.collect(),
-            ..Inputs::default()
-        };
-        Effective::read(&inputs).unwrap().settings
-    }
+    use crate::config::tests::settings;
 
     #[test]
     fn the_defaults_are_the_rules_own() {

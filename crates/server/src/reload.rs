@@ -1,11 +1,11 @@
-//! SIGHUP: the settings are read again from the same places; what needs no restart is applied.
+//! SIGHUP: reads the settings again from the same sources and applies what needs no restart.
 //!
 //! A mistake in the file never harms a running server: it is logged, and everything stays as it was.
 
 use crate::config::{Effective, Inputs, Settings, changes};
 use crate::telemetry::Logs;
 
-/// The settings that a process runs with, and where they came from.
+/// The settings that the process runs with, and their sources.
 #[derive(Debug)]
 pub struct Running {
     inputs: Inputs,
@@ -22,15 +22,14 @@ impl Running {
         }
     }
 
-    /// Says where the settings came from, if it is not obvious.
+    /// Logs that there is no config file: an operator may have expected one to be read.
     pub fn announce(&self) {
         if self.inputs.file.is_none() {
             tracing::info!("no config file: flags, environment and defaults are in force");
         }
     }
 
-    /// Reads the settings again, and lets `apply` put them in force if something changed that needs no
-    /// restart.
+    /// Reads the settings again, and calls `apply` if something changed that needs no restart.
     pub fn reload(&mut self, apply: impl FnOnce(&Settings)) {
         if let Err(error) = self.read_again(apply) {
             tracing::error!(event = "config.reload", %error, "the settings stay as they were");
@@ -48,7 +47,7 @@ impl Running {
             self.effective = next;
             apply(&self.effective.settings);
         }
-        // What is told here is in force already.
+        // The log comes last, so that each line is true when it is written.
         for warning in &fresh.warnings {
             tracing::warn!(event = "config.reload", "{warning}");
         }

@@ -1,4 +1,4 @@
-//! `asyncgate mcp`: the engine on the same data directory, for one client on stdin and stdout.
+//! `asyncgate mcp`: serves MCP to one client on stdin and stdout.
 
 use anyhow::Context as _;
 

@@ -1,4 +1,4 @@
-//! Keeps background work going: what a defect ends is begun again, logged and counted.
+//! Keeps background work running: work that panics begins again, and that is logged and counted.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -7,12 +7,11 @@ use futures_util::FutureExt as _;
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::sleep;
 
-/// The pause before work begins again, so that a defect that is always met does not keep a processor
-/// busy.
+/// The pause before work begins again: work that panics at once must not keep a processor busy.
 const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1_000 });
 
-/// Does some work until it ends by itself. After a panic it begins anew: the work holds nothing of its
-/// own that a panic could leave half done, and what it does to the store is whole or not at all.
+/// Runs work until it ends by itself. After a panic the work begins again. That is safe: it keeps no
+/// state of its own between two steps, and its changes to the store are atomic.
 pub async fn keep<F: Future<Output = ()>>(name: &str, restarts: Counter, work: impl Fn() -> F) {
     while AssertUnwindSafe(work()).catch_unwind().await.is_err() {
         restarts.inc();

@@ -1,36 +1,11 @@
 //! Fake time and fake randomness for the engine.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicI64, Ordering},
-};
+use std::sync::{Mutex, PoisonError};
 
 use asyncgate_core::Timestamp;
-use asyncgate_engine::{Clock, Entropy};
+use asyncgate_engine::Entropy;
 
 use crate::rng::Rng;
-
-/// A clock that stands still until it is moved.
-#[derive(Debug, Default)]
-pub struct FakeClock(AtomicI64);
-
-impl FakeClock {
-    /// Creates a clock that shows `now`.
-    pub const fn at(now: Timestamp) -> Self {
-        Self(AtomicI64::new(now.as_millis()))
-    }
-
-    /// Moves it forward.
-    pub fn advance(&self, millis: i64) {
-        self.0.fetch_add(millis, Ordering::Relaxed);
-    }
-}
-
-impl Clock for FakeClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
-    }
-}
 
 /// Numbers that follow from a seed.
 #[derive(Debug)]

@@ -5,92 +5,54 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use asyncgate_client::{
     Client, Retry,
-    api::{Code, CreateTaskInput, GetTaskInput, TaskRecord},
+    api::{CreateTaskInput, GetTaskInput, TaskRecord},
 };
+pub use asyncgate_engine::fakes::ADMIN_KEY as KEY;
 use asyncgate_engine::{
-    Authenticator, Caller, Clock, Engine, Fault, Principal, PrincipalKind, RequestContext, Role,
-    Settings, TenantId,
-    fakes::{Counter, FakeClock},
+    Settings,
+    fakes::{FakeKeys, TestEngine},
 };
-use asyncgate_store::{ReceiptFilter, SeqPage, Store, memory::MemoryStore};
-use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::net::TcpListener;
 
-pub const KEY: &str = "key";
-const TENANT: TenantId = TenantId::from_bytes([7; 16]);
-
-struct OneKey;
-
-impl Authenticator for OneKey {
-    fn authenticate<'a>(
-        &'a self,
-        request: &RequestContext<'a>,
-    ) -> BoxFuture<'a, Result<Caller, Fault>> {
-        let admin = Caller {
-            tenant: TENANT,
-            principal: Principal::new(PrincipalKind::Service, "admin"),
-            role: Role::Admin,
-        };
-        let known = (request.credential == Some(KEY)).then_some(admin);
-        let answer = known.ok_or_else(|| Fault::new(Code::Unauthorized, "the key is not known"));
-        Box::pin(std::future::ready(answer))
-    }
-}
-
-/// A server and what is behind it.
+/// A server and the engine behind it.
 pub struct Gate {
-    store: Arc<MemoryStore>,
-    clock: Arc<FakeClock>,
-    engine: Arc<Engine>,
+    engine: TestEngine,
     pub addr: SocketAddr,
 }
 
 impl Gate {
     pub async fn start() -> Self {
-        let store = Arc::new(MemoryStore::new());
-        let clock = Arc::new(FakeClock::at(1_767_610_800_000));
-        Self::over(store, clock).await
+        Self::before(TestEngine::default()).await
     }
 
     /// Ends this server and starts another over the same store.
     pub async fn restart(self) -> Self {
-        self.engine.drain();
-        Self::over(self.store, self.clock).await
+        let TestEngine {
+            engine,
+            store,
+            clock,
+        } = self.engine;
+        engine.drain();
+        Self::before(TestEngine::over(store, clock, Settings::default())).await
     }
 
-    async fn over(store: Arc<MemoryStore>, clock: Arc<FakeClock>) -> Self {
-        let engine = Arc::new(Engine::new(
-            Arc::clone(&store) as Arc<dyn Store>,
-            Arc::clone(&clock) as Arc<dyn Clock>,
-            Arc::new(Counter::default()),
-            Settings::default(),
-        ));
+    async fn before(engine: TestEngine) -> Self {
         let options = asyncgate_rest::Options {
             max_body_bytes: 2 << 20,
         };
-        let router = asyncgate_rest::router(Arc::clone(&engine), Arc::new(OneKey), options);
+        let router =
+            asyncgate_rest::router(Arc::clone(&engine.engine), Arc::new(FakeKeys), options);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let addr = listener.local_addr().expect("an address");
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self {
-            store,
-            clock,
-            engine,
-            addr,
-        }
+        Self { engine, addr }
     }
 
     /// Lets the server's time pass and acts on the deadlines that came.
     pub async fn advance(&self, time: Duration) {
         let millis = i64::try_from(time.as_millis()).expect("a short time");
-        self.clock.advance(millis);
-        for acted in [
-            self.engine.act_on_deadlines().await,
-            self.engine.act_on_messages().await,
-        ] {
-            acted.expect("the memory store does not fail");
-        }
+        self.engine.advance(millis).await;
     }
 
     pub fn client(&self) -> Client {
@@ -99,15 +61,9 @@ impl Gate {
 
     /// The types of all receipts, in ledger order.
     pub async fn ledger(&self) -> Vec<String> {
-        let page = SeqPage {
-            after: 0,
-            limit: 10_000,
-        };
-        let found = self.store.receipts(TENANT, ReceiptFilter::All, page).await;
-        found
-            .expect("the memory store does not fail")
-            .iter()
-            .map(|found| found.receipt.receipt_type.as_str().to_owned())
+        let receipts = self.engine.ledger().await.into_iter();
+        receipts
+            .map(|receipt| receipt.receipt_type.as_str().to_owned())
             .collect()
     }
 

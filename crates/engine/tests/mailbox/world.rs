@@ -1,41 +1,25 @@
-//! An engine over the memory store, its clock, and calls to it.
+//! An engine with a clock that runs, and calls of the mailbox's operations.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
-};
+use std::{ops::Deref, sync::Arc};
 
 use asyncgate_api::Code;
-use asyncgate_core::{Policy, Timestamp, mailbox};
+use asyncgate_core::{Policy, mailbox};
 use asyncgate_engine::{
-    Caller, Clock, Engine, Fault, Principal, PrincipalKind, Role, Settings, Source, TenantId,
-    fakes::Counter, registry,
+    Caller, Clock as _, Fault, Role, Settings,
+    fakes::{FakeClock, START_MS, TENANT, TestEngine, caller},
 };
-use asyncgate_store::{Store, memory::MemoryStore};
+use asyncgate_store::Store as _;
 use serde_json::{Value, json};
-use tokio::time::Instant;
-
-/// A clock that runs with the runtime's, which tests stop, and can be set forward.
-pub struct FakeClock {
-    started: Instant,
-    forward: AtomicI64,
-}
-
-impl Clock for FakeClock {
-    fn now(&self) -> Timestamp {
-        let run = i64::try_from(self.started.elapsed().as_millis()).unwrap();
-        let forward = self.forward.load(Ordering::Relaxed);
-        Timestamp::from_millis(1_767_610_800_000 + forward + run)
-    }
-}
-
-pub const TENANT: TenantId = TenantId::from_bytes([1; 16]);
 
 #[derive(Clone)]
-pub struct World {
-    pub engine: Arc<Engine>,
-    pub store: Arc<MemoryStore>,
-    clock: Arc<FakeClock>,
+pub struct World(TestEngine);
+
+impl Deref for World {
+    type Target = TestEngine;
+
+    fn deref(&self) -> &TestEngine {
+        &self.0
+    }
 }
 
 impl World {
@@ -46,48 +30,20 @@ impl World {
     pub fn with(change: impl FnOnce(&mut mailbox::Policy)) -> Self {
         let mut policy = Policy::default();
         change(&mut policy.mailbox);
-        let store = Arc::new(MemoryStore::new());
-        let clock = Arc::new(FakeClock {
-            started: Instant::now(),
-            forward: AtomicI64::new(0),
-        });
-        let engine = Engine::new(
-            Arc::clone(&store) as Arc<dyn Store>,
-            Arc::clone(&clock) as Arc<dyn Clock>,
-            Arc::new(Counter::default()),
-            Settings {
-                policy: Arc::new(policy),
-                topic_classes: vec![("user:".to_owned(), "user_inbox".to_owned())],
-                ..Settings::default()
-            },
-        );
-        Self {
-            engine: Arc::new(engine),
-            store,
-            clock,
-        }
+        let settings = Settings {
+            policy: Arc::new(policy),
+            topic_classes: vec![("user:".to_owned(), "user_inbox".to_owned())],
+            ..Settings::default()
+        };
+        Self(TestEngine::new(settings, FakeClock::running_from(START_MS)))
     }
 
     pub fn caller(&self) -> Caller {
-        Caller {
-            tenant: TENANT,
-            principal: Principal::new(PrincipalKind::Service, "someone"),
-            role: Role::Admin,
-        }
+        caller(Role::Admin)
     }
 
     pub async fn call_as(&self, role: Role, operation: &str, input: Value) -> Result<Value, Fault> {
-        let caller = Caller {
-            role,
-            ..self.caller()
-        };
-        let entry = registry()
-            .iter()
-            .find(|entry| entry.spec.name == operation)
-            .unwrap();
-        let input = input.to_string();
-        let answer = (entry.call)(&self.engine, &caller, Source::Json(input.as_bytes())).await?;
-        Ok(serde_json::from_slice(&answer.json).unwrap())
+        self.0.call(role, operation, &input).await
     }
 
     pub async fn call(&self, operation: &str, input: Value) -> Result<Value, Fault> {
@@ -133,7 +89,7 @@ impl World {
 
     /// Lets time pass, and acts on the deadlines that came.
     pub async fn pass(&self, millis: i64) {
-        self.clock.forward.fetch_add(millis, Ordering::Relaxed);
+        self.clock.advance(millis);
         self.engine.act_on_messages().await.unwrap();
     }
 }

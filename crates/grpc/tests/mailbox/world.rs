@@ -5,19 +5,15 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use asyncgate_api::Code;
 use asyncgate_engine::{
-    Authenticator, Caller, Clock, Engine, Fault, Principal, PrincipalKind, RequestContext, Role,
-    Settings, TenantId,
-    fakes::{Counter, FakeClock},
+    Engine, Settings,
+    fakes::{ADMIN_KEY, FakeClock, FakeKeys, START_MS, TestEngine},
 };
 use asyncgate_grpc::{
     Options,
     pb::{self, mailbox_client::MailboxClient},
 };
-use asyncgate_store::memory::MemoryStore;
 use axum::Router;
-use futures_util::future::BoxFuture;
 use tonic::{Request, Status};
 use tonic_types::StatusExt as _;
 
@@ -25,32 +21,7 @@ pub struct World {
     pub engine: Arc<Engine>,
     pub router: Router,
     pub serving: Arc<AtomicBool>,
-    clock: Arc<FakeClock>,
-}
-
-/// Knows an admin, an agent, and a key for which the place where keys are kept cannot be reached.
-struct Keys;
-
-impl Authenticator for Keys {
-    fn authenticate<'a>(
-        &'a self,
-        request: &RequestContext<'a>,
-    ) -> BoxFuture<'a, Result<Caller, Fault>> {
-        let caller = |role| {
-            Ok(Caller {
-                tenant: TenantId::from_bytes([7; 16]),
-                principal: Principal::new(PrincipalKind::Service, "someone"),
-                role,
-            })
-        };
-        let answer = match request.credential {
-            Some("admin") => caller(Role::Admin),
-            Some("agent") => caller(Role::Agent),
-            Some("down") => Err(Fault::new(Code::Unavailable, "no keys").retry_after(3)),
-            _ => Err(Fault::new(Code::Unauthorized, "no such key")),
-        };
-        Box::pin(std::future::ready(answer))
-    }
+    inner: TestEngine,
 }
 
 impl World {
@@ -59,24 +30,19 @@ impl World {
     }
 
     pub fn with(settings: Settings) -> Self {
-        let clock = Arc::new(FakeClock::at(1_767_610_800_000));
-        let engine = Arc::new(Engine::new(
-            Arc::new(MemoryStore::new()),
-            Arc::clone(&clock) as Arc<dyn Clock>,
-            Arc::new(Counter::default()),
-            settings,
-        ));
+        let inner = TestEngine::new(settings, FakeClock::at(START_MS));
+        let engine = Arc::clone(&inner.engine);
         let serving = Arc::new(AtomicBool::new(true));
         let told = Arc::clone(&serving);
         let options = Options {
             serving: Arc::new(move || told.load(Ordering::Relaxed)),
         };
-        let router = asyncgate_grpc::router(Arc::clone(&engine), Arc::new(Keys), options);
+        let router = asyncgate_grpc::router(Arc::clone(&engine), Arc::new(FakeKeys), options);
         Self {
             engine,
             router,
             serving,
-            clock,
+            inner,
         }
     }
 
@@ -86,8 +52,7 @@ impl World {
 
     /// Lets time pass, and acts on the deadlines that came.
     pub async fn advance(&self, millis: i64) {
-        self.clock.advance(millis);
-        self.engine.act_on_messages().await.unwrap();
+        self.inner.advance(millis).await;
     }
 
     /// Sends a message and answers its id.
@@ -122,7 +87,7 @@ pub fn message(topic: &str, idem_key: &str) -> pb::SendRequest {
 }
 
 pub fn as_admin<T>(message: T) -> Request<T> {
-    with_key("admin", message)
+    with_key(ADMIN_KEY, message)
 }
 
 pub fn with_key<T>(key: &str, message: T) -> Request<T> {

@@ -69,4 +69,4 @@ pub enum Error {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

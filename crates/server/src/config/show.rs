@@ -85,37 +85,37 @@ pub fn reference() -> String {
 
 /// The notes below the table, on what concerns several settings.
 const NOTES: &str = "
-A key may be named in a file (TOML, YAML or JSON; a dot stands for a table), with `--set KEY=VALUE`, by its flag
-and by its variables. Of several variables for one key, the first in the list that is set counts: `ASYNCGATE_` wins
-over `SVCMBX_`. `MAILBOX_SHARDS` and `VISIBILITY_DEFAULT` are old names that still work and warn.
+A setting can stand in a file (TOML, YAML or JSON; a dot in its name stands for a table), in `--set KEY=VALUE`, in its
+flag and in its variables. If several variables of one setting are set, the first in the list counts: `ASYNCGATE_` wins
+over `SVCMBX_`. `MAILBOX_SHARDS` and `VISIBILITY_DEFAULT` are old names; they work, and the server warns about them.
 
-These must also hold, or the start stops: a default is not above its maximum; `mailbox.shard_capacity` is not above
+The server starts only if these hold too: a default is not above its maximum; `mailbox.shard_capacity` is not above
 `mailbox.global_inflight`; `mailbox.visibility_ms_min` <= `mailbox.default_visibility` <= `mailbox.visibility_max`;
 `mailbox.t_replay` is at least twice `mailbox.default_visibility`; `mailbox.backoff_base` is not above
 `mailbox.backoff_max`; `mailbox.max_bytes` is not above `limits.max_body_bytes`; `admission.revocation.cache_ttl_secs` is
-not above `admission.revocation.max_staleness_secs`; a client stands in one tier only.
+not above `admission.revocation.max_staleness_secs`; a client is in one tier only.
 
 A policy is a table `limits.policies.NAME` with its `kind`: `token_bucket` (`capacity`, `refill_per_minute`, `overdraw`),
 `fixed_window` (`limit`, `window_secs`), `sequential_delay` (`stages`, each with `delay`, `resetTimer`, `batchSize`,
-`repetitions`) or `tiered` (`standard`, `trusted`, `batch`, `throttled`: names of token buckets). With `shadow = true` it is
-only tried out: counted, but nobody is refused. Built in are the buckets `standard`, `trusted`, `batch` and `throttled` and
-the tiered policy `client`; a policy of the same name replaces them.
+`repetitions`) or `tiered` (`standard`, `trusted`, `batch`, `throttled`: names of token buckets). With `shadow = true` a
+policy is only tried out: it counts and refuses nobody. The buckets `standard`, `trusted`, `batch` and `throttled` and the
+tiered policy `client` are built in; a policy of the same name replaces them.
 
 `limits.gate` limits the server's own operations, over every protocol: `global` counts all calls together, `tenant` those of
 each tenant, `principal` those of each of its principals, `tasks` the calls of `create_task` of each tenant, also those that
-are refused for their input or repeat another. Each names a `token_bucket` or a `fixed_window`. All of them are charged in one
-step or none is; what needs no credential is not limited.
+are refused for their input or repeat another. Each names a `token_bucket` or a `fixed_window`. A call is charged to all of
+them or to none. Calls that need no credential are not limited.
 
-`limits.envoy.DOMAIN` says which policies the descriptors of Envoy's rate limit service come to. Each line is a pattern and a
+`limits.envoy.DOMAIN` maps the descriptors of Envoy's rate limit service to policies. Each line is a pattern and a
 policy: `\"remote_address\" = \"client\"`, `\"generic_key=login,remote_address\" = \"login\"`. A pattern fits a descriptor with the
 same keys in the same order, and with the values that it names; the more specific one counts. The values that it leaves
-free are the key of the limit, percent-encoded where they hold `%` or `/` and joined by `/`. A domain without a table stands for
-the policy of its name, and a descriptor that fits nothing is not limited.
+free are the key of the limit, percent-encoded where they hold `%` or `/` and joined by `/`. A domain without a table means
+the policy of its name, and a descriptor that fits no pattern is not limited.
 
 `mailbox.profile = \"micronode\"` and `amnesia.enabled = true` imply `store = \"memory\"`: no file is made, the admin
 key and the ledger's key live as long as the process, and dead letters are ephemeral. They contradict a `data_dir`
-or `store = \"sqlite\"` that somebody set.
+or `store = \"sqlite\"` that was set.
 
-SIGHUP reads everything again. If anything is wrong, nothing changes. What needs a restart keeps its value and
-is named in a warning; the rest is applied at once. The log shows each change, without secrets.
+SIGHUP reads everything again. If anything is wrong, nothing changes. A setting that needs a restart keeps its value and
+is named in a warning; all others are applied at once. The log shows each change, without secrets.
 ";

@@ -7,6 +7,20 @@ use tempfile::NamedTempFile;
 use super::source::Source;
 use super::*;
 
+/// The settings with these values, by the names of keys.
+pub fn settings(pairs: &[(&str, &str)]) -> Settings {
+    // By the environment, since a secret is refused on the command line.
+    let variable = |(name, text): &(&str, &str)| {
+        let key = super::table::find(name).unwrap();
+        (key.env().into(), text.into())
+    };
+    let inputs = Inputs {
+        env: pairs.iter().map(variable).collect(),
+        ..Inputs::default()
+    };
+    Effective::read(&inputs).unwrap().settings
+}
+
 /// A file with the given ending, deleted with the value.
 fn file(ending: &str, content: &str) -> NamedTempFile {
     let mut file = tempfile::Builder::new().suffix(ending).tempfile().unwrap();

@@ -20,26 +20,26 @@ struct Content {
     keys: Vec<Record>,
 }
 
-/// Where the records live.
+/// The key file.
 #[derive(Debug, Clone)]
 pub struct KeyFile {
     path: PathBuf,
 }
 
 impl KeyFile {
-    /// The key file of a data directory.
+    /// Returns the key file of a data directory.
     pub fn in_dir(dir: &Path) -> Self {
         Self {
             path: dir.join(NAME),
         }
     }
 
-    /// Its place, for messages.
+    /// Returns its path, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The records, or nothing if there is no file.
+    /// Reads the records; nothing if there is no file.
     pub fn load(&self) -> Result<Option<Vec<Record>>, Error> {
         let text = match std::fs::read(&self.path) {
             Ok(text) => text,
@@ -55,7 +55,7 @@ impl KeyFile {
         Ok(Some(content.keys))
     }
 
-    /// Replaces the records; when this returns they are on the disk.
+    /// Replaces the records. When this returns, they are on the disk.
     pub fn save(&self, keys: Vec<Record>) -> Result<(), Error> {
         self.replace(&Content {
             version: VERSION,
@@ -70,7 +70,7 @@ impl KeyFile {
         data_dir::replace(&self.path, &text)
     }
 
-    /// True when others than the owner may read the file.
+    /// Returns true if others than the owner may read the file.
     pub fn is_exposed(&self) -> bool {
         std::fs::metadata(&self.path)
             .is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)

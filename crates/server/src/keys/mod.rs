@@ -1,7 +1,8 @@
-//! Who may call: the three ways a server can be told so, behind the engine's `Authenticator`.
+//! Checks credentials, as the engine's `Authenticator`: against a shared key, against stored API keys, or
+//! not at all (insecure development).
 //!
-//! A shared key, stored API keys, or nobody needs a credential. No credential is logged, and none
-//! is compared other than by digest, so that the time a refusal takes tells nothing about it.
+//! Invariants: no credential is logged, and credentials are compared by digest only, so that the time of
+//! a refusal tells nothing about them.
 
 mod file;
 mod record;
@@ -26,11 +27,11 @@ use record::Record;
 use stored::StoredKeys;
 pub use token::Token;
 
-/// The tenant that everything belongs to until there are others.
+/// The one tenant that exists so far.
 pub const DEFAULT_TENANT: TenantId =
     TenantId::from_bytes([0, 0, 0, 0, 0, 0, 0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, 1]);
 
-/// Why the keys cannot be used.
+/// The reason why the keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot {what} {}: {reason}", path.display())]
@@ -47,7 +48,7 @@ pub enum Error {
     Random(#[from] NoRandomness),
 }
 
-/// Checks credentials.
+/// The authenticator of the server.
 pub struct Keys {
     mode: Mode,
 }
@@ -75,7 +76,7 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// Sets up the way that the settings choose. A key that had to be made is given back, to be shown once.
+    /// Sets up the mode that the settings choose. Returns a key that had to be made, to be shown once.
     ///
     /// Blocks for the time of one Argon2id hash at the first start.
     pub fn open(
@@ -117,8 +118,8 @@ impl Keys {
 }
 
 impl Keys {
-    /// Makes the memory of checked credentials part of what `registry` reports. A shared key is compared
-    /// each time, so there is none.
+    /// Registers the metrics of remembered credentials. They stay at zero where nothing is remembered: a
+    /// shared key is compared each time.
     pub fn register_metrics(&self, registry: &mut Registry) {
         let (entries, evictions) = match &self.mode {
             Mode::Stored(stored) => (stored.entries.clone(), stored.evictions.clone()),
@@ -155,7 +156,8 @@ impl Authenticator for Keys {
     }
 }
 
-/// The admin of the default tenant: who the shared key, the first key and the process itself act as.
+/// Returns the admin of the default tenant: the caller behind the shared key, the first stored key and
+/// `asyncgate mcp`.
 pub fn admin() -> Caller {
     Caller {
         tenant: DEFAULT_TENANT,
@@ -164,7 +166,7 @@ pub fn admin() -> Caller {
     }
 }
 
-/// The records of the file; at the first start, one new record and its key.
+/// Reads the records of the file. At the first start, makes one record and returns its key.
 fn load_or_create(
     file: Option<&KeyFile>,
     clock: &dyn Clock,
@@ -199,7 +201,7 @@ fn refused() -> Fault {
     Fault::new(Code::Unauthorized, "the credential is not valid")
 }
 
-/// Digests credentials under a key of this process, so that digests mean nothing outside of it.
+/// A hash of credentials under a key of this process, so that a digest is of no use outside of it.
 struct Digester {
     key: [u8; 32],
 }

@@ -1,4 +1,4 @@
-//! What is kept of an API key: who it is for, and an Argon2id hash of it.
+//! The stored record of an API key: the caller behind it, and an Argon2id hash of it.
 
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
@@ -15,17 +15,17 @@ use crate::clock::fill_random;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// The public part of the key, which finds this record.
+    /// The public part of the key, by which this record is found.
     pub id: String,
-    /// The tenant that its bearer belongs to.
+    /// The tenant of its bearer.
     pub tenant_id: String,
-    /// Who its bearer is.
+    /// The principal that its bearer acts as.
     pub principal: StoredPrincipal,
-    /// What its bearer may do.
+    /// The role of its bearer.
     pub role: StoredRole,
     /// The Argon2id hash of the whole key, in PHC form.
     pub hash: String,
-    /// When it was made, in RFC 3339.
+    /// The time at which it was made, in RFC 3339.
     pub created_at: String,
 }
 
@@ -47,7 +47,7 @@ pub enum StoredRole {
 }
 
 impl Record {
-    /// The record of a new key for `caller`. Takes the tens of milliseconds that Argon2id is meant to take.
+    /// Makes the record of a new key for `caller`. Takes tens of milliseconds: Argon2id is meant to be slow.
     pub fn for_token(token: &Token, caller: &Caller, created_at: String) -> Result<Self, Error> {
         let mut salt = [0; 16];
         fill_random(&mut salt)?;
@@ -71,7 +71,7 @@ impl Record {
         })
     }
 
-    /// Who bears this key; an error if the record was edited into nonsense.
+    /// Returns the caller behind the key. A record that somebody edited wrongly is an error.
     pub fn caller(&self) -> Result<Caller, Error> {
         let broken = |what: &str| Error::Record {
             id: self.id.clone(),
@@ -95,7 +95,7 @@ impl Record {
         })
     }
 
-    /// Whether `credential` is this key. Slow by design: keep it off the async threads.
+    /// Returns true if `credential` is this key. Slow by design: keep it off the async threads.
     pub fn verify(&self, credential: &str) -> bool {
         PasswordHash::new(&self.hash).is_ok_and(|hash| {
             Argon2::default()

@@ -1,9 +1,8 @@
 //! Credentials that are API keys with a stored hash.
 //!
-//! Argon2id runs once per key and process: a verified key is remembered by its digest. After
-//! [`RECHECK_MS`] the records are read again, and the memory holds only if the record is still the
-//! one that the key was proved against. So revoking a key takes at most that long, and the hot path
-//! is one hash and one look into a map.
+//! Argon2id runs once per key and process: a key that was proved is remembered by its digest. After
+//! [`RECHECK_MS`] the records are read again, and a proof is kept only if its record has not changed. So
+//! a revoked key stops working within that time, and the hot path is one hash and one lookup in a map.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -22,16 +21,16 @@ use super::record::Record;
 use super::token::lookup_id;
 use super::{Digester, Error, refused};
 
-/// How long a proof is trusted before the records are read again.
+/// The time for which proofs are trusted before the records are read again.
 const RECHECK_MS: i64 = 30_000;
 
-/// How many proofs may wait for a turn. Each takes tens of milliseconds, so that a queue of this
-/// length is worked off in about a second; whoever comes after it is told to try again.
+/// The most proofs that may wait for a turn. Each takes tens of milliseconds, so a full queue is done in
+/// about a second. Further callers are told to try again.
 const WAITING_MAX: usize = 32;
 
 type Digest = [u8; 32];
 
-/// The stored keys and what is known about who presented them.
+/// The stored keys, and the credentials that were proved against them.
 pub struct StoredKeys {
     file: Option<KeyFile>,
     clock: Arc<dyn Clock>,
@@ -41,22 +40,22 @@ pub struct StoredKeys {
     reading: Mutex<()>,
     proving: Semaphore,
     waiting: AtomicUsize,
-    /// How many proofs are remembered.
+    /// Counts the proofs that are remembered.
     pub entries: Gauge,
-    /// Proofs that were forgotten.
+    /// Counts the proofs that were forgotten.
     pub evictions: Family<Evicted, Counter>,
 }
 
-/// Why proofs were forgotten.
+/// The reason why proofs were forgotten, as a label.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Evicted {
     reason: &'static str,
 }
 
-/// The key was taken out of the records, or changed. Proofs end in no other way.
+/// The record of the key was removed or changed. A proof is forgotten for no other reason.
 const REVOKED: Evicted = Evicted { reason: "revoked" };
 
-/// The count of forgotten proofs: none so far.
+/// Makes the counter of forgotten proofs. The one label exists from the start, so that it shows as 0.
 pub fn evictions() -> Family<Evicted, Counter> {
     let evictions = Family::default();
     drop(evictions.get_or_create(&REVOKED));
@@ -76,14 +75,14 @@ struct Entry {
 }
 
 impl StoredKeys {
-    /// Keys from records, and the file to read them from again, if there is one.
+    /// Makes the keys from records. They are read again from the file, if there is one.
     pub fn new(
         records: Vec<Record>,
         file: Option<KeyFile>,
         clock: Arc<dyn Clock>,
         digester: Digester,
     ) -> Result<Self, Error> {
-        // Half the processors stay free for those who have a good key.
+        // Half of the processors stay free: wrong keys must not slow down callers whose key is proved.
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let read_at_ms = AtomicI64::new(clock.now().as_millis());
         Ok(Self {
@@ -103,7 +102,7 @@ impl StoredKeys {
         })
     }
 
-    /// Who bears the credential.
+    /// Returns the caller behind the credential.
     pub async fn authenticate(&self, credential: &str) -> Result<Caller, Fault> {
         let digest = self.digester.digest(credential);
         if self.is_stale() {
@@ -112,7 +111,8 @@ impl StoredKeys {
         if let Some(caller) = self.proved(&digest) {
             return Ok(caller);
         }
-        // An unknown lookup id costs nothing: lookup ids are no secret.
+        // An unknown lookup id is refused at once, without Argon2id: lookup ids are no secret, so the
+        // time of the answer may tell that one does not exist.
         let entry = lookup_id(credential)
             .and_then(|id| self.entry(id))
             .ok_or_else(refused)?;
@@ -135,7 +135,7 @@ impl StoredKeys {
     ) -> Result<Caller, Fault> {
         let _place = Place::take(&self.waiting).ok_or_else(busy)?;
         let _turn = self.proving.acquire().await.map_err(|_| busy())?;
-        // Others may have proved the same key while this call waited for its turn.
+        // Another call may have proved the same key while this one waited for its turn.
         if let Some(caller) = self.proved(&digest) {
             return Ok(caller);
         }
@@ -148,7 +148,7 @@ impl StoredKeys {
         }
         let caller = entry.caller.clone();
         self.change_known(|known| {
-            // The record may have been revoked in the meantime.
+            // The record may have been revoked while Argon2id ran; then the proof must not be kept.
             let current = known.records.get(&entry.record.id);
             if current.is_some_and(|current| current.record == entry.record) {
                 known.proved.insert(digest, entry);
@@ -221,7 +221,7 @@ fn busy() -> Fault {
     .retry_after(1)
 }
 
-/// A place among those who wait; given back when dropped, also when the caller hangs up.
+/// A place in the queue. It is given back when dropped, also if the caller hangs up.
 struct Place<'a>(&'a AtomicUsize);
 
 impl<'a> Place<'a> {

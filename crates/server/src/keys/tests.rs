@@ -2,31 +2,19 @@
 
 use std::time::Duration;
 
-use asyncgate_engine::fakes::FakeClock;
+use asyncgate_engine::fakes::{FakeClock, START_MS};
 use prometheus_client::registry::Registry;
 
 use super::*;
-use crate::config::{Effective, Inputs};
+use crate::config::tests::settings;
 
 /// A clock that stands still until it is moved.
 fn still() -> Arc<FakeClock> {
-    Arc::new(FakeClock::at(1_767_610_800_000))
-}
-
-fn settings(env: &[(&str, &str)]) -> Settings {
-    let env = env
-        .iter()
-        .map(|(name, text)| (name.into(), text.into()))
-        .collect();
-    let inputs = Inputs {
-        env,
-        ..Inputs::default()
-    };
-    Effective::read(&inputs).unwrap().settings
+    Arc::new(FakeClock::at(START_MS))
 }
 
 fn in_dir(dir: &tempfile::TempDir) -> Settings {
-    settings(&[("ASYNCGATE_DATA_DIR", dir.path().to_str().unwrap())])
+    settings(&[("data_dir", dir.path().to_str().unwrap())])
 }
 
 fn open(settings: &Settings, clock: &Arc<FakeClock>) -> (Keys, Option<Token>) {
@@ -59,10 +47,7 @@ async fn code(keys: &Keys, bearer: Option<&str>) -> Option<Code> {
 
 #[tokio::test]
 async fn the_shared_key_is_the_admin_and_nothing_else_is() {
-    let (keys, fresh) = open(
-        &settings(&[("ASYNCGATE_API_KEY", "a-shared-key-of-ours")]),
-        &still(),
-    );
+    let (keys, fresh) = open(&settings(&[("api_key", "a-shared-key-of-ours")]), &still());
     assert!(fresh.is_none());
     assert_eq!(
         authenticate(&keys, Some("a-shared-key-of-ours"))
@@ -82,7 +67,7 @@ async fn the_shared_key_is_the_admin_and_nothing_else_is() {
 
 #[tokio::test]
 async fn insecure_dev_lets_everybody_in() {
-    let (keys, fresh) = open(&settings(&[("ALLOW_INSECURE_DEV", "true")]), &still());
+    let (keys, fresh) = open(&settings(&[("allow_insecure_dev", "true")]), &still());
     assert!(fresh.is_none());
     assert_eq!(authenticate(&keys, None).await.unwrap(), admin());
     assert_eq!(

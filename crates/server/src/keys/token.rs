@@ -1,4 +1,4 @@
-//! The shape of an API key: `aga_`, a lookup id that finds its record, and a secret.
+//! The form of an API key: `aga_`, a lookup id by which its record is found, and a secret.
 
 use crate::clock::{NoRandomness, fill_random};
 
@@ -7,11 +7,11 @@ const LOOKUP_LEN: usize = 12;
 const SECRET_LEN: usize = 40;
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// An API key in the clear. It exists while it is being made and shown, and is never stored.
+/// An API key in the clear. It exists only while it is made and shown; it is never stored.
 pub struct Token(String);
 
 impl Token {
-    /// A new key from the machine's random source.
+    /// Makes a new key from the machine's random source.
     pub fn generate() -> Result<Self, NoRandomness> {
         Ok(Self(format!(
             "{PREFIX}{}",
@@ -19,7 +19,7 @@ impl Token {
         )))
     }
 
-    /// The key itself, to be shown once.
+    /// Returns the key itself, to be shown once.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// The lookup id inside a credential, if the credential has the shape of a key.
+/// Returns the lookup id inside a credential, if the credential has the form of a key.
 pub fn lookup_id(credential: &str) -> Option<&str> {
     let body = credential.strip_prefix(PREFIX)?;
     let shaped = body.len() == LOOKUP_LEN + SECRET_LEN
@@ -39,7 +39,8 @@ pub fn lookup_id(credential: &str) -> Option<&str> {
     if shaped { body.get(..LOOKUP_LEN) } else { None }
 }
 
-/// Random characters, each of the 62 equally likely: bytes past the last whole multiple are thrown away.
+/// Draws random characters. Bytes past the last whole multiple of 62 are thrown away, so that every
+/// character is equally likely.
 fn base62(len: usize) -> Result<String, NoRandomness> {
     let mut text = String::with_capacity(len);
     let mut bytes = [0; 64];

@@ -1,6 +1,5 @@
 //! Admission on an emulator of DynamoDB: two servers share it, it goes away.
 
-use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Command, Stdio};
 
@@ -8,6 +7,7 @@ use asyncgate_store::conformance::{Program, free_port};
 use serde_json::{Value, json};
 
 use crate::harness::{Launch, Server, eventually, run};
+use crate::http::{Connection, Request, Response};
 
 const SPACE: &str = "0101010101010101010101010101010101010101010101010101010101010101";
 
@@ -49,27 +49,22 @@ impl Dynalite {
             "BillingMode": "PAY_PER_REQUEST",
         });
         let made = dynalite.ask("CreateTable", &table);
-        assert!(made.starts_with("HTTP/1.1 200"), "{made}");
+        assert_eq!(made.status, 200, "{made:?}");
         Some(dynalite)
     }
 
-    fn ask(&self, operation: &str, input: &Value) -> String {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
-        let body = input.to_string();
+    fn ask(&self, operation: &str, input: &Value) -> Response {
         let scope = "k/20260101/eu-west-1/dynamodb/aws4_request";
-        write!(
-            stream,
-            "POST / HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\
-             content-type: application/x-amz-json-1.0\r\nx-amz-date: 20260101T000000Z\r\n\
-             x-amz-target: DynamoDB_20120810.{operation}\r\n\
-             authorization: AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=s\r\n\
-             content-length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let signature =
+            format!("AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=s");
+        let request = Request::new("POST", "/")
+            .header("content-type", "application/x-amz-json-1.0")
+            .header("x-amz-date", "20260101T000000Z")
+            .header("x-amz-target", &format!("DynamoDB_20120810.{operation}"))
+            .header("authorization", &signature)
+            .body(input.to_string());
+        let address = (Ipv4Addr::LOCALHOST, self.port).into();
+        Connection::open(address).unwrap().send(&request).unwrap()
     }
 
     fn launch(&self) -> Launch {

@@ -2,20 +2,19 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use asyncgate_api::{Code, Method, Plane};
+use asyncgate_api::{Method, Plane};
 use asyncgate_engine::{
-    Authenticator, Caller, Clock, Engine, Entry, Fault, Principal, PrincipalKind, RequestContext,
-    Role, Settings, TenantId,
-    fakes::{Counter, FakeClock},
+    Authenticator, Entry,
+    fakes::{ADMIN_KEY, FakeKeys, TENANT, TestEngine},
     registry,
 };
-use asyncgate_store::{ReceiptFilter, SeqPage, Store, memory::MemoryStore};
+use asyncgate_store::Store as _;
 use axum::{
     Router,
     body::{Body, BodyDataStream, to_bytes},
     http::{HeaderMap, Request, Response, StatusCode},
 };
-use futures_util::{StreamExt, future::BoxFuture};
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -32,9 +31,7 @@ pub enum Outcome {
 
 /// An engine behind one facade.
 pub struct Twin {
-    store: Arc<MemoryStore>,
-    engine: Arc<Engine>,
-    clock: Arc<FakeClock>,
+    engine: TestEngine,
     router: Router,
     protocol: Protocol,
     credential: Option<&'static str>,
@@ -46,28 +43,6 @@ enum Protocol {
     Mcp,
     /// For the mailbox; the rest of the script goes by REST.
     Grpc,
-}
-
-const TENANT: TenantId = TenantId::from_bytes([7; 16]);
-const KEY: &str = "key";
-
-struct OneKey;
-
-impl Authenticator for OneKey {
-    fn authenticate<'a>(
-        &'a self,
-        request: &RequestContext<'a>,
-    ) -> BoxFuture<'a, Result<Caller, Fault>> {
-        let admin = Caller {
-            tenant: TENANT,
-            principal: Principal::new(PrincipalKind::Service, "admin"),
-            role: Role::Admin,
-        };
-        let known = request.credential == Some(KEY);
-        let answer = known.then_some(admin);
-        let answer = answer.ok_or_else(|| Fault::new(Code::Unauthorized, "no"));
-        Box::pin(std::future::ready(answer))
-    }
 }
 
 impl Twin {
@@ -84,15 +59,9 @@ impl Twin {
     }
 
     fn new(protocol: Protocol) -> Self {
-        let store = Arc::new(MemoryStore::new());
-        let clock = Arc::new(FakeClock::at(1_767_610_800_000));
-        let engine = Arc::new(Engine::new(
-            Arc::clone(&store) as Arc<dyn Store>,
-            Arc::clone(&clock) as Arc<dyn Clock>,
-            Arc::new(Counter::default()),
-            Settings::default(),
-        ));
-        let auth: Arc<dyn Authenticator> = Arc::new(OneKey);
+        let twin = TestEngine::default();
+        let engine = Arc::clone(&twin.engine);
+        let auth: Arc<dyn Authenticator> = Arc::new(FakeKeys);
         let rest = |auth| {
             let max_body_bytes = 2 << 20;
             let options = asyncgate_rest::Options { max_body_bytes };
@@ -113,12 +82,10 @@ impl Twin {
             }
         };
         Self {
-            store,
-            engine,
-            clock,
+            engine: twin,
             router,
             protocol,
-            credential: Some(KEY),
+            credential: Some(ADMIN_KEY),
         }
     }
 
@@ -130,10 +97,7 @@ impl Twin {
     /// Lets time pass, and acts on the deadlines that came.
     pub async fn advance(&self, millis: i64) {
         if millis > 0 {
-            self.clock.advance(millis);
-            let tasks = self.engine.act_on_deadlines().await;
-            let messages = self.engine.act_on_messages().await;
-            tasks.and(messages).expect("the memory store does not fail");
+            self.engine.advance(millis).await;
         }
     }
 
@@ -228,18 +192,23 @@ impl Twin {
     }
 
     pub fn drain(&self) {
-        self.engine.drain();
+        self.engine.engine.drain();
     }
 
     /// How many messages receivers have.
     pub async fn inflight(&self) -> u64 {
-        let load = self.store.mailbox().load().await;
+        let load = self.engine.store.mailbox().load().await;
         load.expect("the memory store does not fail").inflight()
     }
 
     /// All messages, as the store has them, with hashes.
     pub async fn messages(&self) -> Vec<Value> {
-        let found = self.store.mailbox().messages(TENANT, None, 10_000).await;
+        let found = self
+            .engine
+            .store
+            .mailbox()
+            .messages(TENANT, None, 10_000)
+            .await;
         found
             .expect("the memory store does not fail")
             .iter()
@@ -258,16 +227,10 @@ impl Twin {
 
     /// The whole ledger, as the store has it, with hashes.
     pub async fn ledger(&self) -> Vec<Value> {
-        let page = SeqPage {
-            after: 0,
-            limit: 10_000,
-        };
-        let found = self.store.receipts(TENANT, ReceiptFilter::All, page).await;
-        found
-            .expect("the memory store does not fail")
+        let receipts = self.engine.ledger().await;
+        receipts
             .iter()
-            .map(|found| {
-                let receipt = &found.receipt;
+            .map(|receipt| {
                 json!({
                     "id": receipt.id.to_string(),
                     "type": receipt.receipt_type.as_str(),

@@ -8,7 +8,9 @@ use std::{cell::RefCell, sync::Arc, task::Poll, time::Duration};
 
 use asyncgate_api::Code;
 use asyncgate_core::Timestamp;
-use asyncgate_engine::{Clock, Durability, Engine, Entry, Fault, Settings, Signer, registry};
+use asyncgate_engine::{
+    Clock, Durability, Engine, Entry, Fault, Settings, Signer, fakes::FakeClock, registry,
+};
 use asyncgate_store::{Error, Store, memory::MemoryStore};
 use futures_util::FutureExt;
 use tokio::runtime::Runtime;
@@ -19,7 +21,7 @@ use self::{
 };
 use crate::{
     cast::{Actor, TENANTS, cast, tenant_id},
-    clock::{FakeClock, FakeEntropy, Machine},
+    clock::{FakeEntropy, Machine},
     entrance::Answer,
     hash::Map,
     model::{Answered, DEFAULT_LIMIT, Gains, Journal, MAX_LIMIT, Model, Question},
@@ -111,7 +113,7 @@ impl World {
         };
         let store = Arc::new(SimStore::new(below, setup.queue, setup.repeat));
         let machine = Machine::new();
-        let clock = Arc::new(FakeClock::at(machine.wall()));
+        let clock = Arc::new(FakeClock::at(machine.wall().as_millis()));
         let entropy = Arc::new(FakeEntropy::new(setup.seed));
         let engine = engine(&setup, mutant, &store, &clock, &entropy);
         let mut world = Self {
@@ -523,7 +525,7 @@ impl World {
         self.model.mail.restart();
         // The wall clock may have been set back while the process was down.
         let started = self.machine.wall().max(self.store.last_time());
-        self.clock = Arc::new(FakeClock::at(started));
+        self.clock = Arc::new(FakeClock::at(started.as_millis()));
         let (setup, clock) = (&self.setup, &self.clock);
         self.engine = engine(setup, self.mutant, &self.store, clock, &self.entropy);
         self.start_watching();

@@ -1,4 +1,4 @@
-//! Settings of the mailbox. Names, defaults and `SVCMBX_` variables are its specification's.
+//! Settings of the mailbox. Names, defaults and `SVCMBX_` variables come from its specification.
 
 use super::super::key::Key;
 use super::super::rule::Rule;
@@ -13,7 +13,7 @@ pub(super) static KEYS: &[Key] = &[
         "mailbox.ready_shards",
         "8",
         integer(1, u16::MAX as i64),
-        "Shards that new messages are spread over.",
+        "The number of shards that new messages are spread over.",
     )
     .or_env(&["SVCMBX_SHARDS"])
     .old_env("MAILBOX_SHARDS")
@@ -22,7 +22,7 @@ pub(super) static KEYS: &[Key] = &[
         "mailbox.shard_capacity",
         "4096",
         integer(1, U32),
-        "Messages that may wait in a shard; beyond it senders get 429.",
+        "The most messages that may wait in a shard; senders beyond it get 429.",
     )
     .or_env(&["SVCMBX_SHARD_CAP"])
     .flag("shard-cap"),
@@ -30,7 +30,7 @@ pub(super) static KEYS: &[Key] = &[
         "mailbox.global_inflight",
         "8192",
         integer(1, U32),
-        "Messages that may be with receivers at once.",
+        "The most messages that receivers may hold at the same time.",
     )
     .or_env(&["SVCMBX_GLOBAL_INFLIGHT"])
     .flag("global-inflight"),
@@ -38,13 +38,13 @@ pub(super) static KEYS: &[Key] = &[
         "mailbox.dedup_capacity",
         "4000000",
         integer(1, U32),
-        "Sends that are remembered to recognise repetitions.",
+        "The most sends that are remembered to recognise repetitions.",
     ),
     live(
         "mailbox.visibility_ms_min",
         "250ms",
         duration(1, HALF_DAY_MS),
-        "Shortest time that a receiver may ask for.",
+        "The shortest visibility that a receiver may ask for.",
     )
     .or_env(&["SVCMBX_VISIBILITY_MS_MIN"])
     .flag("visibility-min"),
@@ -52,7 +52,7 @@ pub(super) static KEYS: &[Key] = &[
         "mailbox.default_visibility",
         "5s",
         duration(1, HALF_DAY_MS),
-        "Time that a receiver gets that asks for none.",
+        "The visibility if the receiver asks for none: until it ends, nobody else gets the message.",
     )
     .or_env(&["SVCMBX_VISIBILITY_DEFAULT"])
     .old_env("VISIBILITY_DEFAULT")
@@ -61,13 +61,13 @@ pub(super) static KEYS: &[Key] = &[
         "mailbox.visibility_max",
         "12h",
         duration(1, 7 * DAY_MS),
-        "Longest time that a receiver may ask for.",
+        "The longest visibility that a receiver may ask for.",
     ),
     live(
         "mailbox.max_messages",
         "32",
         integer(1, 256),
-        "Most messages that one receive hands over.",
+        "The most messages that one receive returns.",
     )
     .or_env(&["SVCMBX_MAX_MESSAGES"])
     .flag("max-messages"),
@@ -75,7 +75,7 @@ pub(super) static KEYS: &[Key] = &[
         "mailbox.max_bytes",
         "512KiB",
         size(1, 64 * MIB),
-        "Most content that one receive hands over, unless the first message alone has more.",
+        "The most content that one receive returns; a first message that is larger is returned alone.",
     )
     .or_env(&["SVCMBX_MAX_BYTES"])
     .flag("max-bytes"),
@@ -83,14 +83,14 @@ pub(super) static KEYS: &[Key] = &[
         "limits.max_body_bytes",
         "1MiB",
         size(KIB, 64 * MIB),
-        "Largest content of a message, decoded.",
+        "The largest content of a message, decoded.",
     )
     .or_env(&["SVCMBX_MAX_BODY_BYTES"]),
     live(
         "mailbox.t_replay",
         "300s",
         duration(2, 30 * DAY_MS),
-        "How long a repeated send or acknowledgement is recognised.",
+        "The time for which a repeated send or acknowledgement is recognised.",
     )
     .or_env(&["SVCMBX_T_REPLAY"])
     .flag("t-replay"),
@@ -98,7 +98,7 @@ pub(super) static KEYS: &[Key] = &[
         "mailbox.cap_cache_ttl",
         "30s",
         duration(0, DAY_MS),
-        "How long a verified capability is believed.",
+        "The time for which a verified capability is trusted without another check.",
     )
     .or_env(&["SVCMBX_CAP_CACHE_TTL"])
     .flag("cap-cache-ttl"),
@@ -106,7 +106,7 @@ pub(super) static KEYS: &[Key] = &[
         "mailbox.backoff_base",
         "200ms",
         duration(0, DAY_MS),
-        "First step of the backoff after a refusal; it doubles, with jitter.",
+        "The delay before a message that was given back is delivered again; it doubles each time, with jitter.",
     )
     .or_env(&["SVCMBX_BACKOFF_BASE"])
     .flag("backoff-base"),
@@ -114,7 +114,7 @@ pub(super) static KEYS: &[Key] = &[
         "mailbox.backoff_max",
         "60s",
         duration(0, DAY_MS),
-        "Longest backoff.",
+        "The longest delay before a message that was given back is delivered again.",
     )
     .or_env(&["SVCMBX_BACKOFF_MAX"])
     .flag("backoff-max"),
@@ -122,7 +122,7 @@ pub(super) static KEYS: &[Key] = &[
         "mailbox.max_attempts",
         "5",
         integer(1, 1_000_000),
-        "Deliveries before a message is dead.",
+        "The number of deliveries after which a message becomes a dead letter.",
     )
     .or_env(&["SVCMBX_MAX_ATTEMPTS"])
     .flag("max-attempts"),
@@ -130,39 +130,39 @@ pub(super) static KEYS: &[Key] = &[
         "mailbox.require_lease",
         "false",
         Rule::Switch,
-        "Refuse acknowledgements that do not name their lease.",
+        "Refuses acknowledgements that do not name the lease of their delivery.",
     ),
     live(
         "mailbox.topic_classes",
         "",
         Rule::Classes,
-        "What topics are called in metrics and events, by prefix; the longest that fits counts.",
+        "The names of topics in metrics and events, by prefix; the longest prefix that fits counts.",
     ),
     live(
         "mailbox.weights",
         "",
         Rule::Weights,
-        "Share of a tenant (its id) or of topics (a prefix) against others; 1 when not named.",
+        "The share of a tenant (its id) or of topics (a prefix) against others; 1 when not named.",
     ),
     live(
         "retention.ready_seconds",
         "7d",
         duration(1_000, DECADE_MS),
-        "How long a message may wait before it is dead.",
+        "The longest time that a message waits; after it the message becomes a dead letter.",
     )
     .or_env(&["SVCMBX_RET_READY"]),
     live(
         "retention.inflight_factor",
         "10",
         integer(1, 1_000_000),
-        "How many times the asked time a receiver may keep a message by extending.",
+        "The longest time that a receiver can keep a message by extending, as a multiple of the visibility it asked for.",
     )
     .or_env(&["SVCMBX_RET_INFLIGHT_FACTOR"]),
     live(
         "retention.dlq_seconds",
         "14d",
         duration(1_000, DECADE_MS),
-        "How long dead letters are kept.",
+        "The time for which dead letters are kept.",
     )
     .or_env(&["SVCMBX_RET_DLQ"]),
 ];

@@ -1,9 +1,9 @@
-//! The table of settings. A setting exists because it stands here: files, environment, flags,
-//! `--set`, `config show` and the reference all read this list.
+//! The table of settings. Files, environment, flags, `--set`, `config show` and the reference all read
+//! this one list, so a new setting is a row here and a field in `Settings`.
 //!
-//! A key keeps the name that its specification gave it, in lower case. Keys that came later live
-//! in tables (`http.`, `writer.`, `log.`, `mcp.`, `receipts.`). Where two specifications name the
-//! same thing, the second name is an alias.
+//! A setting keeps the name that its specification gave it, in lower case. Later ones are in tables
+//! (`http.`, `writer.`, `log.`, `mcp.`, `receipts.`). Where two specifications name the same thing, the
+//! second name is an alias.
 
 mod admission;
 mod mailbox;
@@ -31,7 +31,7 @@ const fn size(min: u64, max: u64) -> Rule {
     Rule::Size { min, max }
 }
 
-/// A setting that is read once, at the start.
+/// Makes a setting that is read once, at the start.
 const fn fixed(name: &'static str, default: &'static str, rule: Rule, doc: &'static str) -> Key {
     Key {
         name,
@@ -46,7 +46,7 @@ const fn fixed(name: &'static str, default: &'static str, rule: Rule, doc: &'sta
     }
 }
 
-/// A setting that SIGHUP applies.
+/// Makes a setting that SIGHUP applies.
 const fn live(name: &'static str, default: &'static str, rule: Rule, doc: &'static str) -> Key {
     let mut key = fixed(name, default, rule, doc);
     key.reload = Reload::Live;
@@ -75,7 +75,7 @@ impl Key {
     }
 }
 
-/// Every setting, in the order that `config show` lists them.
+/// Returns every setting, in the order of `config show`.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
     [
         process::KEYS,
@@ -88,7 +88,7 @@ pub fn keys() -> impl Iterator<Item = &'static Key> {
     .flatten()
 }
 
-/// Pairs of keys whose first may not exceed its second.
+/// Pairs of settings whose first may not exceed its second.
 pub static ORDERED: &[(&str, &str)] = &[
     ("default_lease_ttl_seconds", "max_lease_ttl_seconds"),
     ("default_retry_backoff_seconds", "max_retry_backoff_seconds"),
@@ -105,7 +105,7 @@ pub static ORDERED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Keys that are accepted and shown, and that nothing acts on yet. Setting one of them warns.
+/// Settings that are accepted and shown, but that nothing acts on yet. Setting one gives a warning.
 pub static KEPT_FOR_LATER: &[&str] = &[
     "default_fallback_owner_kind",
     "default_fallback_owner_id",
@@ -114,15 +114,15 @@ pub static KEPT_FOR_LATER: &[&str] = &[
     "mailbox.cap_cache_ttl",
 ];
 
-/// The variable that names the file; with the product's prefix, but not a setting.
+/// The variable that names the config file. It has the prefix of settings but is none.
 pub const CONFIG_ENV: &str = "ASYNCGATE_CONFIG";
 
-/// The key of that name.
+/// Returns the setting of that name.
 pub fn find(name: &str) -> Option<&'static Key> {
     keys().find(|key| key.names().any(|own| own == name))
 }
 
-/// The known name nearest to `name`, if one is near enough to be what was meant.
+/// Returns the known name that is most like `name`, if it can be what was meant.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|candidate| (distance(name, candidate), candidate))
@@ -131,7 +131,7 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
         .map(|(_, candidate)| candidate)
 }
 
-/// Levenshtein distance over bytes.
+/// Returns the Levenshtein distance over bytes.
 fn distance(left: &str, right: &str) -> usize {
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (i, a) in left.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! Settings of the process: what it keeps, what it forgets, what it logs.
+//! Settings of the process: its store and its log.
 
 use super::super::key::Key;
 use super::super::rule::Rule;
@@ -9,21 +9,21 @@ pub(super) static KEYS: &[Key] = &[
         "data_dir",
         "./data",
         Rule::Path,
-        "Directory for the database and the key file.",
+        "The directory of the database and the key files; it is made if it does not exist.",
     )
     .flag("data-dir"),
     fixed(
         "store",
         "sqlite",
         Rule::OneOf(&["memory", "sqlite"]),
-        "Where state lives; memory forgets everything at exit.",
+        "The place where state lives: sqlite is a file in data_dir, memory loses everything at exit.",
     )
     .flag("store"),
     fixed(
         "mailbox.profile",
         "macronode",
         Rule::OneOf(&["micronode", "macronode"]),
-        "A micronode keeps everything in memory and leaves no file behind; a macronode is durable.",
+        "A macronode keeps everything on disk; a micronode keeps everything in memory and writes no file.",
     )
     .or_env(&["SVCMBX_PROFILE"])
     .flag("profile"),
@@ -31,7 +31,7 @@ pub(super) static KEYS: &[Key] = &[
         "amnesia.enabled",
         "false",
         Rule::Switch,
-        "Keep everything in memory and leave no file behind, whatever the profile.",
+        "Keeps everything in memory and writes no file, whatever the profile.",
     )
     .or_env(&["SVCMBX_AMNESIA"])
     .flag("amnesia"),
@@ -39,39 +39,39 @@ pub(super) static KEYS: &[Key] = &[
         "instance_id",
         "asyncgate-1",
         Rule::Name,
-        "Name of this instance, stamped on tasks and receipts.",
+        "The name of this instance; tasks and receipts carry it.",
     ),
     fixed(
         "environment",
         "development",
         Rule::Name,
-        "Name of the deployment, told to clients.",
+        "The name of the deployment, such as production; clients can read it.",
     ),
     // The writer.
     fixed(
         "writer.queue_jobs",
         "4096",
         integer(16, 1_000_000),
-        "Writes that may wait for a commit; beyond it callers get 503.",
+        "The most writes that may wait for a commit; callers beyond it get 503.",
     ),
     fixed(
         "writer.queue_bytes",
         "64MiB",
         size(MIB, 1 << 40),
-        "Bytes that may wait for a commit; beyond it callers get 503.",
+        "The most bytes that may wait for a commit; callers beyond it get 503.",
     ),
     fixed(
         "sqlite.readers",
         "2",
         integer(1, 64),
-        "Threads that read the database.",
+        "The number of threads that read the database.",
     ),
     // Logs.
     live(
         "log.format",
         "auto",
         Rule::OneOf(&["json", "text", "auto"]),
-        "How log lines look on stderr; auto is text on a terminal and JSON elsewhere.",
+        "The form of log lines on stderr; auto is text on a terminal and JSON elsewhere.",
     )
     .or_env(&["SVCMBX_LOG_FORMAT"])
     .flag("log-format"),
@@ -79,7 +79,7 @@ pub(super) static KEYS: &[Key] = &[
         "log.level",
         "info",
         Rule::LogFilter,
-        "What is logged: a level, or directives per module.",
+        "The level from which events are logged, or a list of levels per module.",
     )
     .or_env(&["SVCMBX_LOG_LEVEL"])
     .flag("log-level"),

@@ -1,4 +1,4 @@
-//! Settings of the listeners: where, for whom, how much and how long.
+//! Settings of the listeners: addresses, credentials, sizes and times.
 
 use super::super::key::Key;
 use super::super::rule::Rule;
@@ -9,7 +9,7 @@ pub(super) static KEYS: &[Key] = &[
         "bind",
         "127.0.0.1:8080",
         Rule::Address,
-        "Address and port to listen on; port 0 picks a free one.",
+        "The address and port to listen on; port 0 picks a free port.",
     )
     .alias("bind_addr")
     .or_env(&["SVCMBX_BIND_ADDR"])
@@ -18,7 +18,7 @@ pub(super) static KEYS: &[Key] = &[
         "metrics_addr",
         "",
         Rule::Optional(&Rule::Address),
-        "Own address for /metrics, which is then not served on bind; /healthz and /readyz are on both.",
+        "A second address that serves /metrics in place of bind; both serve /healthz and /readyz.",
     )
     .or_env(&["SVCMBX_METRICS_ADDR"])
     .flag("metrics"),
@@ -26,7 +26,7 @@ pub(super) static KEYS: &[Key] = &[
         "uds.path",
         "",
         Rule::Optional(&Rule::Path),
-        "Unix socket that serves the same as bind; a missing directory is made for its owner only.",
+        "A Unix socket that serves the same as bind; a missing directory is made for its owner only.",
     )
     .or_env(&["SVCMBX_UDS_PATH"])
     .flag("uds"),
@@ -34,14 +34,14 @@ pub(super) static KEYS: &[Key] = &[
         "uds.allow_uids",
         "",
         Rule::Uids,
-        "Users whose processes may use the socket; empty means the server's own user.",
+        "The users whose processes may use the Unix socket; if empty, only the user that runs the server.",
     )
     .or_env(&["SVCMBX_UDS_ALLOW_UIDS"]),
     fixed(
         "tls.enabled",
         "false",
         Rule::Switch,
-        "Speak TLS on bind (HTTP/2 and HTTP/1.1); needs tls.cert_path and tls.key_path.",
+        "Serves TLS on bind, with HTTP/2 and HTTP/1.1; this needs tls.cert_path and tls.key_path.",
     )
     .or_env(&["SVCMBX_TLS_ENABLED"])
     .flag("tls"),
@@ -49,7 +49,7 @@ pub(super) static KEYS: &[Key] = &[
         "tls.cert_path",
         "",
         Rule::Optional(&Rule::Path),
-        "Certificate chain, PEM, the server's own certificate first.",
+        "The file with the certificate chain in PEM, the server's own certificate first.",
     )
     .or_env(&["SVCMBX_TLS_CERT_PATH"])
     .flag("tls-cert"),
@@ -57,7 +57,7 @@ pub(super) static KEYS: &[Key] = &[
         "tls.key_path",
         "",
         Rule::Optional(&Rule::Path),
-        "Private key of the first certificate, PEM.",
+        "The file with the private key of the first certificate, in PEM.",
     )
     .or_env(&["SVCMBX_TLS_KEY_PATH"])
     .flag("tls-key"),
@@ -71,37 +71,37 @@ pub(super) static KEYS: &[Key] = &[
         "pq.mode",
         "off",
         Rule::OneOf(&["off", "hybrid"]),
-        "Post-quantum key exchange; this build has none and refuses to start with hybrid.",
+        "The post-quantum key exchange; this build has none and does not start with hybrid.",
     )
     .or_env(&["SVCMBX_PQ_MODE"])
     .flag("pq-mode"),
-    // Who may call.
+    // Credentials.
     fixed(
         "api_key",
         "",
         Rule::Secret,
-        "Shared key: whoever presents it is the admin of the default tenant.",
+        "A shared key; whoever shows it is the admin of the default tenant.",
     ),
     fixed(
         "allow_insecure_dev",
         "false",
         Rule::Switch,
-        "Serve without credentials; loopback only.",
+        "Serves without credentials, to try things out; bind must be a loopback address.",
     )
     .or_env(&["ALLOW_INSECURE_DEV"]),
     fixed(
         "auth.macaroon_path",
         "",
         Rule::Optional(&Rule::Path),
-        "Capability token file; this build has no macaroons and refuses to start with it.",
+        "A file of capability tokens; this build does not verify macaroons and does not start with one.",
     )
     .or_env(&["SVCMBX_MACAROON_PATH"]),
-    // How much.
+    // Sizes.
     fixed(
         "http.max_connections",
         "4096",
         integer(1, 1_000_000),
-        "Open connections; more wait to be accepted.",
+        "The most open connections; further ones wait until one closes.",
     )
     .alias("max_conns")
     .or_env(&["SVCMBX_MAX_CONNS"])
@@ -110,21 +110,21 @@ pub(super) static KEYS: &[Key] = &[
         "max_body_bytes",
         "1280KiB",
         size(KIB, 128 * MIB),
-        "Largest request body, unpacked; those of the mailbox may be as large as its messages need.",
+        "The largest body of a request, decompressed; bodies of the mailbox may be as large as its messages need.",
     ),
     live(
         "limits.decompress_ratio_cap",
         "10",
         integer(1, 10_000),
-        "How many times larger a compressed body may become.",
+        "The largest factor by which a compressed body may grow.",
     )
     .or_env(&["SVCMBX_DECOMPRESS_RATIO_CAP"]),
-    // How long.
+    // Times.
     live(
         "read_timeout",
         "5s",
         duration(100, DAY_MS),
-        "Time for a request's headers from their first byte, and for each pause in its body.",
+        "The time for the headers of a request, from their first byte, and for each pause in its body.",
     )
     .or_env(&["SVCMBX_READ_TIMEOUT"])
     .flag("read-timeout"),
@@ -132,7 +132,7 @@ pub(super) static KEYS: &[Key] = &[
         "write_timeout",
         "5s",
         duration(100, DAY_MS),
-        "Time for a client to take more of an answer.",
+        "The longest time that a client may read nothing of an answer.",
     )
     .or_env(&["SVCMBX_WRITE_TIMEOUT"])
     .flag("write-timeout"),
@@ -140,7 +140,7 @@ pub(super) static KEYS: &[Key] = &[
         "idle_timeout",
         "60s",
         duration(100, DAY_MS),
-        "Time that a connection may stay silent; streams say something every 15 seconds.",
+        "The longest time that a connection may be silent; streams send something every 15 seconds.",
     )
     .or_env(&["SVCMBX_IDLE_TIMEOUT"])
     .flag("idle-timeout"),
@@ -148,19 +148,19 @@ pub(super) static KEYS: &[Key] = &[
         "http.request_timeout_seconds",
         "90",
         integer(1, DAY),
-        "Time from a request's headers to its answer; waiting calls take up to 60.",
+        "The time from the headers of a request to its answer; calls that wait take up to 60 seconds.",
     ),
     fixed(
         "http.drain_timeout_seconds",
         "10",
         integer(0, 600),
-        "Time for requests in flight to finish after SIGTERM.",
+        "The time that running requests get to finish after SIGTERM.",
     ),
     // MCP.
     fixed(
         "mcp.allowed_origins",
         "",
         Rule::Origins,
-        "Web origins whose pages may call /mcp; loopback pages always may.",
+        "The web origins whose pages may call /mcp; loopback pages always may.",
     ),
 ];
