@@ -1,6 +1,6 @@
-//! How values are written into columns and read back.
+//! The encoding of values in columns.
 //!
-//! Reading back fails with an error, never a panic: a file may have been damaged.
+//! Reading fails with an error, never a panic: a file may have been damaged.
 
 use asyncgate_core::{
     Json, LeaseId, Principal, PrincipalKey, PrincipalKind, ReceiptId, Seq, TaskId, Timestamp,
@@ -23,18 +23,18 @@ impl Key {
         Self((tenant << SEQ_BITS) | (seq & ((1 << SEQ_BITS) - 1)) as i64)
     }
 
-    /// The place in the tenant's ledger.
+    /// Returns the place in the tenant's ledger.
     pub(crate) const fn seq(self) -> Seq {
         (self.0 & ((1 << SEQ_BITS) - 1)) as Seq
     }
 
-    /// Before every key of the tenant that follows.
+    /// Returns the bound behind every key of the tenant.
     pub(crate) const fn end(tenant: i64) -> Self {
         Self((tenant + 1) << SEQ_BITS)
     }
 }
 
-/// A principal without its instance: a letter for the kind, then the id. The server itself, who is
+/// Encodes a principal without its instance: a letter for the kind, then the id. The server itself,
 /// the addressee of every other receipt, is the empty text.
 pub(crate) fn principal_key(principal: &PrincipalKey) -> String {
     if principal.kind == PrincipalKind::System && &*principal.id == "asyncgate" {
@@ -46,7 +46,7 @@ pub(crate) fn principal_key(principal: &PrincipalKey) -> String {
     text
 }
 
-/// A principal with its instance, if it has one, behind a NUL, which no id contains.
+/// Encodes a principal with its instance, if it has one, behind a NUL, which no id contains.
 pub(crate) fn principal(principal: &Principal) -> String {
     let mut text = principal_key(&principal.key());
     if let Some(instance) = &principal.instance_id {
@@ -88,12 +88,13 @@ fn read_kind(letter: char) -> Option<PrincipalKind> {
         .find(|kind| kind_letter(*kind) == letter)
 }
 
-/// Ids one after the other; absent when there are none.
+/// Encodes ids one after the other; absent when there are none.
 pub(crate) fn receipt_ids(ids: &[ReceiptId]) -> Option<Vec<u8>> {
     (!ids.is_empty()).then(|| ids.iter().flat_map(|id| *id.as_bytes()).collect())
 }
 
-/// Reads columns of one row in the order they were selected, and adds them up if they have a checksum.
+/// Reads columns of one row in the order they were selected, and covers them by a checksum if there is
+/// one.
 pub(crate) struct Columns<'a> {
     row: &'a Row<'a>,
     next: usize,
@@ -121,13 +122,13 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// Adds up what is read from here on.
-    pub(crate) fn begin_sum(&mut self, sum: Checksum) {
+    /// Covers the columns from here on.
+    pub(crate) fn begin_checksum(&mut self, sum: Checksum) {
         self.sum = Some(sum);
     }
 
-    /// What was added up, and the checksum that stands here.
-    pub(crate) fn end_sum(&mut self) -> Result<(Checksum, Stored)> {
+    /// Returns the checksum of the columns up to here, and the one that is stored in this column.
+    pub(crate) fn end_checksum(&mut self) -> Result<(Checksum, Stored)> {
         let sum = self.sum.take();
         let stored = self.get()?;
         Ok((self.must(sum)?, stored))
@@ -188,7 +189,7 @@ impl<'a> Columns<'a> {
         Ok(Some(principal))
     }
 
-    /// The value, or an error if it is missing where there must be one.
+    /// Returns the value, or an error if it is missing where there must be one.
     pub(crate) fn must<T>(&self, value: Option<T>) -> Result<T> {
         value.ok_or_else(|| self.damaged(Type::Null))
     }

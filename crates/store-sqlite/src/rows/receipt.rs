@@ -14,8 +14,8 @@ const INSERT: &str = "
                          addressee_instance, task, task_id, lease_id, parents, body, instance, link)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
 
-/// The columns that [`read`] wants, of `receipt r`, with the delivery mark. `access` names the
-/// index to use: without statistics SQLite may prefer a scan of the whole ledger.
+/// Selects the columns that [`read`] expects, of `receipt r`, with the delivery mark. `access` names
+/// the index to use: without statistics SQLite may prefer a scan of the whole ledger.
 fn select(access: &str, condition: &str) -> String {
     format!(
         "SELECT r.receipt_id, r.type, r.created_at, r.sender, r.addressee, r.addressee_instance,
@@ -45,7 +45,7 @@ pub(crate) fn insert(db: &mut Db, tenant: i64, receipt: &Receipt, link: &Link) -
     Ok(())
 }
 
-/// The receipt with this id, if there is one.
+/// Returns the receipt with this id, if there is one.
 pub(crate) fn find(db: &mut Db, tenant: i64, id: ReceiptId) -> Result<Option<DeliveredReceipt>> {
     let key = Key::new(tenant, id.seq());
     let sql = select("NOT INDEXED", "WHERE r.receipt = ?1");
@@ -60,7 +60,7 @@ pub(crate) fn find(db: &mut Db, tenant: i64, id: ReceiptId) -> Result<Option<Del
     }
 }
 
-/// The receipts that meet a condition on `receipt r`.
+/// Returns the receipts that meet a condition on `receipt r`.
 pub(crate) fn list(
     db: &mut Db,
     access: &str,
@@ -87,7 +87,7 @@ fn with_instance(
     Ok(found)
 }
 
-/// A receipt whose instance is still to be filled in, and the instance's number.
+/// Reads a receipt without its instance, and the instance's number.
 fn read(row: &Row<'_>) -> Result<(DeliveredReceipt, i64)> {
     let mut columns = Columns::of(row);
     let c = &mut columns;

@@ -19,7 +19,8 @@ use crate::{
 /// life, its payload never changes.
 const LARGE_PAYLOAD_BYTES: usize = 2_048;
 
-/// What changes and what never does have a checksum each, so that a change needs not look at the rest.
+/// The columns that change and those that never do have a checksum each, so that a change does not have
+/// to read the rest. The payload and the instance stand at the end, because other tables hold them.
 const SELECT: &str = "
     SELECT state, attempt, expiries, updated_at, eligible_at,
            lease_id, worker, leased_at, lease_until, renewals, progress, progress_at,
@@ -49,7 +50,7 @@ const UPDATE: &str = "
         artifacts = ?17, delivery_proof = ?18, end_receipt = ?19, discharged = ?20, state_sum = ?21
     WHERE task = ?1";
 
-/// The task at `key`, if there is one.
+/// Returns the task at `key`, if there is one.
 pub(crate) fn load(db: &mut Db, key: Key) -> Result<Option<Task>> {
     let loaded = db
         .conn
@@ -77,14 +78,14 @@ pub(crate) fn load(db: &mut Db, key: Key) -> Result<Option<Task>> {
     Ok(Some(task))
 }
 
-/// The task with this id, if there is one.
+/// Returns the task with this id, if there is one.
 pub(crate) fn find(db: &mut Db, tenant: i64, id: TaskId) -> Result<Option<Task>> {
     let at_place = load(db, Key::new(tenant, id.seq()))?;
     Ok(at_place.filter(|task| task.id == id))
 }
 
-/// The ready task at `key`. If it cannot be offered, because its row or the index is damaged, it is
-/// taken out of the index: one bad row must not stand before all others for ever.
+/// Returns the ready task at `key`. If it cannot be offered, because its row or the index is damaged, it
+/// is taken out of the index: one bad row must not block all others for ever.
 pub(crate) fn load_ready(db: &mut Db, key: Key) -> Result<Option<Task>> {
     let why = match load(db, key) {
         Ok(Some(task)) if matches!(task.placement(), Placement::Ready { .. }) => {
@@ -110,14 +111,14 @@ pub(crate) fn load_ready(db: &mut Db, key: Key) -> Result<Option<Task>> {
     let deleted = db
         .conn
         .execute("DELETE FROM ready WHERE task = ?1", [key.0])?;
-    // Whoever asks again must not find it again.
+    // The caller looks again after `None`, and would find the same row for ever.
     if deleted == 0 {
         return Err(why);
     }
     Ok(None)
 }
 
-/// The task at `key`, which must be the one with this idempotency key.
+/// Returns the task at `key`, which must be the one with this idempotency key.
 pub(crate) fn load_keyed(db: &mut Db, key: Key, wanted: &IdempotencyKey) -> Result<Task> {
     load(db, key)?
         .filter(|task| {
@@ -157,7 +158,7 @@ pub(crate) fn insert(db: &mut Db, key: Key, task: &Task) -> Result<()> {
     Ok(())
 }
 
-/// Writes what can change about a task.
+/// Writes the columns of a task that can change.
 pub(crate) fn update(db: &Db, key: Key, task: &Task) -> Result<()> {
     let mut statement = db.conn.prepare_cached(UPDATE)?;
     let mut cells = Cells::new(&mut statement, key)?;
@@ -219,10 +220,10 @@ fn put_spec(cells: &mut Cells<'_, '_>, task: &Task) -> Result<()> {
     cells.seal()
 }
 
-/// A task whose payload and instance are still to be filled in, and added to the checksum.
+/// A task whose payload and instance are not filled in and not covered by the checksum yet.
 struct Loaded {
     task: Task,
-    /// Absent when it is large.
+    /// Absent if it is large: then it stands in its own table.
     payload: Option<Json>,
     instance: i64,
     sum: Checksum,
@@ -232,16 +233,16 @@ struct Loaded {
 fn read(row: &Row<'_>, key: Key) -> Result<Loaded> {
     let mut columns = Columns::of(row);
     let c = &mut columns;
-    c.begin_sum(Checksum::new(key));
+    c.begin_checksum(Checksum::new(key));
     let state: i64 = c.get()?;
     let (attempt, expiries) = (c.get()?, c.get()?);
     let (updated_at, next_eligible_at) = (c.time()?, c.time()?);
     let hold = read_hold(c)?;
     let progress = read_progress(c)?;
     let state = read_state(c, state, hold)?;
-    let (sum, stored) = c.end_sum()?;
+    let (sum, stored) = c.end_checksum()?;
     sum.check(stored)?;
-    c.begin_sum(Checksum::new(key));
+    c.begin_checksum(Checksum::new(key));
     let id = c.task_id()?;
     let spec = Spec {
         task_type: c.get()?,
@@ -269,7 +270,7 @@ fn read(row: &Row<'_>, key: Key) -> Result<Loaded> {
         progress,
         instance: "".into(),
     };
-    let (sum, stored) = c.end_sum()?;
+    let (sum, stored) = c.end_checksum()?;
     Ok(Loaded {
         task,
         payload: c.json()?,
@@ -365,7 +366,7 @@ fn read_state(c: &mut Columns<'_>, number: i64, hold: HoldColumns) -> Result<Sta
     }))
 }
 
-/// Capabilities, then tags, as JSON; absent when nothing is required.
+/// Encodes capabilities, then tags, as JSON; absent when nothing is required.
 fn requirements_text(requirements: &Requirements) -> Option<String> {
     if requirements.is_empty() {
         return None;
