@@ -20,7 +20,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
-    Authenticator, Caller, Clock, Engine, Entropy, Fault, Role, Settings, Source, registry,
+    Authenticator, Caller, Clock, Engine, Entropy, Fault, RequestContext, Role, Settings, Source,
+    registry,
 };
 
 /// The time at which tests begin, in milliseconds since 1970.
@@ -108,8 +109,11 @@ pub const ADMIN_KEY: &str = "admin";
 pub struct FakeKeys;
 
 impl Authenticator for FakeKeys {
-    fn authenticate<'a>(&'a self, bearer: Option<&'a str>) -> BoxFuture<'a, Result<Caller, Fault>> {
-        let answer = match bearer {
+    fn authenticate<'a>(
+        &'a self,
+        request: &RequestContext<'a>,
+    ) -> BoxFuture<'a, Result<Caller, Fault>> {
+        let answer = match request.credential {
             Some(ADMIN_KEY) => Ok(caller(Role::Admin)),
             Some("agent") => Ok(caller(Role::Agent)),
             Some("down") => Err(Fault::new(Code::Unavailable, "no keys").retry_after(3)),

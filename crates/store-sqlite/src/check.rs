@@ -1,8 +1,8 @@
-//! The check that the indexes and counters of a file say what its rows say.
+//! Checks that the indexes and counters of a file agree with its tasks.
 //!
-//! Each task is looked up where the indexes must have it, and counted. If an index then has more or fewer rows than were
-//! counted, it is read until a row is found that no task confirms. So a good file costs a few lookups a task, and nothing
-//! is kept in memory.
+//! Each task is looked up where the indexes must have it, and counted. If an index then has another
+//! number of rows than were counted, it is read until a row is found that no task confirms. So a good
+//! file costs a few lookups a task, and nothing is kept in memory.
 
 use std::result;
 
@@ -23,10 +23,10 @@ use crate::{
     tasks::rank,
 };
 
-/// The number of tasks that are checked between two reports of progress.
+/// The number of tasks between two reports of progress.
 const PAGE: usize = 1_000;
 
-/// The result of a check that found something, or could not look.
+/// The first defect of a file, or the reason why it could not be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum Finding {
     /// The first thing that is not as it must be.
@@ -60,7 +60,7 @@ impl From<rusqlite::Error> for Finding {
     }
 }
 
-/// A task and its place in the file.
+/// A task with its place in the file.
 struct Placed<'a> {
     tenant: i64,
     key: Key,
@@ -74,7 +74,7 @@ struct Index {
     /// The columns. The one at `task` holds the key of the task.
     columns: &'static [&'static str],
     task: usize,
-    /// Returns the row that the index must have for a task, if any.
+    /// Returns the row that it must have for a task, if any.
     row: fn(&Placed<'_>) -> Option<Vec<Value>>,
 }
 
@@ -145,7 +145,7 @@ impl Index {
         db.conn.prepare_cached(&sql)?.exists(params_from_iter(row))
     }
 
-    /// Checks that the index has no other rows than those that were counted.
+    /// Checks that it has no rows besides those that were counted.
     fn has_only(&self, db: &mut Db, counted: i64) -> result::Result<(), Finding> {
         let sql = format!("SELECT count(*) FROM {}", self.name);
         let rows: i64 = db.conn.query_row(&sql, [], |row| row.get(0))?;
@@ -193,17 +193,17 @@ impl Index {
     }
 }
 
-/// The number of rows that each index must have for the tasks that were checked.
+/// The number of rows that each index must have, by the tasks that were seen.
 #[derive(Debug, Default)]
 pub(crate) struct Counted([i64; INDEXES.len()]);
 
-/// Checks every task of a tenant: that its row is whole, that the indexes have it, that `told` agrees, and that the
-/// counters of the tenant are right.
+/// Checks every task of a tenant: its row is whole, the indexes have it, `compare` does not object to it;
+/// and the counters of the tenant are right.
 pub(crate) fn tenant(
     db: &mut Db,
     counted: &mut Counted,
     id: TenantId,
-    mut told: impl FnMut(&Task) -> result::Result<(), String>,
+    mut compare: impl FnMut(&Task) -> result::Result<(), String>,
     mut progress: impl FnMut(u64),
 ) -> result::Result<(), Finding> {
     let Some(tenant) = db.tenant(id)? else {
@@ -228,7 +228,7 @@ pub(crate) fn tenant(
                 classes: &classes,
             };
             look_up(db, counted, &placed)
-                .and_then(|()| told(&task).map_err(Finding::Wrong))
+                .and_then(|()| compare(&task).map_err(Finding::Wrong))
                 .map_err(|found| found.at(format!("tenant {id}, task {}", task.id)))?;
             depths.count(None, task.status());
             tasks += 1;
@@ -290,7 +290,7 @@ fn check_counters(db: &Db, tenant: i64, depths: &Depths) -> result::Result<(), F
     Ok(())
 }
 
-/// Checks, after the tasks of all tenants, that the indexes have no other rows.
+/// Checks, after all tenants, that the indexes have no other rows.
 pub(crate) fn nothing_else(db: &mut Db, counted: &Counted) -> result::Result<(), Finding> {
     for (index, counted) in INDEXES.iter().zip(counted.0) {
         index.has_only(db, counted)?;

@@ -1,6 +1,6 @@
-//! The form of values in columns: how they are written and read back.
+//! The encoding of values in columns.
 //!
-//! Reading back fails with an error, never a panic: a file may have been damaged.
+//! Reading fails with an error, never a panic: a file may have been damaged.
 
 use asyncgate_core::{
     Json, LeaseId, Principal, PrincipalKey, PrincipalKind, ReceiptId, Seq, TaskId, Timestamp,
@@ -29,14 +29,14 @@ impl Key {
         (self.0 & ((1 << SEQ_BITS) - 1)) as Seq
     }
 
-    /// Returns a key after every key of the tenant and before every key of the next one.
+    /// Returns the bound behind every key of the tenant.
     pub(crate) const fn end(tenant: i64) -> Self {
         Self((tenant + 1) << SEQ_BITS)
     }
 }
 
-/// Writes a principal without its instance: a letter for the kind, then the id. The server itself, to which every other
-/// receipt is addressed, is the empty text.
+/// Encodes a principal without its instance: a letter for the kind, then the id. The server itself,
+/// the addressee of every other receipt, is the empty text.
 pub(crate) fn principal_key(principal: &PrincipalKey) -> String {
     if principal.kind == PrincipalKind::System && &*principal.id == "asyncgate" {
         return String::new();
@@ -47,7 +47,7 @@ pub(crate) fn principal_key(principal: &PrincipalKey) -> String {
     text
 }
 
-/// Writes a principal with its instance, if it has one, behind a NUL, which no id contains.
+/// Encodes a principal with its instance, if it has one, behind a NUL, which no id contains.
 pub(crate) fn principal(principal: &Principal) -> String {
     let mut text = principal_key(&principal.key());
     if let Some(instance) = &principal.instance_id {
@@ -89,12 +89,13 @@ fn read_kind(letter: char) -> Option<PrincipalKind> {
         .find(|kind| kind_letter(*kind) == letter)
 }
 
-/// Writes ids one after the other; absent when there are none.
+/// Encodes ids one after the other; absent when there are none.
 pub(crate) fn receipt_ids(ids: &[ReceiptId]) -> Option<Vec<u8>> {
     (!ids.is_empty()).then(|| ids.iter().flat_map(|id| *id.as_bytes()).collect())
 }
 
-/// Reads columns of one row in the order they were selected, and adds them up if they have a checksum.
+/// Reads columns of one row in the order they were selected, and covers them by a checksum if there is
+/// one.
 pub(crate) struct Columns<'a> {
     row: &'a Row<'a>,
     next: usize,
@@ -122,13 +123,13 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// Adds up what is read from here on.
-    pub(crate) fn begin_sum(&mut self, sum: Checksum) {
+    /// Covers the columns from here on.
+    pub(crate) fn begin_checksum(&mut self, sum: Checksum) {
         self.sum = Some(sum);
     }
 
-    /// What was added up, and the checksum that stands here.
-    pub(crate) fn end_sum(&mut self) -> Result<(Checksum, Stored)> {
+    /// Returns the checksum of the columns up to here, and the one that is stored in this column.
+    pub(crate) fn end_checksum(&mut self) -> Result<(Checksum, Stored)> {
         let sum = self.sum.take();
         let stored = self.get()?;
         Ok((self.must(sum)?, stored))

@@ -1,4 +1,4 @@
-//! A database file that is only read, also while a server writes to it.
+//! Reading a database file, also while a server writes to it.
 
 use std::{collections::BTreeMap, path::Path, result};
 
@@ -18,7 +18,8 @@ use crate::{
     schema, wal,
 };
 
-/// A file as it stood when it was opened. It needs no lock, but while it is open a server's log only grows.
+/// A file that is only read, in the state that it had when it was opened. It takes no lock, but while it
+/// is open a server cannot shorten its log.
 #[derive(Debug)]
 pub struct SqliteFile {
     db: Db,
@@ -26,12 +27,12 @@ pub struct SqliteFile {
 }
 
 impl SqliteFile {
-    /// Opens a file that must exist, and whose log must not be damaged.
+    /// Opens an existing file. A damaged log is refused.
     pub fn open(path: &Path) -> result::Result<Self, OpenError> {
         wal::check_beside_a_writer(path)?;
         let db = Db::open(path, Use::Read)?;
         db.conn.execute_batch("BEGIN")?;
-        // The transaction shows the state at its first read, so this read fixes it.
+        // The snapshot is taken by the first read of the transaction, which is this one.
         schema::check(&db.conn)?;
         Ok(Self {
             db,
@@ -88,15 +89,15 @@ impl SqliteFile {
         }
     }
 
-    /// Checks the tasks of a tenant against the indexes and the counters, and lets `told` check each against what is told
-    /// of it elsewhere. `progress` is given the number of tasks that were checked.
+    /// Checks the tasks of a tenant against the indexes, the counters and `compare`, which compares a task
+    /// with what the ledger says of it. `progress` is given the number of tasks that were checked.
     pub fn check_tasks(
         &mut self,
         tenant: TenantId,
-        told: impl FnMut(&Task) -> result::Result<(), String>,
+        compare: impl FnMut(&Task) -> result::Result<(), String>,
         progress: impl FnMut(u64),
     ) -> result::Result<(), Finding> {
-        check::tenant(&mut self.db, &mut self.counted, tenant, told, progress)
+        check::tenant(&mut self.db, &mut self.counted, tenant, compare, progress)
     }
 
     /// Returns the heads of the chains of a tenant's messages, by shard.
@@ -107,18 +108,18 @@ impl SqliteFile {
         })
     }
 
-    /// Gives every message of a tenant to `told`, in the order in which they were sent, and checks the counters of its
-    /// topics and shards. `progress` is given the number of messages that were checked.
+    /// Passes every message of a tenant to `compare` in the order of sending, and checks the counters of its
+    /// topics and shards. `progress` is given the number of messages.
     pub fn check_messages(
         &mut self,
         tenant: TenantId,
-        told: impl FnMut(&Message) -> result::Result<(), String>,
+        compare: impl FnMut(&Message) -> result::Result<(), String>,
         progress: impl FnMut(u64),
     ) -> result::Result<(), Finding> {
-        mailbox::check(&mut self.db, tenant, told, progress)
+        mailbox::check(&mut self.db, tenant, compare, progress)
     }
 
-    /// Checks, after the tasks of every tenant, that the indexes have nothing else.
+    /// Checks, after the tasks of every tenant, that the indexes have no other rows.
     pub fn check_indexes(&mut self) -> result::Result<(), Finding> {
         check::nothing_else(&mut self.db, &self.counted)
     }

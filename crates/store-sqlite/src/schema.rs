@@ -3,7 +3,7 @@
 //! Rows are found by one integer that packs the tenant and a place in the tenant's ledger
 //! ([`Key`](crate::codec::Key)): the tenant stands first in every key, rows of one time lie
 //! together, and secondary indexes stay small. Index tables (`ready`, `due`, `obligation`) hold
-//! only what is current, so what they cost does not grow with history.
+//! only current rows, so their cost does not grow with history.
 
 use rusqlite::Connection;
 

@@ -1,18 +1,20 @@
 //! The write-ahead log, read before SQLite reads it.
 //!
-//! SQLite takes the first frame that does not check for the end of the log. That is right for what a
-//! crash leaves, and wrong for a byte that went bad later: every commit behind it would be gone
-//! without a word. The two can be told apart, because a commit is synced before the next one is
-//! written (`synchronous=FULL`):
+//! SQLite takes the first frame whose checksum is wrong for the end of the log. That is right after a
+//! crash, and wrong for a byte that went bad later: every commit behind it would be gone without a
+//! word. The two can be told apart, because a commit is synced before the next one is written
+//! (`synchronous=FULL`):
 //!
 //! - A crash spoils frames of the last transaction only. They may be there, missing, torn or out of
 //!   order, and nothing was ever written behind their commit frame.
 //! - So if a frame was written behind a commit frame, that commit was on disk, and all before it.
-//!   If the log does not check up to there, it was damaged afterwards.
+//!   If a checksum up to there is wrong, the log was damaged afterwards.
 //!
-//! That a frame was written behind another one, its checksum says: it goes on from the checksum of
-//! the frame before, back to the header. Leftovers do not count: frames of an earlier use of the
-//! file have other salts, and those of a failed commit go on from frames that were overwritten.
+//! The checksum of a frame shows that it was written behind another one: it continues the checksum
+//! of the frame before, back to the header. Leftovers do not count: frames of an earlier use of the
+//! file have other salts, and those of a failed commit continue frames that were overwritten.
+//!
+//! In this file a frame or header "checks" if its checksum is right.
 //!
 //! The format: <https://sqlite.org/fileformat2.html#walformat>.
 
@@ -26,12 +28,12 @@ use std::{
 
 const HEADER_BYTES: u64 = 32;
 const FRAME_HEADER_BYTES: usize = 24;
-/// The magic number, but for its last bit, which says in which order checksums take bytes.
+/// The magic number without its last bit, which is the byte order of the checksums.
 const MAGIC: u32 = 0x377f_0682;
-/// The size of pages where no header can be asked: SQLite's default, which we never change.
+/// The size of pages if no header states it: SQLite's default, which we never change.
 const PAGE_BYTES: u32 = 4_096;
 
-/// Why a log must not be opened.
+/// The reason why a log must not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// Commits stand behind a frame that went bad.
@@ -47,9 +49,9 @@ pub enum LogError {
         log: PathBuf,
         /// The frame that does not check, counted from 1.
         frame: u64,
-        /// How many commits can be seen from there on.
+        /// The number of commits that can be seen from there on.
         commits: u64,
-        /// How long the part of the log is that checks.
+        /// The length of the part of the log that checks.
         cut: u64,
     },
     /// Commits stand behind a header that went bad.
@@ -62,7 +64,7 @@ pub enum LogError {
     Header {
         /// The file.
         log: PathBuf,
-        /// How many commits can be seen.
+        /// The number of commits that can be seen.
         commits: u64,
     },
     /// The operating system refused.
@@ -70,14 +72,14 @@ pub enum LogError {
     Read {
         /// The file.
         log: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// Checks the log of the database at `path` before it is opened for writing, and puts on disk what is
-/// in it: a killed process leaves commits that nobody synced, and from here on they may be answered
-/// with. Answers the frame at which the log is cut off, if it is.
+/// Checks the log of the database at `path` before it is opened for writing, and syncs it: a killed
+/// process leaves commits that nobody synced, and from here on callers may be told of them. Returns
+/// the frame at which the log is cut off, if it is.
 pub(crate) fn settle(path: &Path) -> Result<Option<u64>, LogError> {
     let cut_off = check(path)?;
     let log = name_of_log(path);
@@ -87,7 +89,7 @@ pub(crate) fn settle(path: &Path) -> Result<Option<u64>, LogError> {
     }
 }
 
-/// Checks the log of the database at `path`. Answers the frame at which it is cut off, if it is.
+/// Checks the log of the database at `path`. Returns the frame at which it is cut off, if it is.
 pub(crate) fn check(path: &Path) -> Result<Option<u64>, LogError> {
     let log = name_of_log(path);
     let found = open(&log).and_then(|file| match file {
@@ -112,14 +114,15 @@ pub(crate) fn check(path: &Path) -> Result<Option<u64>, LogError> {
     }
 }
 
-/// Checks the log of a database that somebody may be writing to. What is found twice in a row at the
-/// same place was not just being written.
+/// Checks the log of a database that a server may be writing to.
 pub(crate) fn check_beside_a_writer(path: &Path) -> Result<(), LogError> {
     let mut before = None;
     loop {
         let Err(found) = check(path) else {
             return Ok(());
         };
+        // A frame that is just being written looks damaged. If the same place looks so twice in a
+        // row, nobody is writing it.
         let place = match &found {
             LogError::Frame { frame, .. } => Some(*frame),
             LogError::Header { .. } => Some(0),
@@ -146,7 +149,7 @@ fn open(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Puts the log on disk, and its name: SQLite syncs the directory only when it made the log itself.
+/// Syncs the log and its directory entry: SQLite syncs the directory only if it made the log itself.
 fn sync(log: &Path) -> io::Result<()> {
     let Some(file) = open(log)? else {
         return Ok(());
@@ -156,12 +159,12 @@ fn sync(log: &Path) -> io::Result<()> {
     File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// What a log is found to be.
+/// The state of a log.
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     /// Nothing is lost.
     Whole,
-    /// The last transaction is not whole, as a crash may leave it.
+    /// The last transaction is not whole, which is normal after a crash.
     CutOff { frame: u64 },
     /// Commits are lost from this frame on.
     Damaged { frame: u64, commits: u64, cut: u64 },
@@ -169,7 +172,7 @@ enum State {
     HeaderDamaged { commits: u64 },
 }
 
-/// `main` is the file that the log belongs to, if it exists.
+/// Returns the state of a log. `main` is the file that the log belongs to, if it exists.
 fn state(log: impl Read + Seek, mut main: Option<impl Read + Seek>) -> io::Result<State> {
     let mut log = BufReader::with_capacity(1 << 16, log);
     let mut header = [0; HEADER_BYTES as usize];
@@ -185,14 +188,14 @@ fn state(log: impl Read + Seek, mut main: Option<impl Read + Seek>) -> io::Resul
             main,
         ),
         None => {
-            // Who wrote it was most likely a machine like this one.
+            // A log is read on the machine that wrote it, or on one like it.
             let page_bytes = page_bytes_of(main.as_mut())?;
             behind_bad_header(Frames::new(log, Order::NATIVE, page_bytes), main)
         }
     }
 }
 
-/// The size of the pages of a database.
+/// Returns the size of the pages of a database.
 fn page_bytes_of(main: Option<&mut (impl Read + Seek)>) -> io::Result<u32> {
     let mut header = [0; 18];
     let read = main.map_or(Ok(()), |main| main.read_exact(&mut header));
@@ -213,7 +216,7 @@ const fn is_page_size(bytes: u32) -> bool {
     bytes.is_power_of_two() && bytes >= 512 && bytes <= 65_536
 }
 
-/// What a good header says.
+/// The contents of a good header.
 struct Start {
     order: Order,
     page_bytes: u32,
@@ -238,14 +241,14 @@ impl Start {
     }
 }
 
-/// What is kept of a frame while the next one is looked at.
+/// The facts about a frame that the next frame is judged by.
 #[derive(Clone, Copy)]
 struct Before {
-    /// The checksum that stands in it, and the one that it should have: what goes on from either was
-    /// written behind it.
+    /// The checksum that is stored in it, and the one that it should have. A frame that continues
+    /// either of them was written behind it.
     sums: [Sum; 2],
     checks: bool,
-    /// Whether it is the commit frame of a transaction of this log.
+    /// True if it is the commit frame of a transaction of this log.
     commits: bool,
 }
 
@@ -260,10 +263,10 @@ fn behind_header<R: Read + Seek>(
         checks: true,
         commits: false,
     };
-    // Up to `good` everything checks and is committed. At `bad` is the first frame that does not.
+    // Up to `good` everything checks and is committed. `bad` is the first frame that does not check.
     let (mut good, mut bad) = (0, None);
     let (mut commits_after, mut damaged) = (0, false);
-    // What checks of the last transaction, and whether its commit frame does.
+    // The frames of the last transaction that check, and whether its commit frame is among them.
     let (mut left, mut ends) = (Vec::new(), false);
     let mut last_of_log = 0;
     while let Some(frame) = frames.next()? {
@@ -274,8 +277,8 @@ fn behind_header<R: Read + Seek>(
                 || before.sums[0] != before.sums[1]
                     && frame.stored() == frame.sum(order, before.sums[1], frame.mark()));
         let marked = frame.mark() != 0 || (ours && !checks && lost_its_mark(&frame, order, before));
-        // The first half of a header may lie in the sector of the frame before it, and a torn write
-        // leave an old mark there. So a mark is believed only where one of the two checks.
+        // The first half of a frame header may lie in the sector of the frame before it, and a torn
+        // write may leave an old mark there. So a mark is believed only if one of the two checks.
         let commits = marked && (checks || (ours && before.checks));
         if bad.is_none() && !(ours && checks) {
             bad = Some(frame.number);
@@ -303,7 +306,8 @@ fn behind_header<R: Read + Seek>(
     if last_of_log == good {
         return Ok(State::Whole);
     }
-    // What stands in the main file already was synced in the log before.
+    // A checkpoint syncs the log before it copies pages. So if the main file has these pages, their
+    // commit was on disk.
     if damaged || ends && frames.are_in(main, left)? {
         return Ok(State::Damaged {
             frame: bad.unwrap_or(good + 1),
@@ -314,15 +318,16 @@ fn behind_header<R: Read + Seek>(
     Ok(State::CutOff { frame: good + 1 })
 }
 
-/// One flipped bit may have made a commit frame look like any other.
+/// Returns true if the frame would check with one bit of a mark: a single flipped bit can make a commit
+/// frame look like any other.
 fn lost_its_mark(frame: &Frame<'_>, order: Order, before: Before) -> bool {
     let bits = (0..u32::BITS).map(|bit| 1 << bit);
     let mut sums = bits.map(|mark| frame.sum(order, before.sums[0], mark));
     sums.any(|sum| sum == frame.stored())
 }
 
-/// SQLite ignores a log whose header does not check. That is right if the header was just being
-/// replaced, to use the file anew: then everything in the log is in the main file too.
+/// Judges a log whose header does not check. SQLite ignores such a log. That is right if the header was
+/// just being replaced, to use the file anew: then everything in the log is in the main file too.
 fn behind_bad_header<R: Read + Seek>(
     mut frames: Frames<R>,
     main: Option<impl Read + Seek>,
@@ -368,7 +373,7 @@ struct Frames<R> {
 }
 
 impl<R: Read + Seek> Frames<R> {
-    /// Of a reader that stands behind the header.
+    /// Takes a reader that stands behind the header.
     fn new(log: BufReader<R>, order: Order, page_bytes: u32) -> Self {
         let frame_bytes = FRAME_HEADER_BYTES + page_bytes as usize;
         Self {
@@ -394,12 +399,12 @@ impl<R: Read + Seek> Frames<R> {
         }))
     }
 
-    /// Where the log ends if this is its last frame.
+    /// Returns the length of a log whose last frame is this one.
     const fn end_of(&self, frame: u64) -> u64 {
         HEADER_BYTES + frame * self.frame_bytes as u64
     }
 
-    /// Whether the main file has the pages in these frames, given by their places in the log.
+    /// Returns true if the main file has the pages of these frames, given as page and place in the log.
     fn are_in(
         &mut self,
         main: Option<impl Read + Seek>,
@@ -426,10 +431,10 @@ impl<R: Read + Seek> Frames<R> {
     }
 }
 
-/// One page as a transaction left it.
+/// A frame: one page as a transaction left it.
 struct Frame<'a> {
     number: u64,
-    /// Where it begins in the log.
+    /// Its place in the log, in bytes.
     at: u64,
     bytes: &'a [u8],
 }
@@ -439,7 +444,7 @@ impl Frame<'_> {
         word(self.bytes, 0)
     }
 
-    /// In a commit frame the size of the database, in all others 0.
+    /// Returns the size of the database in a commit frame, and 0 in all others.
     fn mark(&self) -> u32 {
         word(self.bytes, 4)
     }
@@ -454,7 +459,8 @@ impl Frame<'_> {
         Sum(word(self.bytes, 16), word(self.bytes, 20))
     }
 
-    /// The checksum that it should have behind a frame with the checksum `before`, if its mark is this.
+    /// Returns the checksum that it should have behind a frame with the checksum `before`, with this
+    /// mark in place of its own.
     fn sum(&self, order: Order, before: Sum, mark: u32) -> Sum {
         let mut head = [0; 8];
         head[..4].copy_from_slice(&self.bytes[..4]);
@@ -467,7 +473,7 @@ impl Frame<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sum(u32, u32);
 
-/// The order of bytes in the words that checksums add up.
+/// The byte order of the words that checksums add up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     Big,
@@ -495,7 +501,7 @@ impl Order {
     }
 }
 
-/// The big-endian word at `at`.
+/// Returns the big-endian word at `at`.
 fn word(bytes: &[u8], at: usize) -> u32 {
     let word = bytes[at..].first_chunk().copied();
     word.map_or(0, u32::from_be_bytes)

@@ -14,8 +14,8 @@ const INSERT: &str = "
                          addressee_instance, task, task_id, lease_id, parents, body, instance, link)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
 
-/// Returns a query for the columns that [`read`] wants, of `receipt r`, with the delivery mark. `access` names the index to
-/// use: without statistics SQLite may prefer a scan of the whole ledger.
+/// Selects the columns that [`read`] expects, of `receipt r`, with the delivery mark. `access` names
+/// the index to use: without statistics SQLite may prefer a scan of the whole ledger.
 fn select(access: &str, condition: &str) -> String {
     format!(
         "SELECT r.receipt_id, r.type, r.created_at, r.sender, r.addressee, r.addressee_instance,
@@ -87,7 +87,7 @@ fn with_instance(
     Ok(found)
 }
 
-/// Reads a receipt without its instance, and the number of the instance.
+/// Reads a receipt without its instance, and the instance's number.
 fn read(row: &Row<'_>) -> Result<(DeliveredReceipt, i64)> {
     let mut columns = Columns::of(row);
     let c = &mut columns;

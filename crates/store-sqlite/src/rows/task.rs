@@ -19,7 +19,8 @@ use crate::{
 /// changes.
 const LARGE_PAYLOAD_BYTES: usize = 2_048;
 
-/// What changes and what never does have a checksum each, so that a change needs not look at the rest.
+/// The columns that change and those that never do have a checksum each, so that a change does not have
+/// to read the rest. The payload and the instance stand at the end, because other tables hold them.
 const SELECT: &str = "
     SELECT state, attempt, expiries, updated_at, eligible_at,
            lease_id, worker, leased_at, lease_until, renewals, progress, progress_at,
@@ -83,8 +84,8 @@ pub(crate) fn find(db: &mut Db, tenant: i64, id: TaskId) -> Result<Option<Task>>
     Ok(at_place.filter(|task| task.id == id))
 }
 
-/// Returns the ready task at `key`. If it cannot be given out, because its row or the index is damaged, it is taken out of
-/// the index: one bad row must not stand before all others for ever.
+/// Returns the ready task at `key`. If it cannot be offered, because its row or the index is damaged, it
+/// is taken out of the index: one bad row must not block all others for ever.
 pub(crate) fn load_ready(db: &mut Db, key: Key) -> Result<Option<Task>> {
     let why = match load(db, key) {
         Ok(Some(task)) if matches!(task.placement(), Placement::Ready { .. }) => {
@@ -110,7 +111,7 @@ pub(crate) fn load_ready(db: &mut Db, key: Key) -> Result<Option<Task>> {
     let deleted = db
         .conn
         .execute("DELETE FROM ready WHERE task = ?1", [key.0])?;
-    // If it stayed in the index, the caller would look again and find it again, for ever.
+    // The caller looks again after `None`, and would find the same row for ever.
     if deleted == 0 {
         return Err(why);
     }
@@ -219,10 +220,10 @@ fn put_spec(cells: &mut Cells<'_, '_>, task: &Task) -> Result<()> {
     cells.seal()
 }
 
-/// A task whose payload and instance are still to be filled in, and added to the checksum.
+/// A task whose payload and instance are not filled in and not covered by the checksum yet.
 struct Loaded {
     task: Task,
-    /// Absent when it is large.
+    /// Absent if it is large: then it stands in its own table.
     payload: Option<Json>,
     instance: i64,
     sum: Checksum,
@@ -232,16 +233,16 @@ struct Loaded {
 fn read(row: &Row<'_>, key: Key) -> Result<Loaded> {
     let mut columns = Columns::of(row);
     let c = &mut columns;
-    c.begin_sum(Checksum::new(key));
+    c.begin_checksum(Checksum::new(key));
     let state: i64 = c.get()?;
     let (attempt, expiries) = (c.get()?, c.get()?);
     let (updated_at, next_eligible_at) = (c.time()?, c.time()?);
     let hold = read_hold(c)?;
     let progress = read_progress(c)?;
     let state = read_state(c, state, hold)?;
-    let (sum, stored) = c.end_sum()?;
+    let (sum, stored) = c.end_checksum()?;
     sum.check(stored)?;
-    c.begin_sum(Checksum::new(key));
+    c.begin_checksum(Checksum::new(key));
     let id = c.task_id()?;
     let spec = Spec {
         task_type: c.get()?,
@@ -269,7 +270,7 @@ fn read(row: &Row<'_>, key: Key) -> Result<Loaded> {
         progress,
         instance: "".into(),
     };
-    let (sum, stored) = c.end_sum()?;
+    let (sum, stored) = c.end_checksum()?;
     Ok(Loaded {
         task,
         payload: c.json()?,
@@ -365,7 +366,7 @@ fn read_state(c: &mut Columns<'_>, number: i64, hold: HoldColumns) -> Result<Sta
     }))
 }
 
-/// Writes capabilities, then tags, as JSON; absent when nothing is required.
+/// Encodes capabilities, then tags, as JSON; absent when nothing is required.
 fn requirements_text(requirements: &Requirements) -> Option<String> {
     if requirements.is_empty() {
         return None;

@@ -226,7 +226,7 @@ mod tests {
     }
 
     /// Key (or its other name), variable, default, and flag, as the mailbox's specification has
-    /// them; `-` is nothing. Where a default differs, decision 8 says why.
+    /// them; `-` is nothing. Where a default differs, decision 7 says why.
     const MAILBOX: &str = "
         bind_addr SVCMBX_BIND_ADDR 127.0.0.1:8080 bind
         metrics_addr SVCMBX_METRICS_ADDR - metrics
