@@ -85,7 +85,7 @@ pub struct LeasedTask {
     pub task_type: String,
     /// The work's input, as it was sent.
     pub payload: Box<RawValue>,
-    /// The address of a larger input.
+    /// A pointer to a larger input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_pointer: Option<String>,
     /// Failures reported before.

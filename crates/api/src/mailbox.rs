@@ -219,7 +219,7 @@ pub struct Envelope {
     pub payload_b64: Payload,
     /// The sender's labels.
     pub attrs: BTreeMap<String, String>,
-    /// The id that follows the message through logs.
+    /// Its id in logs.
     pub corr_id: String,
     /// The shard it is in.
     pub shard: u16,
@@ -241,10 +241,10 @@ pub struct Envelope {
     /// Your proof of this delivery: send it with ack, nack and extend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
-    /// The time until which you hold it.
+    /// The end of your hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visible_at: Option<String>,
-    /// The time from which it is too old to be delivered.
+    /// The time at which it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
 }
@@ -398,7 +398,7 @@ pub struct ExtendInput {
 pub struct ExtendOutput {
     /// Always true.
     pub ok: bool,
-    /// The time until which you hold it.
+    /// The end of your hold.
     pub visible_at: String,
 }
 
@@ -473,7 +473,7 @@ pub enum PurgeState {
 /// The outcome of a purge.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PurgeOutput {
-    /// The number of messages thrown away.
+    /// Messages thrown away.
     pub purged: u64,
 }
 
@@ -640,7 +640,7 @@ pub struct ReprocessInput {
 /// The outcome of a reprocess.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ReprocessOutput {
-    /// The number of messages that moved, or would move.
+    /// Messages that moved, or would move.
     pub moved: u64,
 }
 

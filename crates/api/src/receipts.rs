@@ -16,15 +16,15 @@ pub struct ReceiptRecord {
     pub receipt_id: String,
     /// The kind of event, e.g. `task.completed`.
     pub receipt_type: String,
-    /// The time it was written.
+    /// The time of writing.
     pub created_at: String,
-    /// The principal that acted.
+    /// The acting principal.
     pub from: Principal,
-    /// The principal in whose inbox it is.
+    /// The addressee.
     pub to: Principal,
     /// The task it is about.
     pub task_id: Option<String>,
-    /// The lease under which the principal acted.
+    /// The lease used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<String>,
     /// The schedule it belongs to.
@@ -44,7 +44,7 @@ pub struct ReceiptRecord {
     pub asyncgate_instance: String,
     /// The tenant it belongs to.
     pub tenant_id: String,
-    /// The time at which bootstrap first returned it.
+    /// The first delivery by bootstrap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_at: Option<String>,
 }
@@ -242,10 +242,10 @@ impl Operation for ListReceipts {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListReceiptsInput {
-    /// The kind of the inbox's owner, if you may act for others. Default `agent` when principal_id is given.
+    /// The inbox owner's kind, if you may act for others. Default `agent` when principal_id is given.
     #[serde(default, alias = "to_kind")]
     pub principal_kind: Option<PrincipalKind>,
-    /// The inbox's owner, if you may act for others.
+    /// The inbox owner, if you may act for others.
     #[serde(default, alias = "to_id")]
     pub principal_id: Option<String>,
     /// Only receipts after this one.
@@ -310,10 +310,10 @@ pub struct ListLedgerInput {
     /// The most to return, 1 to 200. Default 50.
     #[serde(default)]
     pub limit: Option<u32>,
-    /// The kind of the principal that asks, if you may act for others.
+    /// The asking principal's kind, if you may act for others.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
-    /// The principal that asks, if you may act for others.
+    /// The asking principal, if you may act for others.
     #[serde(default)]
     pub principal_id: Option<String>,
 }
@@ -430,10 +430,10 @@ impl Operation for GetReceipt {
 pub struct GetReceiptInput {
     /// The receipt's id.
     pub receipt_id: String,
-    /// The kind of the principal that asks, if you may act for others.
+    /// The asking principal's kind, if you may act for others.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
-    /// The principal that asks, if you may act for others.
+    /// The asking principal, if you may act for others.
     #[serde(default)]
     pub principal_id: Option<String>,
 }
@@ -468,10 +468,10 @@ impl Operation for AckReceipt {
 pub struct AckReceiptInput {
     /// The receipt's id.
     pub receipt_id: String,
-    /// The kind of the principal that acknowledges, if you may act for others.
+    /// The acknowledging principal's kind, if you may act for others.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
-    /// The principal that acknowledges, if you may act for others.
+    /// The acknowledging principal, if you may act for others.
     #[serde(default)]
     pub principal_id: Option<String>,
     /// Its instance.

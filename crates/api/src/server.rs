@@ -12,7 +12,7 @@ pub struct ServerInfo {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// The name of this server among several.
+    /// This server's name among several.
     pub instance_id: String,
     /// Seconds since it started.
     pub uptime: u64,
@@ -53,7 +53,7 @@ pub struct NoInput {}
 pub struct ConfigRecord {
     /// The place where receipts are kept: `standalone`.
     pub receipt_mode: String,
-    /// The name of this server among several.
+    /// This server's name among several.
     pub instance_id: String,
     /// The server's version.
     pub version: String,
@@ -71,7 +71,7 @@ pub struct ConfigRecord {
     pub default_lease_ttl_seconds: u64,
     /// The longest lease time.
     pub max_lease_ttl_seconds: u64,
-    /// The number of reported failures that ends a task that names no limit.
+    /// Reported failures that end a task that names no limit.
     pub default_max_attempts: u32,
     /// The first retry delay of a task that names none.
     pub default_retry_backoff_seconds: u32,
@@ -117,6 +117,6 @@ pub struct HealthRecord {
     pub service: String,
     /// Its version.
     pub version: String,
-    /// The name of this server among several.
+    /// This server's name among several.
     pub instance_id: String,
 }

@@ -75,7 +75,7 @@ pub struct CreateTaskInput {
     #[serde(default)]
     // Raw: parsing and writing it again could change digits of numbers and the order of keys.
     pub payload: Option<Box<RawValue>>,
-    /// The address of a larger input.
+    /// A pointer to a larger input.
     #[serde(default)]
     pub payload_pointer: Option<String>,
     /// The demands on the worker.
@@ -88,7 +88,7 @@ pub struct CreateTaskInput {
     /// under the same key is refused.
     #[serde(default)]
     pub idempotency_key: Option<String>,
-    /// The number of reported failures that ends the task. Default 3.
+    /// Reported failures that end the task. Default 3.
     #[serde(default)]
     pub max_attempts: Option<u32>,
     /// Seconds before the first retry; doubles with each, up to 900. Default 30.
@@ -168,7 +168,7 @@ pub struct GetTaskInput {
     pub principal_id: Option<String>,
 }
 
-/// The current state of a task.
+/// A task.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TaskRecord {
     /// Its id.
@@ -180,7 +180,7 @@ pub struct TaskRecord {
     pub status: TaskStatus,
     /// The work's input, as it was sent.
     pub payload: Box<RawValue>,
-    /// The address of a larger input.
+    /// A pointer to a larger input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_pointer: Option<String>,
     /// Its owner.
@@ -193,7 +193,7 @@ pub struct TaskRecord {
     pub priority: i32,
     /// Reported failures so far.
     pub attempt: u32,
-    /// The number of reported failures that ends it.
+    /// Reported failures that end it.
     pub max_attempts: u32,
     /// Seconds before the first retry.
     pub retry_backoff_seconds: u32,
@@ -235,7 +235,7 @@ pub struct TaskRecord {
 pub struct LeaseRecord {
     /// The lease's id.
     pub lease_id: String,
-    /// The worker that holds it.
+    /// Its holder.
     pub worker: Principal,
     /// The time it was given.
     pub created_at: String,
@@ -252,11 +252,11 @@ pub struct TaskResult {
     pub outcome: TaskStatus,
     /// The result of a success, as it was sent.
     pub result: Option<Box<RawValue>>,
-    /// The error of a failure, or the reason of a cancellation.
+    /// The error, or the reason of a cancellation.
     pub error: Option<Box<RawValue>>,
     /// Pointers to the results.
     pub artifacts: Option<Box<RawValue>>,
-    /// The proof that the results were delivered.
+    /// Proof that the results were delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery_proof: Option<Box<RawValue>>,
     /// The time of the end.
@@ -355,10 +355,10 @@ pub struct CancelTaskInput {
     /// The reason; kept in the receipt.
     #[serde(default)]
     pub reason: Option<String>,
-    /// The kind of the principal that cancels, if you may act for others.
+    /// The canceling principal's kind, if you may act for others.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
-    /// The principal that cancels, if you may act for others.
+    /// The canceling principal, if you may act for others.
     #[serde(default)]
     pub principal_id: Option<String>,
     /// Its instance.

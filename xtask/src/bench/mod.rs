@@ -53,7 +53,7 @@ pub enum Command {
     Admission(Options<admission::Part>),
 }
 
-/// What every benchmark can be told; `P` are its parts.
+/// The options of every benchmark; `P` are its parts.
 #[derive(Debug, Args)]
 pub struct Options<P: Choice> {
     /// Shorter runs on less data; docs/BENCHMARKS.md stays as it is

@@ -26,7 +26,7 @@ operation!(
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckNoncesInput {
-    /// The space within which the nonce is unique: 64 hexadecimal digits.
+    /// The nonce's namespace: 64 hexadecimal digits.
     #[serde(default)]
     pub namespace: Option<String>,
     /// The nonce: 1 to 64 bytes in base64url without padding.
@@ -44,7 +44,7 @@ pub struct CheckNoncesInput {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NonceCheck {
-    /// The space within which the nonce is unique: 64 hexadecimal digits.
+    /// The nonce's namespace: 64 hexadecimal digits.
     pub namespace: String,
     /// The nonce: 1 to 64 bytes in base64url without padding.
     pub nonce: String,
@@ -202,7 +202,7 @@ pub struct RevocationVerdict {
     pub provenance: Provenance,
     /// Seconds for which answers are kept.
     pub cache_ttl_secs: u64,
-    /// Seconds for which a kept answer may be used while the registry does not answer.
+    /// Seconds for which a kept answer may replace that of the registry.
     pub max_staleness_secs: u64,
 }
 
@@ -227,7 +227,7 @@ pub struct CheckRevocationsOutput {
     /// One subject: seconds for which answers are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_ttl_secs: Option<u64>,
-    /// One subject: seconds for which a kept answer may be used while the registry does not answer.
+    /// One subject: seconds for which a kept answer may replace that of the registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_staleness_secs: Option<u64>,
     /// Many subjects: the answers, in the order asked.

@@ -31,7 +31,7 @@ pub struct CheckLimitsInput {
     /// The name of the policy, such as `client`.
     #[serde(default)]
     pub policy: Option<String>,
-    /// The client or thing that is limited, 1 to 256 bytes.
+    /// The limited client or thing, 1 to 256 bytes.
     #[serde(default)]
     pub key: Option<String>,
     /// The amount wanted. Default 1.
@@ -54,7 +54,7 @@ pub struct CheckLimitsInput {
 pub struct LimitCheck {
     /// The name of the policy.
     pub policy: String,
-    /// The client or thing that is limited, 1 to 256 bytes.
+    /// The limited client or thing, 1 to 256 bytes.
     pub key: String,
     /// The amount wanted. Default 1.
     #[serde(default)]
@@ -134,7 +134,7 @@ pub struct LimitVerdict {
     pub window_secs: Option<u64>,
 }
 
-/// The answers of limits. The fields of one limit are present only if one was asked.
+/// The answers of limits.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckLimitsOutput {
     /// True if every limit allows the call.

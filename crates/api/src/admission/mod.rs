@@ -42,7 +42,7 @@ use operation;
 /// The origin of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Provenance {
-    /// `store`: the backend decided. `cache`: a kept answer. `failure_mode`: the backend did not answer.
+    /// `store`: the backend decided. `cache`: a kept answer. `failure_mode`: no answer.
     pub source: String,
     /// The backend: `sqlite`, `memory`, `redis`, `dynamodb`, ...
     pub backend: String,

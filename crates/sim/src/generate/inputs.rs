@@ -266,7 +266,7 @@ impl Generator {
     fn complete(&mut self, input: &mut Input) {
         match self.rng.below(64) {
             0 => input.text("result", "@x600"),
-            // Where payloads may be so large, it is larger than a receipt may be.
+            // Larger than a receipt may be, in worlds that allow such payloads.
             1 if self.rng.one_in(8) => input.text("result", "@x70000"),
             _ => input.raw("result", "{\"answer\": 42}"),
         }
