@@ -93,6 +93,9 @@ fn status(engine: &Engine, request: &Request<Body>) -> Response<Body> {
         "keys": keys.collect::<Vec<_>>(),
     });
     let mut response = json_response(StatusCode::OK, Body::from(body.to_string()));
-    set_corr_id(&mut response, &correlate(request.headers(), || engine.corr_id()).text);
+    set_corr_id(
+        &mut response,
+        &correlate(request.headers(), || engine.corr_id()).text,
+    );
     response
 }
