@@ -1,12 +1,12 @@
-//! How many tasks a second the client and the worker do against a running server.
+//! Measures the number of tasks a second that the client and the worker do against a running server.
 //!
 //!     cargo run --release -p asyncgate-client --example throughput -- http://127.0.0.1:8080 KEY [MODE]...
 //!
-//! Each of 64 loops creates a task, claims one and completes it, one call after the other: `raw` with
-//! prepared bytes on a socket of its own, which ask for the same as the client does; `client` with
-//! the client. `worker`: a worker with concurrency 64 does tasks while others are created.
-//! Modes run in the order they are given; without any, three rounds of all, interleaved, so that a busy
-//! machine is equally unfair to each. `cargo xtask bench proof --only client` compares them.
+//! Each of 64 loops creates a task, claims one and completes it, one call after the other. In mode `raw`
+//! a loop sends prepared bytes on a socket of its own, which ask for the same as the client does; in mode
+//! `client` it uses the client. In mode `worker` a worker with concurrency 64 does tasks while 64 loops
+//! create them. Modes run in the order they are given. Without any, all run in turns for three rounds, so
+//! that a busy machine is equally unfair to each. `cargo xtask bench proof --only client` compares them.
 
 #![expect(clippy::print_stdout, reason = "this is what it is for")]
 
@@ -63,7 +63,7 @@ async fn measure(mode: &str, client: &Client, address: &str, key: &str) -> Resul
     }
 }
 
-/// As the server's own worker has it.
+/// The allocator of the server's own worker.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -105,7 +105,7 @@ async fn cycle(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs 64 loops, each of which counts what it did, and gives their common rate.
+/// Runs 64 loops and returns the number of cycles that they do in a second together.
 async fn loops<F, A>(begin: F) -> f64
 where
     F: Fn() -> A,
@@ -143,7 +143,7 @@ async fn raw_loop(address: &str, key: &str) -> Loop {
     let host = address.trim_start_matches("http://").to_owned();
     let stream = TcpStream::connect(&host).await.ok();
     if let Some(stream) = &stream {
-        // Without it the loop would only be slower.
+        // If this fails, the loop works and is slower.
         let _ = stream.set_nodelay(true);
     }
     let head = format!(
@@ -156,7 +156,7 @@ async fn raw_loop(address: &str, key: &str) -> Loop {
     })
 }
 
-/// A new idempotency key, in order of time as the client's are.
+/// Returns a new idempotency key, in order of time as the client's are.
 fn key() -> String {
     static LAST: AtomicU64 = AtomicU64::new(0);
     #[expect(
@@ -168,7 +168,7 @@ fn key() -> String {
     format!("{millis:012x}{:020x}", LAST.fetch_add(1, Ordering::Relaxed))
 }
 
-/// One connection without a client.
+/// A connection that is used without the client.
 struct Raw {
     head: String,
     stream: Option<TcpStream>,
@@ -225,7 +225,8 @@ impl Raw {
     }
 }
 
-/// Creators keep a few hundred tasks waiting; the worker's observer makes room for the next.
+/// Measures a worker. Creators keep a few hundred tasks waiting; a permit comes back for each task that
+/// ends, so that the queue neither runs empty nor grows.
 async fn worker(client: &Client) -> Result<f64, Error> {
     let done = Arc::new(AtomicU64::new(0));
     let room = Arc::new(Semaphore::new(4 * LOOPS));

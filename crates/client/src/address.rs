@@ -1,12 +1,12 @@
-//! Which addresses a program may be sent to by somebody it does not trust.
+//! The addresses that a program may be sent to by somebody it does not trust.
 //!
 //! Only addresses of the public internet are allowed. An IPv6 address that carries an IPv4 one
 //! (mapped, translated, tunnelled) is as public as what it carries.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address belongs to the public internet: not this machine, not a private or local
-/// network, not a group of machines, not the place where clouds keep a machine's credentials.
+/// Returns true if an address belongs to the public internet. These do not: this machine, private and
+/// local networks, groups of machines, and the places where clouds keep a machine's credentials.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -43,7 +43,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     match s[0] {
         // IPv4 translated (64:ff9b::/96). A local translation prefix (64:ff9b:1::/48) is private.
         0x0064 => s[1..6] == [0xff9b, 0, 0, 0, 0] && v4(s[6], s[7]),
-        // IPv4 mapped (::ffff:0:0/96); what else begins with zeros is not public.
+        // IPv4 mapped (::ffff:0:0/96); no other address that begins with zeros is public.
         0 => s[1..6] == [0, 0, 0, 0, 0xffff] && v4(s[6], s[7]),
         // Protocol assignments and Teredo (2001::/23), documentation (2001:db8::/32).
         0x2001 => s[1] >= 0x0200 && s[1] != 0x0db8,

@@ -1,15 +1,15 @@
 //! A method for every operation of admission.
 //!
-//! What uses something up (a nonce, a count, a token) is not sent again once it may be used, be it
-//! that the answer was lost or that the server had none from its backend (`HOST_UNAVAILABLE`): the
-//! repetition would be told that it is one.
+//! A call that uses something up (a nonce, a count, a token) is not sent again once it may have been
+//! done, because the answer was lost or the server had none from its backend (`HOST_UNAVAILABLE`): the
+//! repetition would be refused as a replay, or counted twice.
 
 use asyncgate_api::*;
 
 use crate::{Client, Error, Items, pages::Page};
 
 impl Client {
-    /// Uses a nonce, or many.
+    /// Uses one nonce or several.
     pub async fn check_nonces(&self, input: &CheckNoncesInput) -> Result<CheckNoncesOutput, Error> {
         self.call::<CheckNonces>(input).await
     }
@@ -22,7 +22,7 @@ impl Client {
         self.call::<IncrementCounter>(input).await
     }
 
-    /// Asks what is revoked.
+    /// Checks whether subjects are revoked.
     pub async fn check_revocations(
         &self,
         input: &CheckRevocationsInput,
@@ -30,7 +30,7 @@ impl Client {
         self.call::<CheckRevocations>(input).await
     }
 
-    /// Revokes.
+    /// Revokes a subject.
     pub async fn revoke(&self, input: &RevokeInput) -> Result<RevokeOutput, Error> {
         self.call::<Revoke>(input).await
     }
@@ -40,7 +40,7 @@ impl Client {
         self.call::<Unrevoke>(input).await
     }
 
-    /// All revocations, by kind and hash.
+    /// Streams all revocations, by kind and hash.
     pub fn revocations(&self, input: ListRevocationsInput) -> Items<RevocationRecord> {
         self.items::<ListRevocations, _>(
             input,
@@ -49,12 +49,12 @@ impl Client {
         )
     }
 
-    /// How the backend of admission is doing.
+    /// Reads the health of the backend of admission.
     pub async fn host_health(&self) -> Result<HostHealth, Error> {
         self.call::<GetHostHealth>(&NoInput {}).await
     }
 
-    /// Asks whether a chain of warrants allows a call.
+    /// Verifies that a chain of warrants allows a call.
     pub async fn verify_warrant(
         &self,
         input: &VerifyWarrantInput,
@@ -62,12 +62,12 @@ impl Client {
         self.call::<VerifyWarrant>(input).await
     }
 
-    /// Asks a limit, or several.
+    /// Checks one limit or several.
     pub async fn check_limits(&self, input: &CheckLimitsInput) -> Result<CheckLimitsOutput, Error> {
         self.call::<CheckLimits>(input).await
     }
 
-    /// The policies that limits can be asked by.
+    /// Lists the policies of limits.
     pub async fn policies(&self) -> Result<ListPoliciesOutput, Error> {
         self.call::<ListPolicies>(&NoInput {}).await
     }
@@ -82,12 +82,12 @@ impl Client {
         self.call::<GetTier>(input).await
     }
 
-    /// Takes a client's tier back.
+    /// Removes a client's tier.
     pub async fn clear_tier(&self, input: &TierInput) -> Result<TierRecord, Error> {
         self.call::<ClearTier>(input).await
     }
 
-    /// All clients that have a tier of their own.
+    /// Streams all clients that have a tier of their own.
     pub fn tiers(&self, input: ListTiersInput) -> Items<TierRecord> {
         self.items::<ListTiers, _>(
             input,

@@ -15,26 +15,26 @@ use crate::{
     request::Prepared,
 };
 
-/// The most of a refusal that is read where the answer itself is not.
+/// The most bytes of a refusal that are read when a stream was asked for.
 const MAX_REFUSAL_BYTES: usize = 1 << 20;
-/// How much of an answer that makes no sense is shown.
+/// The most characters that an error shows of an answer which could not be understood.
 const SHOWN_CHARS: usize = 200;
 const USER_AGENT: &str = concat!("asyncgate-client/", env!("CARGO_PKG_VERSION"));
 
-/// Calls a server's operations. Clones are cheap and share connections and settings.
+/// A client that calls a server's operations. Clones are cheap and share connections and settings.
 ///
 /// A call is sent again, as [`Retry`] says,
 /// - when the connection could not be made, or the server answered 429 or 503 and did nothing;
 /// - when the connection broke, the answer did not come in time, or the backend of admission gave
 ///   none (`HOST_UNAVAILABLE`), if doing the call twice is the same as doing it once. That holds for
-///   everything that reads, advances or ends something; for `create_task` with an idempotency key,
+///   every call that reads, advances or ends something; for `create_task` with an idempotency key,
 ///   which [`Client::create_task`] adds when there is none; and for `lease_next`: if a claim was lost
 ///   on its way back, its lease runs out by itself and the task is given out again. It does not hold
-///   for `report_progress` and `ack_receipt`, which would leave a second receipt, and for what uses
+///   for `report_progress` and `ack_receipt`, which would leave a second receipt, and for calls that use
 ///   something up: `check_nonces`, `increment_counter`, `check_limits` and `verify_warrant`.
 ///
-/// That `check_limits` is over its limit is what it was asked: also as an error, with `enforce`, it
-/// is not asked again.
+/// A `check_limits` that is over its limit has its answer. It is not sent again, even if `enforce` makes
+/// that answer an error.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -45,7 +45,7 @@ struct Shared {
     pool: Pool,
     /// The address without a slash at its end.
     base: String,
-    /// What stands before the path of every operation.
+    /// The part of the address's path that goes before the path of every operation.
     prefix: String,
     /// The lines that stand in the head of every request.
     headers: String,
@@ -53,7 +53,7 @@ struct Shared {
     generate_keys: bool,
 }
 
-/// How a client is set up.
+/// The settings of a client.
 #[derive(Clone)]
 pub struct Builder {
     address: String,
@@ -65,7 +65,7 @@ pub struct Builder {
 }
 
 impl Client {
-    /// A client of the server at `address`, e.g. `http://127.0.0.1:8080`, with default settings.
+    /// Makes a client of the server at `address`, e.g. `http://127.0.0.1:8080`, with default settings.
     pub fn new(address: impl Into<String>, key: impl Into<String>) -> Result<Self, Error> {
         Self::builder(address).key(key).build()
     }
@@ -87,7 +87,7 @@ impl Client {
         }
     }
 
-    /// The same client, with the same connections, that retries otherwise.
+    /// Returns the same client, with the same connections, that retries by other bounds.
     pub fn with_retry(&self, retry: Retry) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
@@ -95,13 +95,13 @@ impl Client {
         }
     }
 
-    /// The server's address.
+    /// Returns the server's address.
     pub fn address(&self) -> &str {
         &self.shared.base
     }
 
-    /// Calls an operation. There is a method with a name for each; this one is for programs that are
-    /// generic over them. It adds no idempotency key.
+    /// Calls an operation. Each operation has a method of its own; this one is for programs that are
+    /// generic over operations. It adds no idempotency key.
     pub async fn call<O: Operation>(&self, input: &O::Input) -> Result<O::Output, Error>
     where
         O::Input: Serialize,
@@ -149,7 +149,7 @@ impl Client {
         self.retry
     }
 
-    /// Sends once and gives the body of a success as it comes.
+    /// Sends once, and returns a success as soon as its head has come.
     pub(crate) async fn open(&self, prepared: &Prepared) -> Result<Exchange, Error> {
         let opening = async {
             let exchange = self.shared.pool.open(self.request(prepared)).await?;
@@ -194,7 +194,7 @@ impl Client {
         request
     }
 
-    /// Sorts what can go wrong before there is an answer.
+    /// Classifies a failure to get an answer.
     fn lost(&self, lost: Lost) -> Failure {
         let base = &self.shared.base;
         let (kind, message, again) = match lost {
@@ -238,8 +238,8 @@ impl Client {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
         );
         if let Ok(body) = serde_json::from_slice::<ErrorBody>(&answer.body) {
-            // The backend may still count what it was asked after nobody waits for it any more, and a
-            // limit that can be overdrawn charges what it refuses.
+            // A backend that gave no answer in time may still count the call, and a limit that can be
+            // overdrawn charges calls that it refuses.
             let may_count = body.code == Code::HostUnavailable
                 || (body.code == Code::RateLimit && spec.name == CheckLimits::SPEC.name);
             let again = match (may_count, busy) {
@@ -252,7 +252,7 @@ impl Client {
                 again,
             };
         }
-        // Something between us and the server answered; it may not know what the server did.
+        // A proxy answered. It may not know whether the server did the call.
         let gateway = matches!(
             status,
             StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT
@@ -291,7 +291,7 @@ impl Answer {
     }
 
     fn shown(&self) -> String {
-        // A success may hold a payload, which is nobody's business here.
+        // A success may hold a payload, which must not get into errors and logs.
         if self.head.status.is_success() {
             return format!("{} bytes", self.body.len());
         }
@@ -309,14 +309,14 @@ struct Failure {
     again: Again,
 }
 
-/// Whether the same request may be sent again.
+/// The condition for sending the same request again.
 #[derive(Clone, Copy)]
 enum Again {
-    /// It was surely not done.
+    /// The call was certainly not done.
     Always,
-    /// It may have been done.
+    /// The call may have been done.
     IfRepeatable,
-    /// It would fail again.
+    /// The call would fail again.
     Never,
 }
 
@@ -340,45 +340,45 @@ impl Failure {
 }
 
 impl Builder {
-    /// The credential: an API key. Without one, only open operations are allowed.
+    /// Sets the credential: an API key. Without one, only open operations are allowed.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// How long one attempt may take, connection included. What the call asks the server to wait
-    /// (`wait_seconds`) comes on top. Default 30 s.
+    /// Sets the time for one attempt, including the connection. The time that a call asks the server to
+    /// wait (`wait_seconds`) is added. Default 30 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// How long making a connection may take. Default 5 s.
+    /// Sets the time for making a connection. Default 5 s.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect.timeout = timeout;
         self
     }
 
-    /// How calls are tried again.
+    /// Sets the bounds for repeated calls.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Whether [`Client::create_task`] adds an idempotency key where there is none, which makes it
-    /// safe to send again. Default true.
+    /// Sets whether [`Client::create_task`] adds an idempotency key where there is none, so that it can
+    /// safely be sent again. Default true.
     #[must_use]
     pub fn generate_idempotency_keys(mut self, generate: bool) -> Self {
         self.generate_keys = generate;
         self
     }
 
-    /// Trusts these roots (PEM) in the place of the platform's, for a server with a certificate of
-    /// your own. The platform's can also be replaced with `SSL_CERT_FILE`.
+    /// Trusts these roots (PEM) instead of the platform's, for a server with a certificate of your
+    /// own. `SSL_CERT_FILE` replaces the platform's roots too.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn trusted_roots(mut self, pem: impl Into<Vec<u8>>) -> Self {
@@ -386,7 +386,7 @@ impl Builder {
         self
     }
 
-    /// The client. No connection is made yet.
+    /// Makes the client. It does not connect yet.
     pub fn build(mut self) -> Result<Client, Error> {
         let server = server(&self.address)?;
         self.connect.secure = server.scheme() == Some(&Scheme::HTTPS);
@@ -438,7 +438,7 @@ fn server(address: &str) -> Result<Uri, Error> {
     Ok(uri)
 }
 
-/// The `host` header: a port that goes without saying is left out, as everybody does.
+/// Returns the `host` header, without the port if it is the default one of the scheme.
 fn host(server: &Uri) -> String {
     let usual = if server.scheme() == Some(&Scheme::HTTPS) {
         443
@@ -450,7 +450,7 @@ fn host(server: &Uri) -> String {
     port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// A key that can stand in a header.
+/// Returns the key if it can be sent in a header.
 fn checked(key: &str) -> Result<&str, Error> {
     let key = key.trim();
     if key.is_empty() {

@@ -1,6 +1,7 @@
-//! Connections: names become addresses, addresses are checked, and what is checked is connected to.
+//! Makes connections: a name is resolved to addresses, each address is checked, and the connection
+//! goes to one that passed.
 //!
-//! The resolver stands inside the connector, so that no second look-up can give another answer than
+//! The resolver is inside the connector, so that no second look-up can give another answer than
 //! the one that was checked.
 
 use std::{
@@ -22,11 +23,11 @@ pub(crate) type Connector = hyper_rustls::HttpsConnector<HttpConnector<Resolver>
 #[cfg(not(feature = "tls"))]
 pub(crate) type Connector = HttpConnector<Resolver>;
 
-/// Where connections may go.
+/// The addresses that connections may go to.
 #[derive(Debug, Clone)]
 pub(crate) enum Reach {
     Anywhere,
-    /// To addresses of the public internet, and to these.
+    /// Addresses of the public internet, and these.
     PublicAnd(Arc<[IpAddr]>),
 }
 
@@ -39,7 +40,7 @@ impl Reach {
     }
 }
 
-/// How connections are made.
+/// The settings of connections.
 #[derive(Debug, Clone)]
 #[cfg_attr(
     not(feature = "tls"),
@@ -48,7 +49,7 @@ impl Reach {
 pub(crate) struct Options {
     pub reach: Reach,
     pub timeout: Duration,
-    /// Whether `https` will be used. Reading the platform's roots takes a while.
+    /// True if `https` will be used. Otherwise the platform's roots are not read, which takes a while.
     pub secure: bool,
     /// Trusted roots as PEM, in the place of the platform's.
     pub roots: Option<Vec<u8>>,
@@ -118,8 +119,8 @@ fn tls(options: &Options) -> Result<rustls::ClientConfig, Error> {
     Ok(config.with_root_certificates(store).with_no_client_auth())
 }
 
-/// Looks names up and leaves out the addresses that may not be reached. Addresses that stand in a
-/// URL as numbers do not come here: who cares about them checks them before.
+/// Looks names up and leaves out the addresses that may not be reached. An address that stands in a
+/// URL as a number does not come here: `http_get` checks it before.
 #[derive(Debug, Clone)]
 pub(crate) struct Resolver(Reach);
 
@@ -155,7 +156,7 @@ impl Service<Name> for Resolver {
     }
 }
 
-/// Why a name led nowhere.
+/// The reason why a name has no usable address.
 #[derive(Debug)]
 pub(crate) enum Unresolved {
     Unknown(io::Error),
@@ -173,7 +174,7 @@ impl fmt::Display for Unresolved {
 
 impl std::error::Error for Unresolved {}
 
-/// Why a connection could not be made, in words a person can act on.
+/// Explains why a connection could not be made, in words that a person can act on.
 pub(crate) fn explain(base: &str, error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error.to_string();
     let mut next = Some(error);

@@ -1,13 +1,13 @@
 //! The consumer runtime: a handler for the messages of a topic, each kept while it is handled.
 //!
-//! - A message is extended at a third of its visibility, for as long as the server allows in all
-//!   (ten times the visibility, unless set otherwise).
+//! - The visibility of a message is extended when a third of it is over, for as long as the server
+//!   allows in all (ten times the visibility by default).
 //! - It is acknowledged when its handler succeeds. It is given back, with the failure's kind as the
 //!   reason and its message as the error, when the handler fails, takes too long or panics. After its
-//!   last allowed delivery the server makes it a dead letter, whatever the failure says of retries.
-//! - A message may be delivered more than once, so that a handler must bear repetition. `idem_key`
-//!   and `msg_id` tell.
-//! - Shutdown, a server that cannot be reached and one that refuses are as with a
+//!   last allowed delivery the server makes it a dead letter, even if the failure is retryable.
+//! - A message may be delivered more than once, so a handler must tolerate repetition. `idem_key`
+//!   and `msg_id` identify a message.
+//! - A shutdown, a server that cannot be reached and one that refuses have the same effects as for a
 //!   [`Worker`](crate::Worker).
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -18,13 +18,13 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     Cause, Client, End, Error, Failure, Retry, Summary,
-    runtime::{self, Held, Hold, Last, MAX_WAIT, Pace, Work, whole_seconds},
+    runtime::{self, Held, Hold, MAX_WAIT, Pace, Settlement, Work, whole_seconds},
 };
 
-/// What the server allows.
+/// The bounds that the server sets.
 const VISIBILITY: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(250)..=Duration::from_secs(12 * 3_600);
-/// Why a message that nobody handled is given back.
+/// The reason that is given for a message which no handler has finished.
 const RELEASED: &str = "released";
 
 type Handler = Arc<dyn Fn(Delivery) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
@@ -46,19 +46,19 @@ type Handler = Arc<dyn Fn(Delivery) -> BoxFuture<'static, Result<(), Failure>> +
 /// ```
 pub struct Consumer(Arc<Shared>);
 
-/// How a consumer is set up.
+/// The settings of a consumer.
 pub struct ConsumerBuilder(Shared);
 
 struct Shared {
-    /// Sends each call once: the runtime knows better when to try again.
+    /// Sends each call once: the runtime itself decides when to try again.
     client: Client,
     handler: Handler,
-    /// The receive, but for the number of messages.
+    /// The input of every receive, without the number of messages.
     receive: RecvInput,
     pace: Pace,
 }
 
-/// A message in a handler's hands. Clones are cheap and see the same.
+/// A message that a handler has. Clones are cheap and share their state.
 #[derive(Clone)]
 pub struct Delivery(Arc<Inner>);
 
@@ -90,67 +90,67 @@ impl Consumer {
         })
     }
 
-    /// Handles messages until `shutdown` comes, then drains. Ends with an error only when the server
-    /// refuses for good: a wrong key, or a topic that cannot be.
+    /// Handles messages until `shutdown` is ready, then drains. Returns an error only if the server
+    /// refuses for good: a wrong key, or a topic that no server accepts.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<Summary, Error> {
         runtime::run(self.0, shutdown).await
     }
 }
 
 impl ConsumerBuilder {
-    /// How many messages are handled at once. Default 1.
+    /// Sets the number of messages that are handled at once. Default 1.
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.0.pace.concurrency = concurrency;
         self
     }
 
-    /// How long a message stays away when this consumer dies, 250 ms to 12 hours. A handler may take
-    /// ten times as long, unless the server is set otherwise. Default 30 s.
+    /// Sets the time until a message is delivered again if this consumer dies, 250 ms to 12 hours. A
+    /// handler may take ten times as long, unless the server is set otherwise. Default 30 s.
     #[must_use]
     pub fn visibility(mut self, visibility: Duration) -> Self {
         self.0.pace.lease = visibility;
         self
     }
 
-    /// How long a receive waits for a message, in whole seconds, up to a minute. Default 20 s.
+    /// Sets the time that a receive waits for a message, in whole seconds, up to a minute. Default 20 s.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.0.pace.wait = wait;
         self
     }
 
-    /// How long a handler may take. One that takes longer is stopped, and its message is given back.
-    /// Default: as long as the message can be kept.
+    /// Sets the longest time for a handler. One that takes longer is stopped, and its message is given
+    /// back. Default: as long as the message can be kept.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.0.pace.timeout = Some(timeout);
         self
     }
 
-    /// How long handlers may go on after a shutdown began. Default 30 s.
+    /// Sets the time that handlers have to end after a shutdown began. Default 30 s.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.0.pace.grace = grace;
         self
     }
 
-    /// How long a handler may go on after it was asked to stop. Default 1 s.
+    /// Sets the time that a handler has to end after it was asked to stop. Default 1 s.
     #[must_use]
     pub fn cancel_grace(mut self, grace: Duration) -> Self {
         self.0.pace.cancel_grace = grace;
         self
     }
 
-    /// How long the consumer waits before it asks a server again that could not be reached. The
-    /// number of attempts and the total do not count here.
+    /// Sets the waits before a server that could not be reached is asked again. The number of attempts
+    /// and the total time are ignored here.
     #[must_use]
     pub fn pause(mut self, pause: Retry) -> Self {
         self.0.pace.pause = pause;
         self
     }
 
-    /// The consumer.
+    /// Makes the consumer.
     pub fn build(self) -> Result<Consumer, Error> {
         let mut shared = self.0;
         let pace = &mut shared.pace;
@@ -168,12 +168,12 @@ impl ConsumerBuilder {
 }
 
 impl Delivery {
-    /// The message.
+    /// Returns the message.
     pub fn message(&self) -> &Envelope {
         &self.0.message
     }
 
-    /// The message's content.
+    /// Returns the message's content.
     pub fn payload(&self) -> &[u8] {
         &self.0.message.payload_b64.0
     }
@@ -186,18 +186,18 @@ impl Delivery {
         })
     }
 
-    /// The consumer's client, which sends each call once.
+    /// Returns the consumer's client, which sends each call once.
     pub fn client(&self) -> &Client {
         &self.0.shared.client
     }
 
-    /// Waits until the handler should stop and says why. A handler that does not stop within the
-    /// consumer's cancel grace is dropped.
+    /// Waits until the handler should stop, and returns the cause. A handler that does not stop within
+    /// the consumer's cancel grace is dropped.
     pub async fn cancelled(&self) -> Cause {
         self.0.hold.cancelled().await
     }
 
-    /// Why the handler should stop, if it should.
+    /// Returns the cause if the handler should stop.
     pub fn cause(&self) -> Option<Cause> {
         self.0.hold.cause()
     }
@@ -247,8 +247,8 @@ impl Work for Shared {
     }
 }
 
-/// What is told to the server at the end.
-pub(crate) enum Word {
+/// The call that settles a message with the server.
+pub(crate) enum Report {
     Ack(AckInput),
     Nack(NackInput),
     GiveBack(NackInput),
@@ -256,7 +256,7 @@ pub(crate) enum Word {
 
 impl Held for Delivery {
     type Outcome = ();
-    type Word = Word;
+    type Report = Report;
 
     fn name(&self) -> &str {
         &self.0.message.msg_id
@@ -279,36 +279,36 @@ impl Held for Delivery {
         self.client().extend_message(&input).await.map(drop)
     }
 
-    fn word(&self, last: Last<()>) -> Word {
-        match last {
-            Last::Done(()) => Word::Ack(AckInput {
+    fn report(&self, settlement: Settlement<()>) -> Report {
+        match settlement {
+            Settlement::Done(()) => Report::Ack(AckInput {
                 msg_id: self.0.message.msg_id.clone(),
                 lease: self.0.message.lease.clone(),
             }),
-            Last::Failed(failure) => Word::Nack(NackInput {
+            Settlement::Failed(failure) => Report::Nack(NackInput {
                 error: Some(failure.message().to_owned()),
                 ..self.nack(failure.kind())
             }),
-            // Nobody has looked at it yet: another consumer may have it at once.
-            Last::GivenBack => Word::GiveBack(NackInput {
+            // Nothing was tried, so there is nothing to wait for: another consumer may have it at once.
+            Settlement::GivenBack => Report::GiveBack(NackInput {
                 delay_ms: Some(0),
                 ..self.nack(RELEASED)
             }),
         }
     }
 
-    async fn say(&self, word: &Word) -> Result<End, Error> {
+    async fn send(&self, report: &Report) -> Result<End, Error> {
         let client = self.client();
-        match word {
-            Word::Ack(input) => client
+        match report {
+            Report::Ack(input) => client
                 .ack_message(input)
                 .await
                 .map(|_| End::Completed { duplicate: false }),
-            Word::Nack(input) => client
+            Report::Nack(input) => client
                 .nack_message(input)
                 .await
                 .map(|_| End::Failed { requeued: true }),
-            Word::GiveBack(input) => client.nack_message(input).await.map(|_| End::Released),
+            Report::GiveBack(input) => client.nack_message(input).await.map(|_| End::Released),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Why a call was not done: one error with a kind for programs and a sentence for people.
+//! The error of a call: one type with a kind for programs and a sentence for people.
 //!
 //! Every message says what to do about it. Payloads and credentials never appear in one.
 
@@ -6,34 +6,34 @@ use std::{borrow::Cow, fmt, time::Duration};
 
 use asyncgate_api::{Code, ErrorBody};
 
-/// A call that was not done, or of which it is not known.
+/// A call that was not done, or may not have been done.
 pub struct Error(Box<Inner>);
 
 struct Inner {
     kind: Kind,
-    /// What was attempted, e.g. `create_task`.
+    /// The operation, e.g. `create_task`.
     what: Cow<'static, str>,
-    /// What a person can act on.
+    /// A sentence that a person can act on.
     message: String,
-    /// How often it was sent.
+    /// The number of times that it was sent.
     attempts: u32,
     retry_after: Option<Duration>,
 }
 
-/// What sort of failure it was.
+/// The sort of a failure.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The server answered that it does not do this. Nothing was changed, but for what admission may
-    /// have counted: when its backend gave no answer (`HOST_UNAVAILABLE`), or the limit can be overdrawn.
+    /// The server refused. It changed nothing, except that admission may have counted the call: if its
+    /// backend gave no answer (`HOST_UNAVAILABLE`), or if the limit can be overdrawn.
     Refused(ErrorBody),
-    /// There was no way to the server, or the connection broke.
+    /// No connection could be made, or it broke.
     Unreachable,
     /// The server did not answer in time.
     Timeout,
-    /// What answered does not speak as an AsyncGate does.
+    /// The answer is not one that an AsyncGate gives.
     Protocol,
-    /// The call was not sent, because it or the client's settings make no sense.
+    /// The call was not sent, because it or the client's settings are not valid.
     Invalid,
 }
 
@@ -74,22 +74,22 @@ impl Error {
         self
     }
 
-    /// What sort of failure it was.
+    /// Returns the sort of failure.
     pub fn kind(&self) -> &Kind {
         &self.0.kind
     }
 
-    /// The code of a refusal.
+    /// Returns the code of a refusal.
     pub fn code(&self) -> Option<Code> {
         self.refusal().map(|body| body.code)
     }
 
-    /// The correlation id of a refusal, which finds it in the server's log.
+    /// Returns the correlation id of a refusal, by which it can be found in the server's log.
     pub fn corr_id(&self) -> Option<&str> {
         self.refusal().map(|body| body.corr_id.as_str())
     }
 
-    /// The whole answer of a refusal.
+    /// Returns the whole answer of a refusal.
     pub fn refusal(&self) -> Option<&ErrorBody> {
         match &self.0.kind {
             Kind::Refused(body) => Some(body),
@@ -97,18 +97,18 @@ impl Error {
         }
     }
 
-    /// How long the server asked to be left alone.
+    /// Returns the time that the server asked to wait before the next attempt.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
 
-    /// How often the call was sent.
+    /// Returns the number of times that the call was sent.
     pub fn attempts(&self) -> u32 {
         self.0.attempts
     }
 
-    /// Whether the same call may succeed later without anybody changing anything. It does not say
-    /// that the call was not done: [`Client`](crate::Client) tells when it repeats one by itself.
+    /// Returns true if the same call may succeed later without a change by anybody. The call may have
+    /// been done all the same: [`Client`](crate::Client) says which calls it repeats by itself.
     pub fn is_transient(&self) -> bool {
         match &self.0.kind {
             Kind::Refused(body) => matches!(

@@ -1,4 +1,4 @@
-//! Taking an input apart: serde hands over its fields, one by one.
+//! Takes an input apart: serde passes its fields, one by one.
 
 use serde::{
     Serialize, Serializer,
@@ -6,12 +6,12 @@ use serde::{
 };
 use serde_json::Error;
 
-/// What is done with each field.
+/// A receiver of fields.
 pub(crate) trait Fields {
     fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Error>;
 }
 
-/// Hands over the fields of `input`, in order.
+/// Passes the fields of `input`, in order.
 pub(crate) fn hand_over(input: &impl Serialize, to: &mut impl Fields) -> Result<(), Error> {
     input.serialize(Struct(to))
 }
@@ -35,7 +35,7 @@ impl<F: Fields> SerializeStruct for Struct<'_, F> {
     }
 }
 
-/// Every input is a struct.
+/// Refuses values that are no structs. Every input is one.
 macro_rules! no_struct {
     ($($method:ident$(<$T:ident>)?($($of:ty),*) -> $what:ty;)*) => {$(
         fn $method$(<$T: Serialize + ?Sized>)?(self, $(_: $of),*) -> Result<$what, Error> {

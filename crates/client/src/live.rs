@@ -1,8 +1,8 @@
-//! Receiving without asking each time: one long answer, a message on each line.
+//! Messages as a stream: one long answer with a message on each line.
 //!
-//! The server keeps the answer open and sends an empty line when it has had nothing to say for a
-//! while. When the connection breaks, or nothing at all comes for too long, it is opened again, for
-//! as long as it takes. What was on its way then is delivered again when its time is over.
+//! The server keeps the answer open, and sends an empty line if there was no message for a while. When
+//! the connection breaks, or nothing at all comes for too long, the stream is opened again, for as long
+//! as it takes. Messages that were lost on the way are delivered again when their visibility ends.
 
 use std::{mem, time::Duration};
 
@@ -14,17 +14,17 @@ use tokio::time::{sleep, timeout};
 use crate::{Client, Error, Items, Kind, exchange::Exchange, request::Prepared};
 
 const PATH: &str = "/v1/recv/stream";
-/// Three times as long as the server is silent.
+/// The longest silence: three times as long as the server's pause between empty lines.
 const SILENCE: Duration = Duration::from_secs(45);
 /// The longest line: the largest content in base64, and much room.
 const MAX_LINE_BYTES: usize = 64 << 20;
 
 impl Client {
-    /// Messages as they come. The input's `max_messages` is how many may be unsettled at a time:
-    /// settle each, or the stream stands still until their time is over.
+    /// Streams messages as they come. At most `max_messages` of the input are unsettled at a time:
+    /// settle each, or the stream stops until their visibility ends.
     ///
-    /// The first opening is tried as often as any call; after it, a server that goes away is waited
-    /// for. The stream ends with its first error, which is that the server refuses it.
+    /// The first opening is tried as often as any call; after it, the stream waits for a server that
+    /// goes away. It ends with its first error: the server refuses it.
     pub fn receive_stream(&self, input: RecvInput) -> Items<Envelope> {
         let live = Live {
             client: self.clone(),
@@ -46,7 +46,7 @@ struct Live {
     client: Client,
     input: RecvInput,
     lines: Option<Lines>,
-    /// In a row.
+    /// The number of failures in a row.
     failures: u32,
     was_open: bool,
     done: bool,
@@ -74,7 +74,7 @@ impl Live {
         Ok(None)
     }
 
-    /// The message on the next line, if there is one on it.
+    /// Returns the message on the next line; `None` if the line is empty.
     async fn read(&mut self) -> Result<Option<Envelope>, Error> {
         let lines = match &mut self.lines {
             Some(lines) => lines,
@@ -106,7 +106,7 @@ fn message(line: &[u8]) -> Result<Option<Envelope>, Error> {
 struct Lines {
     exchange: Exchange,
     read: BytesMut,
-    /// How much of `read` has no end of a line in it.
+    /// The length of the part of `read` that has no end of a line in it.
     searched: usize,
 }
 

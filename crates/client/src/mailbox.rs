@@ -4,7 +4,7 @@
 //! - a send, because of its `idem_key`; one that has none gets one that nobody else has;
 //! - an acknowledgement, which the server remembers; a refusal and an extension if they name the
 //!   lease, because without it they could hit somebody else's delivery;
-//! - whatever only looks.
+//! - any call that only reads.
 //!
 //! A lost receive is not repeated: its messages come back by themselves when their time is over, and
 //! asking again would only take more of them away. Neither are purge and reprocess, which would take
@@ -16,7 +16,7 @@ use asyncgate_api::*;
 
 use crate::{Client, Error, Items, pages::Page, random, request::Prepared};
 
-/// How many dead letters come back if nobody says.
+/// The number of dead letters that come back by default.
 const DEFAULT_REPROCESS: u32 = 100;
 
 impl Client {
@@ -48,25 +48,26 @@ impl Client {
         self.call::<ReceiveMessages>(input).await
     }
 
-    /// Says that a message is done.
+    /// Acknowledges a message: it is done.
     pub async fn ack_message(&self, input: &AckInput) -> Result<AckOutput, Error> {
         self.call::<AckMessage>(input).await
     }
 
-    /// Says that up to 1,000 messages are done; each has an answer of its own.
+    /// Acknowledges up to 1,000 messages; each has an answer of its own.
     pub async fn ack_messages(&self, input: &AckBatchInput) -> Result<AckBatchOutput, Error> {
         self.call::<AckMessages>(input).await
     }
 
-    /// Gives a message back, to be delivered again. Sent again after a lost answer only if it names
-    /// the lease.
+    /// Gives a message back, to be delivered again. The call is repeated after a lost answer only if it
+    /// names the lease.
     pub async fn nack_message(&self, input: &NackInput) -> Result<AckOutput, Error> {
         let repeatable = input.lease.is_some();
         self.careful::<NackMessage>(input, repeatable, Duration::ZERO)
             .await
     }
 
-    /// Keeps a message longer. Sent again after a lost answer only if it names the lease.
+    /// Extends the visibility of a message. The call is repeated after a lost answer only if it names
+    /// the lease.
     pub async fn extend_message(&self, input: &ExtendInput) -> Result<ExtendOutput, Error> {
         let repeatable = input.lease.is_some();
         self.careful::<ExtendMessage>(input, repeatable, Duration::ZERO)
@@ -89,7 +90,7 @@ impl Client {
         self.call::<ListTopics>(input).await
     }
 
-    /// All topics that hold messages, by name.
+    /// Streams all topics that hold messages, by name.
     pub fn topics(&self, input: ListTopicsInput) -> Items<TopicState> {
         self.items::<ListTopics, _>(
             input,
@@ -106,7 +107,7 @@ impl Client {
         self.call::<ListDeadLetters>(input).await
     }
 
-    /// All dead letters that match, in the order in which they were sent.
+    /// Streams all dead letters that match, in the order in which they were sent.
     pub fn dead_letters(&self, input: ListDeadLettersInput) -> Items<DeadLetter> {
         self.items::<ListDeadLetters, _>(
             input,
@@ -127,7 +128,7 @@ impl Client {
             .await
     }
 
-    /// Reads where the chains of messages end, signed.
+    /// Reads the signed heads of the chains of messages.
     pub async fn mailbox_heads(&self) -> Result<GetMailboxHeadsOutput, Error> {
         self.call::<GetMailboxHeads>(&GetMailboxHeadsInput {}).await
     }
@@ -142,7 +143,7 @@ impl Client {
         })
     }
 
-    /// A call that is repeated only if that is said here, and that may take `wait` longer.
+    /// Sends a call that is repeated only if `repeatable` says so, and that may take `wait` longer.
     async fn careful<O: Operation>(
         &self,
         input: &O::Input,

@@ -5,7 +5,7 @@ use asyncgate_api::*;
 use crate::{Client, Error, random, request::Prepared};
 
 impl Client {
-    /// Hands over a task. Without an `idempotency_key` it gets one that nobody else has, unless the
+    /// Creates a task. Without an `idempotency_key` it gets one that nobody else has, unless the
     /// client was told not to, so that it can be sent again after a lost answer and still makes one
     /// task.
     pub async fn create_task(&self, input: &CreateTaskInput) -> Result<CreateTaskOutput, Error> {
@@ -47,12 +47,12 @@ impl Client {
         self.call::<ListTasks>(input).await
     }
 
-    /// Calls a task off.
+    /// Cancels a task.
     pub async fn cancel_task(&self, input: &CancelTaskInput) -> Result<CancelTaskOutput, Error> {
         self.call::<CancelTask>(input).await
     }
 
-    /// Keeps a task longer.
+    /// Renews a lease.
     pub async fn renew_lease(&self, input: &RenewLeaseInput) -> Result<RenewLeaseOutput, Error> {
         self.call::<RenewLease>(input).await
     }
@@ -62,12 +62,12 @@ impl Client {
         self.call::<ReleaseLease>(input).await
     }
 
-    /// Says that work on a task has begun.
+    /// Reports that work on a task has begun.
     pub async fn start_task(&self, input: &StartTaskInput) -> Result<Done, Error> {
         self.call::<StartTask>(input).await
     }
 
-    /// Says how far the work is.
+    /// Reports progress.
     pub async fn report_progress(&self, input: &ReportProgressInput) -> Result<Done, Error> {
         self.call::<ReportProgress>(input).await
     }
@@ -82,7 +82,7 @@ impl Client {
         self.call::<Fail>(input).await
     }
 
-    /// Lists one page of what is still owed; see [`Client::open_obligations`] for all of it.
+    /// Lists one page of open obligations; see [`Client::open_obligations`] for all of them.
     pub async fn list_open_obligations(
         &self,
         input: &ListOpenObligationsInput,
@@ -90,7 +90,7 @@ impl Client {
         self.call::<ListOpenObligations>(input).await
     }
 
-    /// The old way to begin; use [`Client::list_open_obligations`].
+    /// Opens a session in the old way; use [`Client::list_open_obligations`].
     pub async fn bootstrap(&self, input: &BootstrapInput) -> Result<BootstrapOutput, Error> {
         self.call::<Bootstrap>(input).await
     }
@@ -110,7 +110,7 @@ impl Client {
         self.call::<ReadLedger>(input).await
     }
 
-    /// Reads where the ledger ends, signed.
+    /// Reads the signed head of the ledger.
     pub async fn get_ledger_head(&self) -> Result<LedgerHead, Error> {
         self.call::<GetLedgerHead>(&NoInput {}).await
     }
@@ -120,17 +120,17 @@ impl Client {
         self.call::<GetReceipt>(input).await
     }
 
-    /// Records that a receipt was taken note of.
+    /// Acknowledges a receipt.
     pub async fn ack_receipt(&self, input: &AckReceiptInput) -> Result<Done, Error> {
         self.call::<AckReceipt>(input).await
     }
 
-    /// Reads the server's settings that matter to callers.
+    /// Reads the settings of the server that matter to callers.
     pub async fn get_config(&self) -> Result<ConfigRecord, Error> {
         self.call::<GetConfig>(&NoInput {}).await
     }
 
-    /// Asks whether the server is alive.
+    /// Checks that the server is alive.
     pub async fn health(&self) -> Result<HealthRecord, Error> {
         self.call::<GetHealth>(&NoInput {}).await
     }

@@ -19,7 +19,7 @@ pub type Items<T> = BoxStream<'static, Result<T, Error>>;
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 impl Client {
-    /// All tasks that match, newest first. The input's `cursor` is where to begin.
+    /// Streams all tasks that match, newest first, from the input's `cursor` on.
     pub fn tasks(&self, input: ListTasksInput) -> Items<TaskRecord> {
         self.items::<ListTasks, _>(
             input,
@@ -28,7 +28,7 @@ impl Client {
         )
     }
 
-    /// All receipts of an inbox, in ledger order.
+    /// Streams all receipts of an inbox, in ledger order.
     pub fn receipts(&self, input: ListReceiptsInput) -> Items<ReceiptRecord> {
         self.items::<ListReceipts, _>(
             input,
@@ -37,7 +37,7 @@ impl Client {
         )
     }
 
-    /// All receipts of a task, a lease or a type, in ledger order.
+    /// Streams all receipts of a task, a lease or a type, in ledger order.
     pub fn ledger(&self, input: ListLedgerInput) -> Items<ReceiptRecord> {
         self.items::<ListLedger, _>(
             input,
@@ -46,7 +46,7 @@ impl Client {
         )
     }
 
-    /// Every receipt of the tenant, in ledger order.
+    /// Streams every receipt of the tenant, in ledger order.
     pub fn whole_ledger(&self, input: ReadLedgerInput) -> Items<ReceiptRecord> {
         self.items::<ReadLedger, _>(
             input,
@@ -55,7 +55,7 @@ impl Client {
         )
     }
 
-    /// Everything that is still owed, in ledger order.
+    /// Streams all open obligations, in ledger order.
     pub fn open_obligations(&self, input: ListOpenObligationsInput) -> Items<ReceiptRecord> {
         self.items::<ListOpenObligations, _>(
             input,
@@ -64,8 +64,7 @@ impl Client {
         )
     }
 
-    /// Waits until a task has ended and answers how. After `limit` it answers with the task as it
-    /// stands then.
+    /// Waits until a task has ended, and returns it. After `limit` it returns the task as it is then.
     pub async fn wait_for_task(
         &self,
         input: &GetTaskInput,
@@ -77,7 +76,7 @@ impl Client {
             let left = end.map_or(MAX_WAIT, |end| {
                 end.saturating_duration_since(Instant::now())
             });
-            // Whole seconds, rounded up, so that the last part of a second is not spent asking.
+            // Rounded up: with a wait of 0 seconds the last part of a second would be a tight loop.
             let seconds = left.min(MAX_WAIT).as_millis().div_ceil(1_000);
             input.wait_seconds = u32::try_from(seconds).ok();
             let asked = Instant::now();
@@ -86,7 +85,7 @@ impl Client {
                 return Ok(task);
             }
             if asked.elapsed() < left.min(MAX_WAIT) / 2 {
-                // A server that stops answers at once to those who wait.
+                // A server that is shutting down answers waiting calls at once. Do not ask in a loop.
                 tokio::time::sleep(Duration::from_millis(200).min(left)).await;
             }
         }
@@ -119,7 +118,7 @@ impl Client {
     }
 }
 
-/// Whether a task in this state will not change any more.
+/// Returns true if a task in this state will not change any more.
 pub fn has_ended(status: TaskStatus) -> bool {
     match status {
         TaskStatus::Queued | TaskStatus::Leased | TaskStatus::Running => false,
@@ -129,7 +128,7 @@ pub fn has_ended(status: TaskStatus) -> bool {
 
 pub(crate) struct Page<T> {
     items: VecDeque<T>,
-    /// Where the next page begins.
+    /// Returns the cursor of the next page.
     next: Option<String>,
 }
 
@@ -146,7 +145,7 @@ struct Reader<O: Operation, T> {
     client: Client,
     input: O::Input,
     turn: fn(&mut O::Input, String),
-    /// What was fetched and not yet given out.
+    /// The items that were fetched and not returned yet.
     read: VecDeque<T>,
     last: Option<String>,
     done: bool,
@@ -158,7 +157,7 @@ where
     O::Output: DeserializeOwned,
 {
     async fn next(&mut self, open: fn(O::Output) -> Page<T>) -> Result<Option<T>, Error> {
-        // With a rare filter a page can be empty and still have a next one.
+        // A filter that matches rarely can leave a page empty although there is a next one.
         while self.read.is_empty() && !self.done {
             let page = self.client.call::<O>(&self.input).await;
             let page = open(page.inspect_err(|_| self.done = true)?);

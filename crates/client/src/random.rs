@@ -1,17 +1,18 @@
 //! The client's random numbers: jitter for retries, and idempotency keys.
 //!
-//! The rule that only the server reads the random source is about decisions that must be repeatable
-//! from a seed. A client stands outside of them.
+//! Only the server may read the random source, because decisions must be repeatable from a seed. A
+//! client takes no part in decisions, so the rule does not bind it.
 
 use std::{
     fmt::Write,
     time::{Duration, SystemTime},
 };
 
-/// A name that nobody has chosen before, or `None` if the machine has no random source.
+/// Returns a unique name, or `None` if the machine has no random source.
 ///
-/// It begins with the time, so that the server's index of keys grows at its end. Were it all random,
-/// each would change another page of it, and the server would write half as much again for a task.
+/// It begins with the time, so that the server's index of keys grows at its end. If keys were wholly
+/// random, each would change another page of the index, and the server would write half as much again
+/// for a task.
 pub(crate) fn idempotency_key() -> Option<String> {
     let random = u128::from_le_bytes(bytes()?);
     let mut key = String::with_capacity(32);
@@ -29,9 +30,9 @@ fn millis() -> u128 {
     since.map_or(0, |since| since.as_millis())
 }
 
-/// A random part of `limit`, all parts being equally likely.
+/// Returns a random part of `limit`; all parts are equally likely.
 pub(crate) fn part_of(limit: Duration) -> Duration {
-    // Without randomness, half is as good a guess as any.
+    // Without a random source, half of the limit is the average.
     let part = bytes::<4>().map_or(0.5, |bytes| {
         f64::from(u32::from_le_bytes(bytes)) / (f64::from(u32::MAX) + 1.0)
     });

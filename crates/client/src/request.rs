@@ -1,7 +1,7 @@
-//! Building a request from an operation's spec and input.
+//! Builds a request from an operation's spec and input.
 //!
-//! Each field of the input is written once and goes where it travels: into the path, the query or the
-//! body. Values are never interpreted: a payload reaches the wire byte for byte as it was given.
+//! Each field of the input is written once, into the path, the query or the body. Values are never
+//! interpreted: a payload reaches the wire byte for byte as it was given.
 
 use std::{ops::Range, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     fields::{Fields, hand_over},
 };
 
-/// What is written as it is in a path or query.
+/// The characters that are escaped in a path or query.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -33,14 +33,14 @@ pub(crate) struct Prepared {
     pub target: String,
     /// The JSON body, where the method has one.
     pub body: Option<Vec<u8>>,
-    /// How long the server was asked to wait before it answers.
+    /// The time that the server was asked to wait before it answers.
     pub wait: Duration,
-    /// Whether it may be sent again when it is not known if it was done.
+    /// True if it may be sent again when it is not known whether it was done.
     pub repeatable: bool,
 }
 
 impl Prepared {
-    /// `extra` is a text field that is added to the input.
+    /// Builds a request. `extra` is a text field that is added to the input.
     pub fn new<O: Operation>(
         input: &O::Input,
         extra: Option<(&'static str, &str)>,
@@ -83,11 +83,11 @@ impl Prepared {
     }
 }
 
-/// A request while its fields come in.
+/// A request that is being built, field by field.
 struct Parts {
-    /// The path, in which fields have their places, and what there is of the query.
+    /// The path, with `{name}` where a field belongs, and the query so far.
     target: String,
-    /// An object that lacks its end; empty until there is a field for it.
+    /// A JSON object without its closing brace; empty until it has a field.
     body: Vec<u8>,
     has_body: bool,
     wait: Duration,
@@ -101,7 +101,7 @@ impl Fields for Parts {
     ) -> Result<(), serde_json::Error> {
         let Self { target, body, .. } = self;
         let before = body.len();
-        // Names need no escapes.
+        // Names of fields are identifiers, which need no escapes in JSON.
         body.extend_from_slice(if before == 0 { b"{\"" } else { b",\"" });
         body.extend_from_slice(name.as_bytes());
         body.extend_from_slice(b"\":");
@@ -132,7 +132,8 @@ impl Fields for Parts {
     }
 }
 
-/// Where a field stands in a path: `{name}`. What was filled in has no braces.
+/// Finds the place of a field in a path: `{name}`. Values that were filled in have no braces, because
+/// braces are escaped.
 fn place(target: &str, name: &str) -> Option<Range<usize>> {
     target.match_indices('{').find_map(|(start, _)| {
         let rest = target[start..].strip_prefix('{')?.strip_prefix(name)?;
@@ -141,7 +142,7 @@ fn place(target: &str, name: &str) -> Option<Range<usize>> {
     })
 }
 
-/// A scalar as it stands in a path or query: a text without its quotes, anything else as it is.
+/// Writes a scalar for a path or query: a text without its quotes, anything else as it is.
 fn encoded(json: &[u8]) -> Result<String, serde_json::Error> {
     if !json.starts_with(b"\"") {
         return Ok(percent_encode(json, ENCODED).to_string());

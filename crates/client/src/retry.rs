@@ -1,6 +1,6 @@
-//! When to try again, and how long to wait before.
+//! The waits before a call is tried again.
 //!
-//! Waits are drawn with full jitter: anything between nothing and a limit that doubles with each
+//! Waits have full jitter: each is a random time between nothing and a limit that doubles with each
 //! attempt, so that many clients which lost the same server do not come back together. A
 //! `Retry-After` is a lower bound.
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::random;
 
-/// How often and how long a call is tried again. See [`Client`](crate::Client) for which calls are.
+/// The bounds for repeated calls. [`Client`](crate::Client) says which calls are repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
     /// The most times a call is sent, the first one included.
@@ -31,7 +31,7 @@ impl Retry {
         longest: Duration::ZERO,
     };
 
-    /// How long to wait after `failures` failures in a row.
+    /// Returns the time to wait after `failures` failures in a row.
     pub(crate) fn wait(&self, failures: u32, retry_after: Option<Duration>) -> Duration {
         let doublings = failures.saturating_sub(1).min(16);
         let limit = self
@@ -44,7 +44,7 @@ impl Retry {
 }
 
 impl Default for Retry {
-    /// Five attempts within thirty seconds, with waits of up to 0.1 s, 0.2 s, 0.4 s and 0.8 s.
+    /// Allows five attempts within thirty seconds, with waits of up to 0.1 s, 0.2 s, 0.4 s and 0.8 s.
     fn default() -> Self {
         Self {
             attempts: 5,

@@ -1,9 +1,9 @@
-//! `http_get`: fetches a URL that somebody else chose, without becoming their hands inside your
-//! network.
+//! `http_get`: fetches a URL that somebody else chose, without giving them access to your network.
 //!
-//! Only addresses of the public internet are reached, unless the operator allows more. What is
-//! checked is what is connected to: a name is looked up once, inside the connector. Every redirect is
-//! checked like the first URL, and time, size and the number of redirects are bounded.
+//! Only addresses of the public internet are reached, unless the operator allows more. The address
+//! that is checked is the one that is connected to: a name is looked up once, inside the connector.
+//! Every redirect is checked like the first URL, and time, size and the number of redirects are
+//! bounded.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -35,11 +35,11 @@ const RETURNED: [header::HeaderName; 8] = [
     header::RETRY_AFTER,
 ];
 
-/// What an operator allows `http_get` to do.
+/// The permissions that an operator gives to `http_get`.
 #[derive(Debug, Clone)]
 pub struct HttpGetOptions {
-    /// Whether private, loopback, link-local and other addresses that are not public may be
-    /// reached. Default false.
+    /// True if private, loopback, link-local and other addresses that are not public may be reached.
+    /// Default false.
     pub allow_private: bool,
     /// Single addresses that may be reached though they are not public. Default none.
     pub allow: Vec<IpAddr>,
@@ -66,8 +66,8 @@ impl Default for HttpGetOptions {
 
 /// The handler of `http_get`. Its payload is `{"url", "max_bytes"?, "timeout_seconds"?}`, its result
 /// `{"url", "status", "headers", "body" or "body_base64", "bytes", "truncated"}`. Any status is a
-/// success; a URL that may not be reached is a failure for good, a server that cannot be reached one
-/// that is retried.
+/// success. A URL that may not be reached is a permanent failure; a server that cannot be reached is a
+/// failure that is retried.
 #[derive(Debug, Clone)]
 pub struct HttpGet(Arc<Inner>);
 
@@ -102,7 +102,7 @@ struct Fetched {
 }
 
 impl HttpGet {
-    /// A handler that may do what `options` say.
+    /// Makes a handler with these permissions.
     pub fn new(options: HttpGetOptions) -> Result<Self, Error> {
         let reach = if options.allow_private {
             Reach::Anywhere
@@ -125,7 +125,7 @@ impl HttpGet {
         })))
     }
 
-    /// The handler, for [`WorkerBuilder::handle`](crate::WorkerBuilder::handle).
+    /// Returns the handler, for [`WorkerBuilder::handle`](crate::WorkerBuilder::handle).
     pub fn handler(
         &self,
     ) -> impl Fn(Context, Payload) -> BoxFuture<'static, Result<Outcome, Failure>> + Send + Sync + 'static
@@ -190,7 +190,7 @@ impl Inner {
         Err(Failure::permanent(message).of_kind("redirects"))
     }
 
-    /// What can be seen without looking anything up. Names are checked by the connector.
+    /// Checks the parts of a URL that need no look-up. Names are checked by the connector.
     fn check(&self, uri: &Uri) -> Result<(), Failure> {
         let scheme = uri.scheme();
         if scheme != Some(&Scheme::HTTP) && scheme != Some(&Scheme::HTTPS) {
@@ -239,7 +239,7 @@ fn not_public(address: IpAddr) -> Failure {
     refused(&format!("{address} is not a public address"))
 }
 
-/// Where an answer sends us, if it does.
+/// Returns the target of a redirect; `None` if the answer is no redirect.
 fn redirect(base: &Uri, answer: &Response<Incoming>) -> Option<Result<Uri, Failure>> {
     if !matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
@@ -291,8 +291,8 @@ async fn read(uri: &Uri, answer: Response<Incoming>, max: usize) -> Result<Fetch
     })
 }
 
-/// The bytes as text, if they are one. A character that was cut in two at the end is left out.
-/// Control characters would be longer as JSON text than as base64.
+/// Returns the bytes as text, if they are one. A character that was cut in two at the end is left out.
+/// Bytes with control characters are no text here: they would be longer as JSON text than as base64.
 fn text(bytes: &[u8], truncated: bool) -> Option<&str> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,

@@ -1,8 +1,8 @@
-//! Where a redirect leads.
+//! The target of a redirect.
 
 use http::Uri;
 
-/// The address that `location` means when it is found at `base`. `None` if it makes no sense.
+/// Resolves `location`, found at `base`, to an address. `None` if it is not one.
 pub(super) fn resolve(base: &Uri, location: &str) -> Option<Uri> {
     // A fragment is never sent.
     let location = location.split('#').next().unwrap_or_default();

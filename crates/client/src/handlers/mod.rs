@@ -1,4 +1,4 @@
-//! Reference handlers: small, useful, and how to write one.
+//! Reference handlers: small and useful, and examples of how to write one.
 //!
 //! Each is registered under the name of its task type:
 //!

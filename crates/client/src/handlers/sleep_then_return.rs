@@ -1,4 +1,4 @@
-//! `sleep_then_return`: takes its time, to see leases, renewals, progress and shutdown at work.
+//! `sleep_then_return`: takes a set time, to watch leases, renewals, progress and shutdown at work.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use crate::{Context, Failure, Outcome, Payload};
 
 /// The longest sleep.
 const MAX: Duration = Duration::from_secs(3_600);
-/// How often progress is told.
+/// The time between two reports of progress.
 const PROGRESS: Duration = Duration::from_secs(5);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// How long to sleep, up to an hour.
+    /// The time to sleep, up to an hour.
     seconds: f64,
-    /// What to return then.
+    /// The value to return then.
     #[serde(default, rename = "return")]
     value: Option<Box<RawValue>>,
 }
 
 /// Sleeps for `seconds` and returns the payload's `return`, as it was sent. Every five seconds it
-/// tells how far it is; it stops when it is asked to.
+/// reports its progress; it stops when it is asked to.
 pub async fn sleep_then_return(context: Context, payload: Payload) -> Result<Outcome, Failure> {
     let input: Input = payload.parse()?;
     let length = Duration::try_from_secs_f64(input.seconds)
@@ -45,7 +45,7 @@ pub async fn sleep_then_return(context: Context, payload: Payload) -> Result<Out
             break;
         }
         let slept = start.elapsed().as_secs();
-        // Progress that cannot be told now is told next time.
+        // If this report is lost, the next one makes up for it.
         let _ = context
             .progress(&json!({ "slept_seconds": slept, "seconds": input.seconds }))
             .await;

@@ -1,6 +1,6 @@
 //! One task or message from lease to end.
 //!
-//! The handler runs in a task of its own, so that one which never yields does not hold up the
+//! The handler runs in a task of its own, so that a handler which never yields does not hold up the
 //! renewals; dropping its guard ends it.
 
 use std::{
@@ -17,19 +17,19 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
-use super::{Cause, End, Held, Moment, Work, is_lost};
+use super::{Cause, End, Held, Notice, Work, is_lost};
 use crate::{Error, Kind, worker::Failure};
 
-/// What became of something, to be told to the server.
+/// The way in which a lease is settled with the server.
 #[derive(Debug)]
-pub(crate) enum Last<O> {
+pub(crate) enum Settlement<O> {
     Done(O),
     Failed(Failure),
-    /// Nothing was done.
+    /// Somebody else may do it.
     GivenBack,
 }
 
-/// Runs the handler and reports what became of it. `stop` tells that the grace of a shutdown is over.
+/// Runs the handler and reports how it ended. `stop` becomes true when the grace of a shutdown is over.
 pub(super) async fn drive<W: Work>(
     work: Arc<W>,
     item: W::Item,
@@ -38,16 +38,16 @@ pub(super) async fn drive<W: Work>(
     let (held, handling) = work.begin(item);
     let end = match handling {
         Some(handling) => handle(&held, Running(tokio::spawn(handling)), stop).await,
-        None => send(&held, Last::GivenBack).await,
+        None => send(&held, Settlement::GivenBack).await,
     };
-    work.tell(&Moment::Ended(&held, end));
+    work.notify(&Notice::Ended(&held, end));
     end
 }
 
-/// Gives something back that nobody began.
+/// Gives an item back that no handler has begun.
 pub(super) async fn give_back<W: Work>(work: Arc<W>, item: W::Item) -> End {
     let (held, _) = work.begin(item);
-    send(&held, Last::GivenBack).await
+    send(&held, Settlement::GivenBack).await
 }
 
 async fn handle<H: Held>(
@@ -59,7 +59,7 @@ async fn handle<H: Held>(
     let mut keeping = pin!(keep(held));
     let cause = tokio::select! {
         biased;
-        answer = &mut running => return report(held, keeping, told(held, answer)).await,
+        answer = &mut running => return report(held, keeping, settlement_of(held, answer)).await,
         () = &mut keeping => Cause::LeaseLost,
         cause = held.hold().cancelled() => cause,
         () = over(pace.timeout) => Cause::Timeout,
@@ -73,17 +73,17 @@ async fn handle<H: Held>(
         () = sleep(pace.cancel_grace) => None,
     };
     drop(running);
-    let last = match (cause, answer) {
+    let settlement = match (cause, answer) {
         (Cause::LeaseLost, _) => return End::Lost,
-        (_, Some(Ended::Answered(Ok(outcome)))) => Last::Done(outcome),
-        (Cause::Timeout, _) => Last::Failed(timed_out(pace.timeout)),
-        (Cause::Shutdown, _) => Last::GivenBack,
+        (_, Some(Ended::Answered(Ok(outcome)))) => Settlement::Done(outcome),
+        (Cause::Timeout, _) => Settlement::Failed(timed_out(pace.timeout)),
+        (Cause::Shutdown, _) => Settlement::GivenBack,
     };
-    report(held, keeping, last).await
+    report(held, keeping, settlement).await
 }
 
-/// Renews a lease at a third of its time, for as long as that works. Returns when the lease is lost,
-/// by the server's word or because its time is over and nobody could be asked.
+/// Renews a lease at a third of its time, for as long as that works. Returns when the lease is lost:
+/// the server said so, or its time is over and the server could not be reached.
 async fn keep<H: Held>(held: &H) {
     let (pace, hold) = (held.pace(), held.hold());
     let third = pace.lease / 3;
@@ -115,14 +115,14 @@ async fn keep<H: Held>(held: &H) {
     }
 }
 
-/// Sends the last word while the lease is kept. A renewal that is refused now may only mean that an
-/// earlier attempt at the report succeeded, so that the report is what counts.
+/// Sends the report while the lease is kept. A renewal that is refused now may only mean that an
+/// earlier attempt at the report succeeded, so the answer to the report decides.
 async fn report<H: Held>(
     held: &H,
     keeping: Pin<&mut impl Future<Output = ()>>,
-    last: Last<H::Outcome>,
+    settlement: Settlement<H::Outcome>,
 ) -> End {
-    let mut sending = pin!(send(held, last));
+    let mut sending = pin!(send(held, settlement));
     tokio::select! {
         biased;
         end = &mut sending => end,
@@ -130,13 +130,13 @@ async fn report<H: Held>(
     }
 }
 
-/// Sends the last word until the server answers or the lease is over.
-async fn send<H: Held>(held: &H, last: Last<H::Outcome>) -> End {
-    let mut stage = Stage::of(&last);
-    let mut word = held.word(last);
+/// Sends the report until the server answers or the lease is over.
+async fn send<H: Held>(held: &H, settlement: Settlement<H::Outcome>) -> End {
+    let mut stage = Stage::of(&settlement);
+    let mut report = held.report(settlement);
     let mut failures = 0;
     loop {
-        let error = match held.say(&word).await {
+        let error = match held.send(&report).await {
             Ok(end) => return end,
             Err(error) => error,
         };
@@ -145,7 +145,7 @@ async fn send<H: Held>(held: &H, last: Last<H::Outcome>) -> End {
         }
         if let Some(instead) = stage.instead(&error) {
             stage = Stage::of(&instead);
-            word = held.word(instead);
+            report = held.report(instead);
             continue;
         }
         failures += 1;
@@ -157,7 +157,7 @@ async fn send<H: Held>(held: &H, last: Last<H::Outcome>) -> End {
     }
 }
 
-/// Which word is being sent.
+/// The kind of report that is being sent.
 enum Stage {
     Done,
     Failed,
@@ -165,17 +165,17 @@ enum Stage {
 }
 
 impl Stage {
-    fn of<O>(last: &Last<O>) -> Self {
-        match last {
-            Last::Done(_) => Self::Done,
-            Last::Failed(_) => Self::Failed,
-            Last::GivenBack => Self::GivenBack,
+    fn of<O>(settlement: &Settlement<O>) -> Self {
+        match settlement {
+            Settlement::Done(_) => Self::Done,
+            Settlement::Failed(_) => Self::Failed,
+            Settlement::GivenBack => Self::GivenBack,
         }
     }
 
-    /// What to tell when the server does not take this: a success that cannot be stored is a
-    /// failure, and a failure that cannot be told is none.
-    fn instead<O>(&self, error: &Error) -> Option<Last<O>> {
+    /// Returns the settlement to try if the server refuses this one: a success that cannot be stored
+    /// becomes a failure, and a failure that cannot be stored is given back.
+    fn instead<O>(&self, error: &Error) -> Option<Settlement<O>> {
         let refused = match error.kind() {
             Kind::Refused(body) => matches!(body.code.http_status(), 400 | 413),
             Kind::Unreachable | Kind::Timeout | Kind::Protocol => false,
@@ -184,18 +184,20 @@ impl Stage {
         match self {
             Self::Done if refused => {
                 let message = format!("the result was not accepted: {error}");
-                Some(Last::Failed(Failure::permanent(message).of_kind("result")))
+                Some(Settlement::Failed(
+                    Failure::permanent(message).of_kind("result"),
+                ))
             }
-            Self::Failed if refused => Some(Last::GivenBack),
+            Self::Failed if refused => Some(Settlement::GivenBack),
             Self::Done | Self::Failed | Self::GivenBack => None,
         }
     }
 }
 
-fn told<H: Held>(held: &H, ended: Ended<H::Outcome>) -> Last<H::Outcome> {
+fn settlement_of<H: Held>(held: &H, ended: Ended<H::Outcome>) -> Settlement<H::Outcome> {
     match ended {
-        Ended::Answered(Ok(outcome)) => Last::Done(outcome),
-        Ended::Answered(Err(failure)) => Last::Failed(failure),
+        Ended::Answered(Ok(outcome)) => Settlement::Done(outcome),
+        Ended::Answered(Err(failure)) => Settlement::Failed(failure),
         Ended::Panicked(message) => {
             tracing::error!(id = held.name(), "the handler panicked");
             let message = format!("the handler panicked: {message}");
@@ -204,10 +206,10 @@ fn told<H: Held>(held: &H, ended: Ended<H::Outcome>) -> Last<H::Outcome> {
             } else {
                 Failure::permanent(message)
             };
-            Last::Failed(failure.of_kind("panic"))
+            Settlement::Failed(failure.of_kind("panic"))
         }
-        // The runtime goes down and takes the handler first.
-        Ended::Dropped => Last::GivenBack,
+        // The tokio runtime is shutting down and has dropped the handler first.
+        Ended::Dropped => Settlement::GivenBack,
     }
 }
 
@@ -224,7 +226,7 @@ async fn over(limit: Option<Duration>) {
 }
 
 async fn stopped(mut stop: watch::Receiver<bool>) {
-    // A worker that is gone has stopped.
+    // An error means that the sender is gone, and with it the worker: it has stopped too.
     drop(stop.wait_for(|stop| *stop).await);
 }
 

@@ -1,4 +1,4 @@
-//! How long something is ours, and how a handler learns that it should stop.
+//! A lease as its holder sees it: its end, and the signal that asks the handler to stop.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -7,29 +7,30 @@ use std::{
 
 use tokio::{sync::watch, time::Instant};
 
-/// Why a handler is asked to stop.
+/// The reason why a handler is asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The task or message is no longer ours: it was cancelled, or the lease ran out. Whatever the
-    /// handler answers is ignored.
+    /// The task or message is no longer ours: it was cancelled, or the lease ran out. The handler's
+    /// answer is ignored.
     LeaseLost,
-    /// The time for it is over. It fails, retryably, unless the handler still succeeds.
+    /// The handler took too long. The task fails and may be retried, unless the handler still
+    /// succeeds.
     Timeout,
-    /// The worker or consumer shuts down and the grace is over. It is given back, unless the handler
-    /// still succeeds.
+    /// The worker or consumer shuts down and the grace is over. The task or message is given back,
+    /// unless the handler still succeeds.
     Shutdown,
 }
 
-/// A lease as its holder sees it.
+/// The lease of one task or message.
 pub(crate) struct Hold {
     cancel: watch::Sender<Option<Cause>>,
-    /// When the lease runs out, by this machine's clock.
+    /// The end of the lease, by this machine's clock.
     deadline: Mutex<Instant>,
 }
 
 impl Hold {
-    /// A lease that began now.
+    /// Begins a lease now.
     pub fn new(lease: Duration) -> Self {
         Self {
             cancel: watch::Sender::new(None),
@@ -37,20 +38,20 @@ impl Hold {
         }
     }
 
-    /// Waits until the handler should stop and says why.
+    /// Waits until the handler should stop, and returns the cause.
     pub async fn cancelled(&self) -> Cause {
         let mut cancel = self.cancel.subscribe();
         let cause = cancel.wait_for(Option::is_some).await.ok();
-        // The sender lives in this hold, so that there is a cause.
+        // The sender is a field of this hold, so the wait cannot fail.
         cause.and_then(|cause| *cause).unwrap_or(Cause::LeaseLost)
     }
 
-    /// Why the handler should stop, if it should.
+    /// Returns the cause if the handler should stop.
     pub fn cause(&self) -> Option<Cause> {
         *self.cancel.borrow()
     }
 
-    /// Asks the handler to stop. The first cause stands.
+    /// Asks the handler to stop. Only the first cause counts.
     pub fn cancel(&self, cause: Cause) {
         self.cancel.send_if_modified(|cancel| {
             let first = cancel.is_none();

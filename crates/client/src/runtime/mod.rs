@@ -1,5 +1,5 @@
-//! What a worker and a consumer have in common: taking things under leases, running a handler for
-//! each, keeping the lease meanwhile, and saying at the end what became of it.
+//! The common part of a worker and a consumer: it takes items under leases, runs a handler for each,
+//! keeps the lease meanwhile, and reports the end to the server.
 
 mod drive;
 mod hold;
@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 
 use asyncgate_api::Code;
 
-pub(crate) use drive::Last;
+pub(crate) use drive::Settlement;
 pub use hold::Cause;
 pub(crate) use hold::Hold;
 pub(crate) use run::run;
@@ -19,23 +19,23 @@ use crate::{Error, Retry, worker::Failure};
 /// The longest wait that the server grants.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// How much is done at once, and how long things may take.
+/// The number of handlers at a time, and the time limits.
 #[derive(Debug, Clone)]
 pub(crate) struct Pace {
     pub concurrency: usize,
-    /// How long a lease lasts without a renewal.
+    /// The length of a lease without a renewal.
     pub lease: Duration,
-    /// How long a claim waits for something to do.
+    /// The longest time that a claim waits for something to do.
     pub wait: Duration,
-    /// How long a handler may take.
+    /// The longest time that a handler may take.
     pub timeout: Option<Duration>,
-    /// How long handlers may go on after a shutdown began.
+    /// The time that handlers have to end after a shutdown began.
     pub grace: Duration,
-    /// How long a handler may go on after it was asked to stop.
+    /// The time that a handler has to end after it was asked to stop.
     pub cancel_grace: Duration,
-    /// Whether trying again may help after a panic.
+    /// True if a panic is a failure that may be retried.
     pub retry_panics: bool,
-    /// How long to wait between attempts; only the waits count.
+    /// The waits between attempts; the bounds on attempts and time are not used.
     pub pause: Retry,
 }
 
@@ -54,25 +54,25 @@ impl Default for Pace {
     }
 }
 
-/// What there is to do, and how it is taken.
+/// A source of items: the tasks of a worker, or the messages of a consumer.
 pub(crate) trait Work: Send + Sync + 'static {
-    /// What a claim gives.
+    /// An item as a claim returns it.
     type Item: Send + 'static;
-    /// The same in hand.
+    /// An item that is being handled.
     type Held: Held;
 
     fn pace(&self) -> &Pace;
 
-    /// Takes up to so many.
+    /// Takes at most `places` items.
     fn claim(
         &self,
         places: usize,
     ) -> impl Future<Output = Result<Vec<Self::Item>, Error>> + Send + '_;
 
-    /// The name of an item's lease, which no other has.
+    /// Returns the id of an item's lease, which is unique.
     fn lease(item: &Self::Item) -> &str;
 
-    /// Takes an item in hand, with the handler for it. Without one it is given back.
+    /// Begins with an item: returns it with its handler. Without a handler it is given back.
     #[expect(clippy::type_complexity, reason = "a future cannot be named")]
     fn begin(
         self: &Arc<Self>,
@@ -84,77 +84,78 @@ pub(crate) trait Work: Send + Sync + 'static {
         >,
     );
 
-    /// Tells whoever watches.
-    fn tell(&self, _moment: &Moment<'_, Self>) {}
+    /// Notifies the observer, if there is one.
+    fn notify(&self, _moment: &Notice<'_, Self>) {}
 }
 
-/// What happens while working.
-pub(crate) enum Moment<'a, W: Work + ?Sized> {
+/// An event for observers.
+pub(crate) enum Notice<'a, W: Work + ?Sized> {
     Taken(&'a W::Item),
     Ended(&'a W::Held, End),
     ClaimFailed(&'a Error, u32),
-    /// So many handlers still run.
+    /// The number of handlers that still run.
     Draining(usize),
 }
 
-/// Something in hand under a lease.
+/// An item that is being handled under a lease.
 pub(crate) trait Held: Send + Sync + 'static {
-    /// What a handler answers with success.
+    /// The result of a handler that succeeds.
     type Outcome: Send + 'static;
-    /// What is told to the server at the end.
-    type Word: Send + Sync;
+    /// The call that settles it with the server.
+    type Report: Send + Sync;
 
-    /// Its name in the log.
+    /// Returns its name in the log.
     fn name(&self) -> &str;
 
     fn pace(&self) -> &Pace;
 
     fn hold(&self) -> &Hold;
 
-    /// Keeps the lease for another while.
+    /// Extends the lease.
     fn renew(&self) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// How to say what became of it.
-    fn word(&self, last: Last<Self::Outcome>) -> Self::Word;
+    /// Makes the call that settles it so.
+    fn report(&self, settlement: Settlement<Self::Outcome>) -> Self::Report;
 
-    /// Says it once.
-    fn say(&self, word: &Self::Word) -> impl Future<Output = Result<End, Error>> + Send;
+    /// Sends the call once.
+    fn send(&self, report: &Self::Report) -> impl Future<Output = Result<End, Error>> + Send;
 }
 
-/// What became of a task or a message that was in hand.
+/// The end of a task or a message that was handled here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// It succeeded.
     Completed {
-        /// Whether an earlier attempt at the report had reached the server. Not known of messages.
+        /// True if an earlier attempt at the report had reached the server. Always false for messages:
+        /// the server does not say.
         duplicate: bool,
     },
     /// It failed.
     Failed {
-        /// Whether it will be tried again. Of a message it is not known: after its last allowed
-        /// delivery it is a dead letter.
+        /// True if it will be tried again. Always true for messages, although one becomes a dead
+        /// letter after its last allowed delivery: the server does not say.
         requeued: bool,
     },
     /// It was given back undone.
     Released,
     /// It was cancelled, or the lease ran out.
     Lost,
-    /// The server could not be told; the lease runs out by itself.
+    /// The report did not reach the server; the lease runs out by itself.
     Unreported,
 }
 
-/// How many tasks or messages came to which end.
+/// The number of tasks or messages by their ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Succeeded.
+    /// They succeeded.
     pub completed: u64,
-    /// Failed, also those that will be tried again.
+    /// They failed, including those that will be tried again.
     pub failed: u64,
-    /// Given back undone.
+    /// They were given back undone.
     pub released: u64,
-    /// Cancelled, or lost because the lease ran out.
+    /// They were cancelled, or their leases ran out.
     pub lost: u64,
-    /// Ended here, but the server could not be told.
+    /// They ended here, but the report did not reach the server.
     pub unreported: u64,
 }
 
@@ -171,7 +172,7 @@ impl Summary {
     }
 }
 
-/// Whether a refusal says that the lease is no longer ours.
+/// Returns true if a refusal means that the lease is no longer ours.
 pub(crate) fn is_lost(error: &Error) -> bool {
     matches!(
         error.code(),
@@ -186,7 +187,7 @@ pub(crate) fn is_lost(error: &Error) -> bool {
     )
 }
 
-/// Rounded up.
+/// Rounds up to whole seconds.
 pub(crate) fn whole_seconds(duration: Duration) -> Duration {
     let more = u64::from(duration.subsec_nanos() > 0);
     Duration::from_secs(duration.as_secs().saturating_add(more))

@@ -1,9 +1,9 @@
 //! The loop of a worker or a consumer: claim for the free places, start handlers, and drain at the
 //! end.
 //!
-//! A claim asks for all places that are free. While it is under way more become free, so that under
-//! load claims come in batches by themselves; a second one is sent only when many places would stand
-//! empty. A place is claimed for once, so that nothing is ever taken without a place.
+//! A claim asks for as many items as there are free places. While it is under way more places become
+//! free, so under load claims ask for batches by themselves; a second claim is sent only if many places
+//! would stay empty. A place is claimed for only once, so no item is ever taken without a place.
 
 use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
@@ -18,40 +18,41 @@ use tokio::{
 };
 
 use super::{
-    End, Moment, Pace, Summary, Work,
+    End, Notice, Pace, Summary, Work,
     drive::{drive, give_back},
 };
 use crate::{Error, Kind};
 
-/// An empty answer that comes faster is followed by a pause, so that no server is asked in a loop.
+/// An empty answer that comes faster than this is followed by a pause, so that the server is not asked
+/// in a tight loop.
 const LEAST_WAIT: Duration = Duration::from_millis(500);
-/// How long a claim under way may still take at a shutdown. Dropped later, it may leave leases that
-/// nobody knows of; they run out by themselves.
+/// The time that a claim under way has to end at a shutdown. A claim that is dropped after it may leave
+/// leases that nobody knows of; they run out by themselves.
 const LAST_CLAIM: Duration = Duration::from_millis(250);
-/// How long reports may take once every handler was stopped.
+/// The time for reports after every handler was stopped.
 const LAST_REPORTS: Duration = Duration::from_secs(10);
 
-/// How many places must be free for a second claim, at least.
+/// The least number of free places for a second claim.
 const WORTH_A_CLAIM: usize = 8;
 
-/// What a claim came to.
+/// The outcome of a claim.
 struct Claimed<T> {
-    /// How many places it was for.
+    /// The number of places that it asked for.
     places: usize,
     result: Result<Found<T>, Error>,
 }
 
 struct Found<T> {
     items: Vec<T>,
-    /// An empty answer that came before the wait was over: the server is about to stop, or nobody
-    /// wishes to wait.
+    /// True for an empty answer that came before the wait was over: the server is about to stop, or
+    /// the wait is set to nothing.
     early: bool,
 }
 
 type Claim<T> = BoxFuture<'static, Claimed<T>>;
 
-/// What is in hand.
-struct Hands<W: Work> {
+/// The items that are being handled.
+struct Active<W: Work> {
     work: Arc<W>,
     drivers: JoinSet<(String, End)>,
     leases: HashSet<String>,
@@ -59,14 +60,14 @@ struct Hands<W: Work> {
     summary: Summary,
 }
 
-/// Works until `shutdown` comes or the server refuses for good.
+/// Handles items until `shutdown` is ready or the server refuses for good.
 pub(crate) async fn run<W: Work>(
     work: Arc<W>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<Summary, Error> {
     let pace = work.pace();
     let mut shutdown = pin!(shutdown);
-    let mut hands = Hands {
+    let mut active = Active {
         drivers: JoinSet::new(),
         leases: HashSet::new(),
         stop: watch::Sender::new(false),
@@ -80,7 +81,7 @@ pub(crate) async fn run<W: Work>(
     let fatal = loop {
         let free = pace
             .concurrency
-            .saturating_sub(hands.drivers.len() + claimed_for);
+            .saturating_sub(active.drivers.len() + claimed_for);
         if is_worth_a_claim(pace, free, claims.len()) {
             let pause = pause(pace, failures, retry_after.take());
             claims.push(claim(Arc::clone(&work), free, pause));
@@ -89,10 +90,10 @@ pub(crate) async fn run<W: Work>(
         tokio::select! {
             biased;
             () = &mut shutdown => break None,
-            Some(ended) = hands.drivers.join_next() => {
-                hands.tally(ended);
-                while let Some(ended) = hands.drivers.try_join_next() {
-                    hands.tally(ended);
+            Some(ended) = active.drivers.join_next() => {
+                active.tally(ended);
+                while let Some(ended) = active.drivers.try_join_next() {
+                    active.tally(ended);
                 }
             }
             Some(claimed) = claims.next() => {
@@ -100,24 +101,25 @@ pub(crate) async fn run<W: Work>(
                 match claimed.result {
                     Ok(found) => {
                         failures = if found.early { failures + 1 } else { 0 };
-                        hands.take(found.items);
+                        active.take(found.items);
                     }
                     Err(error) if is_fatal(&error) => break Some(error),
                     Err(error) => {
                         failures += 1;
                         retry_after = error.retry_after();
                         tracing::warn!(%error, failures, "cannot claim; trying again");
-                        work.tell(&Moment::ClaimFailed(&error, failures));
+                        work.notify(&Notice::ClaimFailed(&error, failures));
                     }
                 }
             }
         }
     };
-    let summary = hands.drain(claims).await;
+    let summary = active.drain(claims).await;
     fatal.map_or(Ok(summary), Err)
 }
 
-/// Whether to send a claim for `free` places while `under_way` others wait for their answers.
+/// Returns true if a claim for `free` places should be sent while `under_way` others wait for their
+/// answers.
 fn is_worth_a_claim(pace: &Pace, free: usize, under_way: usize) -> bool {
     match under_way {
         0 => free > 0,
@@ -147,7 +149,7 @@ async fn ask<W: Work>(work: &W, places: usize) -> Result<Found<W::Item>, Error> 
     Ok(Found { items, early })
 }
 
-/// Whether no later claim can succeed unless a person acts.
+/// Returns true if no later claim can succeed unless a person acts.
 fn is_fatal(error: &Error) -> bool {
     match error.kind() {
         Kind::Refused(body) => matches!(body.code.http_status(), 400 | 401 | 403),
@@ -156,15 +158,15 @@ fn is_fatal(error: &Error) -> bool {
     }
 }
 
-impl<W: Work> Hands<W> {
+impl<W: Work> Active<W> {
     fn take(&mut self, items: Vec<W::Item>) {
         for item in items {
-            // A lease has one handler, whatever a broken proxy repeats.
+            // A broken proxy may repeat an answer. A lease must not get a second handler.
             let lease = W::lease(&item).to_owned();
             if !self.leases.insert(lease.clone()) {
                 continue;
             }
-            self.work.tell(&Moment::Taken(&item));
+            self.work.notify(&Notice::Taken(&item));
             let (work, stop) = (Arc::clone(&self.work), self.stop.subscribe());
             self.drivers
                 .spawn(async move { (lease, drive(work, item, stop).await) });
@@ -178,16 +180,16 @@ impl<W: Work> Hands<W> {
                 self.summary.count(end);
             }
             Err(error) => {
-                // A driver has nothing that panics; an observer may.
+                // The runtime itself does not panic here, but an observer may.
                 tracing::error!(%error, "something was dropped; its lease will run out");
                 self.summary.count(End::Unreported);
             }
         }
     }
 
-    /// Lets what runs finish, then stops it and gives it back.
+    /// Lets the running handlers finish, then stops those that are left and gives their items back.
     async fn drain(mut self, mut claims: FuturesUnordered<Claim<W::Item>>) -> Summary {
-        self.work.tell(&Moment::Draining(self.drivers.len()));
+        self.work.notify(&Notice::Draining(self.drivers.len()));
         let pace = self.work.pace();
         let (grace, cancel_grace) = (Instant::now() + pace.grace, pace.cancel_grace);
         let last = Instant::now() + LAST_CLAIM;
@@ -232,7 +234,7 @@ mod tests {
     use super::*;
     use crate::{Client, Outcome, Worker};
 
-    /// A task's future is moved when it is spawned, so that its size is paid for by every task.
+    /// Spawning moves the future, so every task pays for its size.
     #[tokio::test]
     async fn a_task_in_hand_is_small() {
         let client = Client::new("http://127.0.0.1:1", "k").unwrap();

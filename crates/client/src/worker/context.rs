@@ -1,4 +1,4 @@
-//! What a handler knows of its task, and how it learns that it should stop.
+//! A handler's view of its task, and the signal that asks it to stop.
 
 use std::{fmt, sync::Arc};
 
@@ -12,13 +12,13 @@ use crate::{
     runtime::{Cause, Hold, is_lost},
 };
 
-/// A handler's view of its task. Clones are cheap and see the same.
+/// A handler's view of its task. Clones are cheap and share their state.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 
 struct Inner {
     shared: Arc<Shared>,
-    /// Without its payload, which the handler has.
+    /// The task without its payload, which the handler has.
     task: LeasedTask,
     hold: Hold,
 }
@@ -29,28 +29,28 @@ impl Context {
         Self(Arc::new(Inner { shared, task, hold }))
     }
 
-    /// The task, its lease and its owner. The payload is null here: the handler has it.
+    /// Returns the task, its lease and its owner. The payload is null here: the handler has it.
     pub fn task(&self) -> &LeasedTask {
         &self.0.task
     }
 
-    /// The worker's client, which sends each call once.
+    /// Returns the worker's client, which sends each call once.
     pub fn client(&self) -> &Client {
         &self.0.shared.client
     }
 
-    /// Waits until the handler should stop and says why. A handler that does not stop within the
-    /// worker's cancel grace is dropped.
+    /// Waits until the handler should stop, and returns the cause. A handler that does not stop within
+    /// the worker's cancel grace is dropped.
     pub async fn cancelled(&self) -> Cause {
         self.0.hold.cancelled().await
     }
 
-    /// Why the handler should stop, if it should.
+    /// Returns the cause if the handler should stop.
     pub fn cause(&self) -> Option<Cause> {
         self.0.hold.cause()
     }
 
-    /// Says how far the work is; the owner sees the latest in `get_task`. If it turns out that the
+    /// Reports progress; the owner sees the latest report in `get_task`. If the server answers that the
     /// task is no longer this worker's, the handler is asked to stop.
     pub async fn progress<T: Serialize + ?Sized>(&self, progress: &T) -> Result<(), Error> {
         let progress = to_raw_value(progress).map_err(|error| {
@@ -69,7 +69,7 @@ impl Context {
         self.notice(told.map(drop))
     }
 
-    /// Says that the work has begun: the owner sees the task running.
+    /// Reports that the work has begun: the owner sees the task running.
     pub async fn start(&self) -> Result<(), Error> {
         let who = &self.0.shared.who;
         let input = StartTaskInput {

@@ -1,4 +1,4 @@
-//! A worker's tasks as the runtime sees them: how they are claimed, kept and ended.
+//! A worker's tasks for the runtime: claiming, renewing and settling them.
 
 use std::{mem, sync::Arc};
 
@@ -7,7 +7,7 @@ use asyncgate_api::{CompleteInput, FailInput, LeasedTask, ReleaseLeaseInput, Ren
 use super::{Context, Event, Failure, Outcome, Payload, Shared};
 use crate::{
     Error,
-    runtime::{End, Held, Hold, Last, Moment, Pace, Work},
+    runtime::{End, Held, Hold, Notice, Pace, Settlement, Work},
 };
 
 /// The most tasks that a claim may ask for.
@@ -47,24 +47,24 @@ impl Work for Shared {
         (context, handling)
     }
 
-    fn tell(&self, moment: &Moment<'_, Self>) {
+    fn notify(&self, notice: &Notice<'_, Self>) {
         let Some(observer) = &self.observer else {
             return;
         };
-        observer(&match *moment {
-            Moment::Taken(task) => Event::Leased { task },
-            Moment::Ended(context, end) => Event::Ended {
+        observer(&match *notice {
+            Notice::Taken(task) => Event::Leased { task },
+            Notice::Ended(context, end) => Event::Ended {
                 task_id: &context.task().task_id,
                 task_type: &context.task().task_type,
                 end,
             },
-            Moment::ClaimFailed(error, failures) => Event::ClaimFailed { error, failures },
-            Moment::Draining(running) => Event::Draining { running },
+            Notice::ClaimFailed(error, failures) => Event::ClaimFailed { error, failures },
+            Notice::Draining(running) => Event::Draining { running },
         });
     }
 }
 
-/// What is told to the server at the end.
+/// The call that settles a task with the server.
 #[derive(Debug)]
 pub(crate) enum Report {
     Complete(Box<CompleteInput>),
@@ -74,7 +74,7 @@ pub(crate) enum Report {
 
 impl Held for Context {
     type Outcome = Outcome;
-    type Word = Report;
+    type Report = Report;
 
     fn name(&self) -> &str {
         &self.task().task_id
@@ -101,13 +101,13 @@ impl Held for Context {
         self.client().renew_lease(&input).await.map(drop)
     }
 
-    fn word(&self, last: Last<Outcome>) -> Report {
+    fn report(&self, settlement: Settlement<Outcome>) -> Report {
         let (task, who) = (self.task(), &self.shared().who);
         let (task_id, lease_id) = (task.task_id.clone(), task.lease_id.clone());
         let (worker_id, worker_kind) = (who.id.clone(), None);
         let worker_instance_id = who.instance_id.clone();
-        match last {
-            Last::Done(outcome) => Report::Complete(Box::new(CompleteInput {
+        match settlement {
+            Settlement::Done(outcome) => Report::Complete(Box::new(CompleteInput {
                 task_id,
                 lease_id,
                 result: outcome.result,
@@ -117,7 +117,7 @@ impl Held for Context {
                 worker_kind,
                 worker_instance_id,
             })),
-            Last::Failed(failure) => Report::Fail(Box::new(FailInput {
+            Settlement::Failed(failure) => Report::Fail(Box::new(FailInput {
                 task_id,
                 lease_id,
                 error: failure.report(),
@@ -126,7 +126,7 @@ impl Held for Context {
                 worker_kind,
                 worker_instance_id,
             })),
-            Last::GivenBack => Report::Release(ReleaseLeaseInput {
+            Settlement::GivenBack => Report::Release(ReleaseLeaseInput {
                 task_id,
                 lease_id,
                 worker_id,
@@ -136,7 +136,7 @@ impl Held for Context {
         }
     }
 
-    async fn say(&self, report: &Report) -> Result<End, Error> {
+    async fn send(&self, report: &Report) -> Result<End, Error> {
         let client = self.client();
         match report {
             Report::Complete(input) => client.complete(input).await.map(|answer| End::Completed {

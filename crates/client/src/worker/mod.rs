@@ -1,17 +1,17 @@
-//! The worker runtime: handlers by task type, run under leases that are kept for them.
+//! The worker runtime: it runs a handler for each task, by type, and keeps the task's lease meanwhile.
 //!
 //! - A handler runs once per lease. Its lease is renewed at a third of its time.
-//! - What a handler answers is reported until the server answers or the lease is over. A success the
-//!   server refuses to store becomes a failure.
+//! - The result of a handler is reported until the server answers or the lease is over. A success that
+//!   the server refuses to store becomes a failure.
 //! - A handler that panics fails its task. By default the task is not retried: a panic is a defect,
 //!   and its owner should hear of it at once ([`WorkerBuilder::retry_panics`]).
 //! - A handler is asked to stop, through its [`Context`], when its lease is lost or its task
 //!   cancelled, when its time is over, and when the worker shuts down. If it does not stop, it is
-//!   dropped at its next await; what blocks a thread is left behind and no longer counted.
-//! - At shutdown nothing more is claimed, handlers may finish for a grace, and what is left then is
-//!   stopped and given back.
+//!   dropped at its next await; a handler that blocks its thread is left behind and no longer counted.
+//! - At shutdown nothing more is claimed, handlers have a grace to finish, and those that are left then
+//!   are stopped and their tasks given back.
 //! - A server that cannot be reached is asked again for as long as it takes; one that refuses the
-//!   worker's key or claim ends it.
+//!   worker's key or claim ends the worker.
 
 mod context;
 mod lease;
@@ -31,7 +31,7 @@ use crate::{
 };
 
 const MAX_LEASE_TTL: Duration = Duration::from_secs(1_800);
-/// How many names the server takes in a claim.
+/// The most types or capabilities that the server takes in a claim.
 const MAX_TYPES: usize = 64;
 
 type Handler =
@@ -41,15 +41,15 @@ type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 /// Does tasks. Made by [`Worker::builder`].
 pub struct Worker(Arc<Shared>);
 
-/// How a worker is set up.
+/// The settings of a worker.
 pub struct WorkerBuilder(Shared);
 
 pub(crate) struct Shared {
-    /// Sends each call once: the worker knows better when to try again.
+    /// Sends each call once: the worker itself decides when to try again.
     client: Client,
     who: Identity,
     handlers: HashMap<String, Handler>,
-    /// The claim, but for the number of tasks.
+    /// The input of every claim, without the number of tasks.
     claim: LeaseNextInput,
     pace: Pace,
     observer: Option<Observer>,
@@ -61,7 +61,7 @@ struct Identity {
     instance_id: Option<String>,
 }
 
-/// What happens in a worker, for whoever watches it.
+/// An event in a worker, for its observer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -70,25 +70,25 @@ pub enum Event<'a> {
         /// The task.
         task: &'a LeasedTask,
     },
-    /// A task left the worker's hands.
+    /// The worker is done with a task.
     Ended {
         /// The task.
         task_id: &'a str,
         /// Its type.
         task_type: &'a str,
-        /// What became of it.
+        /// The way in which it ended.
         end: End,
     },
     /// The server could not be asked for tasks; it will be asked again.
     ClaimFailed {
-        /// Why.
+        /// The error.
         error: &'a Error,
-        /// How often in a row.
+        /// The number of failures in a row.
         failures: u32,
     },
     /// The worker stops.
     Draining {
-        /// How many handlers run.
+        /// The number of handlers that run.
         running: usize,
     },
 }
@@ -106,8 +106,8 @@ impl Worker {
         })
     }
 
-    /// Works until `shutdown` comes, then drains. Ends with an error only when the server refuses
-    /// the worker for good: a wrong key, or a claim that makes no sense.
+    /// Works until `shutdown` is ready, then drains. Returns an error only if the server refuses the
+    /// worker for good: a wrong key, or a claim that is not valid.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<Summary, Error> {
         runtime::run(self.0, shutdown).await
     }
@@ -119,94 +119,94 @@ impl Worker {
 }
 
 impl WorkerBuilder {
-    /// The worker's stable name. Default: the credential's principal.
+    /// Sets the worker's stable name. Default: the credential's principal.
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.0.who.id = Some(id.into());
         self
     }
 
-    /// The process or machine the worker runs in.
+    /// Names the process or machine that the worker runs in.
     #[must_use]
     pub fn instance_id(mut self, id: impl Into<String>) -> Self {
         self.0.who.instance_id = Some(id.into());
         self
     }
 
-    /// What the worker can do. Tasks that require anything else are not given to it.
+    /// Sets the worker's capabilities. Tasks that require any other are not given to it.
     #[must_use]
     pub fn capabilities<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.0.claim.capabilities = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// How many handlers run at once. Default 1.
+    /// Sets the number of handlers that run at once. Default 1.
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.0.pace.concurrency = concurrency;
         self
     }
 
-    /// How long a lease lasts without a renewal, in whole seconds, up to half an hour: how long a
-    /// task stays away when this worker dies. Default 60 s.
+    /// Sets the length of a lease without a renewal, in whole seconds, up to half an hour. If this worker
+    /// dies, a task is given out again after that time. Default 60 s.
     #[must_use]
     pub fn lease_ttl(mut self, ttl: Duration) -> Self {
         self.0.pace.lease = ttl;
         self
     }
 
-    /// How long a claim waits for a task, in whole seconds, up to a minute. Default 20 s.
+    /// Sets the time that a claim waits for a task, in whole seconds, up to a minute. Default 20 s.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.0.pace.wait = wait;
         self
     }
 
-    /// How long a handler may take. One that takes longer is stopped, and its task fails and is
-    /// retried. Default: as long as it likes.
+    /// Sets the longest time for a handler. One that takes longer is stopped, and its task fails and is
+    /// retried. Default: no limit.
     #[must_use]
     pub fn task_timeout(mut self, timeout: Duration) -> Self {
         self.0.pace.timeout = Some(timeout);
         self
     }
 
-    /// How long handlers may go on after a shutdown began. Default 30 s.
+    /// Sets the time that handlers have to end after a shutdown began. Default 30 s.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.0.pace.grace = grace;
         self
     }
 
-    /// How long a handler may go on after it was asked to stop. Default 1 s.
+    /// Sets the time that a handler has to end after it was asked to stop. Default 1 s.
     #[must_use]
     pub fn cancel_grace(mut self, grace: Duration) -> Self {
         self.0.pace.cancel_grace = grace;
         self
     }
 
-    /// Whether a task whose handler panicked is retried while attempts are left. Default false.
+    /// Sets whether a task whose handler panicked is retried while attempts are left. Default false.
     #[must_use]
     pub fn retry_panics(mut self, retry: bool) -> Self {
         self.0.pace.retry_panics = retry;
         self
     }
 
-    /// How long the worker waits before it asks a server again that could not be reached. The number
-    /// of attempts and the total do not count here.
+    /// Sets the waits before a server that could not be reached is asked again. The number of attempts
+    /// and the total time are ignored here.
     #[must_use]
     pub fn pause(mut self, pause: Retry) -> Self {
         self.0.pace.pause = pause;
         self
     }
 
-    /// Tells `observer` what happens. It must not block.
+    /// Calls `observer` for every event. It must not block.
     #[must_use]
     pub fn observe(mut self, observer: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         self.0.observer = Some(Arc::new(observer));
         self
     }
 
-    /// Does tasks of a type with `handler`. A later handler for the same type replaces it.
+    /// Runs `handler` for tasks of a type. A later handler for the same type replaces it.
     #[must_use]
     pub fn handle<F, A>(mut self, task_type: impl Into<String>, handler: F) -> Self
     where
@@ -219,7 +219,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// The worker.
+    /// Makes the worker.
     pub fn build(self) -> Result<Worker, Error> {
         let mut shared = self.0;
         let mut types: Vec<String> = shared.handlers.keys().cloned().collect();

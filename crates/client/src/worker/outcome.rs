@@ -1,4 +1,4 @@
-//! What a handler is given and what it answers: a payload, and an outcome or a failure.
+//! A handler's input and output: a payload, and an outcome or a failure.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ const MAX_MESSAGE_CHARS: usize = 2_000;
 pub struct Payload(pub(super) Box<RawValue>);
 
 impl Payload {
-    /// The payload as JSON text.
+    /// Returns the payload as JSON text.
     pub fn text(&self) -> &str {
         self.0.get()
     }
@@ -29,7 +29,7 @@ impl Payload {
         })
     }
 
-    /// The payload, to hand it on as it is.
+    /// Returns the payload, to pass it on as it is.
     pub fn into_raw(self) -> Box<RawValue> {
         self.0
     }
@@ -41,8 +41,8 @@ impl fmt::Debug for Payload {
     }
 }
 
-/// A success. Say where the results are, in artifacts, or that they were delivered: without either
-/// the task succeeds, but its owner is still owed the proof.
+/// A success. It should say where the results are, in artifacts, or that they were delivered: without
+/// either the task succeeds, but its owner is still owed the proof.
 #[derive(Clone, Default)]
 pub struct Outcome {
     pub(super) result: Option<Box<RawValue>>,
@@ -51,17 +51,17 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// A success that returns nothing.
+    /// Makes a success that returns nothing.
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// A success that returns a value.
+    /// Makes a success that returns a value.
     pub fn json<T: Serialize + ?Sized>(result: &T) -> Result<Self, Failure> {
         Ok(Self::raw(raw(result)?))
     }
 
-    /// A success that returns JSON text as it is.
+    /// Makes a success that returns JSON text as it is.
     pub fn raw(result: Box<RawValue>) -> Self {
         Self {
             result: Some(result),
@@ -69,13 +69,13 @@ impl Outcome {
         }
     }
 
-    /// Says where the results are: a list of pointers such as `{type, url}`, or one.
+    /// Adds the places of the results: a list of pointers such as `{type, url}`, or one.
     pub fn with_artifacts<T: Serialize + ?Sized>(mut self, artifacts: &T) -> Result<Self, Failure> {
         self.artifacts = Some(raw(artifacts)?);
         Ok(self)
     }
 
-    /// Says that the results were delivered: target, time, status.
+    /// Adds the proof that the results were delivered: target, time, status.
     pub fn with_delivery_proof<T: Serialize + ?Sized>(
         mut self,
         proof: &T,
@@ -102,7 +102,7 @@ fn raw<T: Serialize + ?Sized>(value: &T) -> Result<Box<RawValue>, Failure> {
     })
 }
 
-/// A failure. It is told to the task's owner as `{"kind", "message", "details"?}`.
+/// A failure. The task's owner sees it as `{"kind", "message", "details"?}`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Failure {
     kind: String,
@@ -114,12 +114,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure that would come again: the task ends.
+    /// Makes a failure that would happen again: the task ends.
     pub fn permanent(message: impl Into<String>) -> Self {
         Self::new(message.into(), false)
     }
 
-    /// A failure that may not come again: the task is retried while attempts are left.
+    /// Makes a failure that may not happen again: the task is retried while attempts are left.
     pub fn retryable(message: impl Into<String>) -> Self {
         Self::new(message.into(), true)
     }
@@ -131,24 +131,24 @@ impl Failure {
         self
     }
 
-    /// Adds what helps a program.
+    /// Adds details for programs.
     #[must_use]
     pub fn with_details(mut self, details: serde_json::Value) -> Self {
         self.details = Some(details);
         self
     }
 
-    /// Whether trying again may help.
+    /// Returns true if the task may be retried.
     pub fn is_retryable(&self) -> bool {
         self.retryable
     }
 
-    /// The sort of failure.
+    /// Returns the sort of failure.
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// What went wrong.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -166,7 +166,7 @@ impl Failure {
         }
     }
 
-    /// The failure as it is reported.
+    /// Returns the failure as it is reported.
     pub(super) fn report(&self) -> Box<RawValue> {
         to_raw_value(self).unwrap_or_default()
     }
@@ -180,7 +180,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// A call of the handler's own to a gate that failed: retryable if the call is.
+/// The failure of a call that the handler itself made: retryable if the call is.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::new(error.to_string(), error.is_transient()).of_kind("call")
