@@ -4,37 +4,25 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{
-    Access, Effect, Method, Operation, Plane, Principal, PrincipalKind, Requirements, Spec,
-};
+use crate::{Access, Effect, Method, Principal, PrincipalKind, Requirements, operation::operation};
 
-/// Takes tasks to work on.
-#[derive(Debug)]
-pub struct LeaseNext;
-
-impl Operation for LeaseNext {
-    type Input = LeaseNextInput;
-    type Output = LeaseNextOutput;
-    const SPEC: Spec = Spec {
-        name: "lease_next",
-        method: Method::Post,
-        path: "/v1/leases/claim",
-        tool: Some("asyncgate.lease_next"),
-        access: Access::Worker,
-        effect: Effect::Add,
-        brings_work: false,
-        summary: "Take the next tasks to work on.",
-        doc: "Gives you the tasks with the highest priority, oldest first, whose required \
-              capabilities you offer. Each comes with a lease_id: send it with every later call \
-              about the task. Before expires_at, either finish (complete or fail) or renew_lease; \
-              otherwise the task goes to another worker and your lease is void. With wait_seconds \
-              (up to 60) the call waits for a task and answers as soon as there is one; an empty \
-              list means there was none.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Takes tasks to work on.
+    Tasks, LeaseNext: LeaseNextInput => LeaseNextOutput,
+    name: "lease_next",
+    method: Method::Post,
+    path: "/v1/leases/claim",
+    tool: Some("asyncgate.lease_next"),
+    access: Access::Worker,
+    effect: Effect::Add,
+    summary: "Take the next tasks to work on.",
+    doc: "Gives you the tasks with the highest priority, oldest first, whose required \
+          capabilities you offer. Each comes with a lease_id: send it with every later call \
+          about the task. Before expires_at, either finish (complete or fail) or renew_lease; \
+          otherwise the task goes to another worker and your lease is void. With wait_seconds \
+          (up to 60) the call waits for a task and answers as soon as there is one; an empty \
+          list means there was none.",
+);
 
 /// A worker's offer and demand.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -107,30 +95,20 @@ pub struct LeasedTask {
     pub expected_artifact_mime: Option<String>,
 }
 
-/// Keeps a task longer.
-#[derive(Debug)]
-pub struct RenewLease;
-
-impl Operation for RenewLease {
-    type Input = RenewLeaseInput;
-    type Output = RenewLeaseOutput;
-    const SPEC: Spec = Spec {
-        name: "renew_lease",
-        method: Method::Post,
-        path: "/v1/leases/renew",
-        tool: Some("asyncgate.renew_lease"),
-        access: Access::Worker,
-        effect: Effect::Advance,
-        brings_work: false,
-        summary: "Keep a task longer.",
-        doc: "Moves the end of your lease to now plus extend_by_seconds (default 300, at most \
-              1800); it never gets shorter. LEASE_INVALID_OR_EXPIRED means that the task is no \
-              longer yours: stop working on it.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Keeps a task longer.
+    Tasks, RenewLease: RenewLeaseInput => RenewLeaseOutput,
+    name: "renew_lease",
+    method: Method::Post,
+    path: "/v1/leases/renew",
+    tool: Some("asyncgate.renew_lease"),
+    access: Access::Worker,
+    effect: Effect::Advance,
+    summary: "Keep a task longer.",
+    doc: "Moves the end of your lease to now plus extend_by_seconds (default 300, at most \
+          1800); it never gets shorter. LEASE_INVALID_OR_EXPIRED means that the task is no \
+          longer yours: stop working on it.",
+);
 
 /// The lease to renew.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -163,29 +141,19 @@ pub struct RenewLeaseOutput {
     pub expires_at: String,
 }
 
-/// Gives a task back.
-#[derive(Debug)]
-pub struct ReleaseLease;
-
-impl Operation for ReleaseLease {
-    type Input = ReleaseLeaseInput;
-    type Output = Done;
-    const SPEC: Spec = Spec {
-        name: "release_lease",
-        method: Method::Post,
-        path: "/v1/leases/release",
-        tool: Some("asyncgate.release_lease"),
-        access: Access::Worker,
-        effect: Effect::Advance,
-        brings_work: false,
-        summary: "Give a task back undone.",
-        doc: "The task can be leased by others at once and no failure is counted. Use it when you \
-              shut down or cannot do the task after all.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Gives a task back.
+    Tasks, ReleaseLease: ReleaseLeaseInput => Done,
+    name: "release_lease",
+    method: Method::Post,
+    path: "/v1/leases/release",
+    tool: Some("asyncgate.release_lease"),
+    access: Access::Worker,
+    effect: Effect::Advance,
+    summary: "Give a task back undone.",
+    doc: "The task can be leased by others at once and no failure is counted. Use it when you \
+          shut down or cannot do the task after all.",
+);
 
 /// The lease to give back.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -213,29 +181,19 @@ pub struct Done {
     pub ok: bool,
 }
 
-/// Records that the work began.
-#[derive(Debug)]
-pub struct StartTask;
-
-impl Operation for StartTask {
-    type Input = StartTaskInput;
-    type Output = Done;
-    const SPEC: Spec = Spec {
-        name: "start_task",
-        method: Method::Post,
-        path: "/v1/tasks/{task_id}/running",
-        tool: Some("asyncgate.start_task"),
-        access: Access::Worker,
-        effect: Effect::Advance,
-        brings_work: false,
-        summary: "Say that work on a leased task has begun.",
-        doc: "Optional: a task can go from leased straight to its end. It makes the owner see \
-              status running.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Records that the work began.
+    Tasks, StartTask: StartTaskInput => Done,
+    name: "start_task",
+    method: Method::Post,
+    path: "/v1/tasks/{task_id}/running",
+    tool: Some("asyncgate.start_task"),
+    access: Access::Worker,
+    effect: Effect::Advance,
+    summary: "Say that work on a leased task has begun.",
+    doc: "Optional: a task can go from leased straight to its end. It makes the owner see \
+          status running.",
+);
 
 /// The task that was begun.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -256,28 +214,18 @@ pub struct StartTaskInput {
     pub worker_instance_id: Option<String>,
 }
 
-/// Records the progress of the work.
-#[derive(Debug)]
-pub struct ReportProgress;
-
-impl Operation for ReportProgress {
-    type Input = ReportProgressInput;
-    type Output = Done;
-    const SPEC: Spec = Spec {
-        name: "report_progress",
-        method: Method::Post,
-        path: "/v1/tasks/{task_id}/progress",
-        tool: Some("asyncgate.report_progress"),
-        access: Access::Worker,
-        effect: Effect::Add,
-        brings_work: false,
-        summary: "Say how far the work is.",
-        doc: "The owner sees the latest progress in get_task. It does not renew the lease.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Records the progress of the work.
+    Tasks, ReportProgress: ReportProgressInput => Done,
+    name: "report_progress",
+    method: Method::Post,
+    path: "/v1/tasks/{task_id}/progress",
+    tool: Some("asyncgate.report_progress"),
+    access: Access::Worker,
+    effect: Effect::Add,
+    summary: "Say how far the work is.",
+    doc: "The owner sees the latest progress in get_task. It does not renew the lease.",
+);
 
 /// A progress report.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -300,31 +248,21 @@ pub struct ReportProgressInput {
     pub worker_instance_id: Option<String>,
 }
 
-/// Ends a task with success.
-#[derive(Debug)]
-pub struct Complete;
-
-impl Operation for Complete {
-    type Input = CompleteInput;
-    type Output = CompleteOutput;
-    const SPEC: Spec = Spec {
-        name: "complete",
-        method: Method::Post,
-        path: "/v1/tasks/{task_id}/complete",
-        tool: Some("asyncgate.complete"),
-        access: Access::Worker,
-        effect: Effect::End,
-        brings_work: false,
-        summary: "End a task with success.",
-        doc: "Say where the results are, in artifacts (a list of pointers such as {type, url}), \
-              or that you delivered them, in delivery_proof. Without either the task succeeds but \
-              the owner's obligation stays open, until you send complete again for the same lease \
-              with the missing proof. Repeating the call after a lost answer is safe.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Ends a task with success.
+    Tasks, Complete: CompleteInput => CompleteOutput,
+    name: "complete",
+    method: Method::Post,
+    path: "/v1/tasks/{task_id}/complete",
+    tool: Some("asyncgate.complete"),
+    access: Access::Worker,
+    effect: Effect::End,
+    summary: "End a task with success.",
+    doc: "Say where the results are, in artifacts (a list of pointers such as {type, url}), \
+          or that you delivered them, in delivery_proof. Without either the task succeeds but \
+          the owner's obligation stays open, until you send complete again for the same lease \
+          with the missing proof. Repeating the call after a lost answer is safe.",
+);
 
 /// A success.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -365,30 +303,20 @@ pub struct CompleteOutput {
     pub receipt_id: String,
 }
 
-/// Reports a failure.
-#[derive(Debug)]
-pub struct Fail;
-
-impl Operation for Fail {
-    type Input = FailInput;
-    type Output = FailOutput;
-    const SPEC: Spec = Spec {
-        name: "fail",
-        method: Method::Post,
-        path: "/v1/tasks/{task_id}/fail",
-        tool: Some("asyncgate.fail"),
-        access: Access::Worker,
-        effect: Effect::End,
-        brings_work: false,
-        summary: "Report that a task failed.",
-        doc: "With retryable = true the task is queued again after a growing delay, while \
-              attempts are left (requeued = true); otherwise it ends as failed. Repeating the call \
-              that ended the task is safe.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Reports a failure.
+    Tasks, Fail: FailInput => FailOutput,
+    name: "fail",
+    method: Method::Post,
+    path: "/v1/tasks/{task_id}/fail",
+    tool: Some("asyncgate.fail"),
+    access: Access::Worker,
+    effect: Effect::End,
+    summary: "Report that a task failed.",
+    doc: "With retryable = true the task is queued again after a growing delay, while \
+          attempts are left (requeued = true); otherwise it ends as failed. Repeating the call \
+          that ended the task is safe.",
+);
 
 /// A failure.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]

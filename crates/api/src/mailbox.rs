@@ -5,30 +5,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, Code, Effect, Method, Operation, Payload, Plane, Spec};
-
-// The operations of the mailbox differ only in these fields; the macro fills in the rest of the spec.
-macro_rules! operation {
-    ($(#[$doc:meta])* $name:ident, $input:ty => $output:ty, $($field:ident: $value:expr),+ $(,)?) => {
-        $(#[$doc])*
-        #[derive(Debug)]
-        pub struct $name;
-
-        impl Operation for $name {
-            type Input = $input;
-            type Output = $output;
-            const SPEC: Spec = Spec {
-                $($field: $value,)+
-                plane: Plane::Mailbox,
-                successor: None,
-            };
-        }
-    };
-}
+use crate::{Access, Code, Effect, Method, Payload, operation::operation};
 
 operation!(
     /// Sends a message.
-    SendMessage, SendInput => SendOutput,
+    Mailbox, SendMessage: SendInput => SendOutput,
     name: "mailbox_send",
     method: Method::Post,
     path: "/v1/send",
@@ -102,7 +83,7 @@ pub struct SendOutput {
 
 operation!(
     /// Sends many messages.
-    SendMessages, SendBatchInput => SendBatchOutput,
+    Mailbox, SendMessages: SendBatchInput => SendBatchOutput,
     name: "mailbox_send_batch",
     method: Method::Post,
     path: "/v1/send/batch",
@@ -110,7 +91,6 @@ operation!(
     access: Access::Any,
     effect: Effect::Advance,
     brings_work: true,
-    headers: &[],
     summary: "Send up to 1,000 messages in one call.",
     doc: "Sends messages as mailbox.send does, in one commit. Each has an answer of its own, in \
           order: msg_id and duplicate, or code and message of what was wrong with it; one that is \
@@ -157,15 +137,13 @@ pub struct Refusal {
 
 operation!(
     /// Receives messages.
-    ReceiveMessages, RecvInput => RecvOutput,
+    Mailbox, ReceiveMessages: RecvInput => RecvOutput,
     name: "mailbox_recv",
     method: Method::Post,
     path: "/v1/recv",
     tool: Some("mailbox.recv"),
     access: Access::Any,
     effect: Effect::Add,
-    brings_work: false,
-    headers: &[],
     summary: "Receive messages of a topic.",
     doc: "Hands you messages of a topic, highest priority first, then oldest. They are yours for \
           visibility_ms: finish each with mailbox.ack, or give it back with mailbox.nack, or keep \
@@ -251,15 +229,13 @@ pub struct Envelope {
 
 operation!(
     /// Acknowledges a message.
-    AckMessage, AckInput => AckOutput,
+    Mailbox, AckMessage: AckInput => AckOutput,
     name: "mailbox_ack",
     method: Method::Post,
     path: "/v1/ack/{msg_id}",
     tool: Some("mailbox.ack"),
     access: Access::Any,
     effect: Effect::End,
-    brings_work: false,
-    headers: &[],
     summary: "Say that a message is done.",
     doc: "Ends a message: it is never delivered again. Repeating it is safe for as long as the \
           replay window. With the lease from mailbox.recv, E_STALE_LEASE tells you that your time \
@@ -287,15 +263,13 @@ pub struct AckOutput {
 
 operation!(
     /// Acknowledges many messages.
-    AckMessages, AckBatchInput => AckBatchOutput,
+    Mailbox, AckMessages: AckBatchInput => AckBatchOutput,
     name: "mailbox_ack_batch",
     method: Method::Post,
     path: "/v1/ack/batch",
     tool: Some("mailbox.ack_batch"),
     access: Access::Any,
     effect: Effect::End,
-    brings_work: false,
-    headers: &[],
     summary: "Say that up to 1,000 messages are done.",
     doc: "Ends messages as mailbox.ack does, in one commit. Each has an answer of its own, in \
           order: ok, or code and message of what was wrong with it.",
@@ -328,15 +302,13 @@ pub enum AckResult {
 
 operation!(
     /// Gives a message back.
-    NackMessage, NackInput => AckOutput,
+    Mailbox, NackMessage: NackInput => AckOutput,
     name: "mailbox_nack",
     method: Method::Post,
     path: "/v1/nack/{msg_id}",
     tool: Some("mailbox.nack"),
     access: Access::Any,
     effect: Effect::Advance,
-    brings_work: false,
-    headers: &[],
     summary: "Give a message back, to be delivered again.",
     doc: "Says that you could not do the work. The message is delivered again after a random \
           backoff that grows with each attempt, or after delay_ms if you give it. After its last \
@@ -365,15 +337,13 @@ pub struct NackInput {
 
 operation!(
     /// Keeps a message longer.
-    ExtendMessage, ExtendInput => ExtendOutput,
+    Mailbox, ExtendMessage: ExtendInput => ExtendOutput,
     name: "mailbox_extend",
     method: Method::Post,
     path: "/v1/extend/{msg_id}",
     tool: Some("mailbox.extend"),
     access: Access::Any,
     effect: Effect::Advance,
-    brings_work: false,
-    headers: &[],
     summary: "Keep a message longer.",
     doc: "Moves the end of your delivery to now plus visibility_ms; it never comes nearer, and in \
           all you may keep a message ten times as long as you first asked for.",
@@ -404,15 +374,13 @@ pub struct ExtendOutput {
 
 operation!(
     /// Looks at messages.
-    PeekMessages, PeekInput => RecvOutput,
+    Mailbox, PeekMessages: PeekInput => RecvOutput,
     name: "mailbox_peek",
     method: Method::Post,
     path: "/v1/peek",
     tool: Some("mailbox.peek"),
     access: Access::Any,
     effect: Effect::Read,
-    brings_work: false,
-    headers: &[],
     summary: "Look at the next messages of a topic without receiving them.",
     doc: "Shows the messages that would be delivered next. They stay where they are and have no \
           lease; nothing is counted.",
@@ -434,15 +402,13 @@ pub struct PeekInput {
 
 operation!(
     /// Throws messages away.
-    PurgeTopic, PurgeInput => PurgeOutput,
+    Mailbox, PurgeTopic: PurgeInput => PurgeOutput,
     name: "mailbox_purge",
     method: Method::Post,
     path: "/v1/purge",
     tool: Some("mailbox.purge"),
     access: Access::Admin,
     effect: Effect::End,
-    brings_work: false,
-    headers: &[],
     summary: "Throw away a topic's messages (admin).",
     doc: "Throws away the waiting messages of a topic (ready), its dead letters (dlq) or both \
           (all). Messages that receivers have are left alone. This cannot be undone.",
@@ -479,15 +445,13 @@ pub struct PurgeOutput {
 
 operation!(
     /// Lists topics.
-    ListTopics, ListTopicsInput => ListTopicsOutput,
+    Mailbox, ListTopics: ListTopicsInput => ListTopicsOutput,
     name: "mailbox_topics",
     method: Method::Get,
     path: "/v1/topics",
     tool: Some("mailbox.topics"),
     access: Access::Any,
     effect: Effect::Read,
-    brings_work: false,
-    headers: &[],
     summary: "List topics and what they hold.",
     doc: "Lists the topics that hold messages, by name, with how many wait, are with receivers \
           and are dead letters, and how old the oldest waiting message is.",
@@ -535,15 +499,13 @@ pub struct TopicState {
 
 operation!(
     /// Lists dead letters.
-    ListDeadLetters, ListDeadLettersInput => ListDeadLettersOutput,
+    Mailbox, ListDeadLetters: ListDeadLettersInput => ListDeadLettersOutput,
     name: "mailbox_dlq",
     method: Method::Get,
     path: "/v1/dlq",
     tool: Some("mailbox.dlq"),
     access: Access::Any,
     effect: Effect::Read,
-    brings_work: false,
-    headers: &[],
     summary: "List dead letters.",
     doc: "Lists messages that were not done: their last allowed delivery failed (max_attempts), \
           they grew too old (expired), or their stored bytes were damaged (integrity). Bring them \
@@ -599,15 +561,13 @@ pub struct DeadLetter {
 
 operation!(
     /// Brings dead letters back.
-    ReprocessDeadLetters, ReprocessInput => ReprocessOutput,
+    Mailbox, ReprocessDeadLetters: ReprocessInput => ReprocessOutput,
     name: "mailbox_dlq_reprocess",
     method: Method::Post,
     path: "/v1/dlq/reprocess",
     tool: Some("mailbox.dlq_reprocess"),
     access: Access::Admin,
     effect: Effect::Advance,
-    brings_work: false,
-    headers: &[],
     summary: "Bring dead letters back into their topic (admin).",
     doc: "Moves dead letters of a topic back, in the order in which they were sent: same msg_id, \
           attempts counted anew. They move all together or not at all; with per_second they move \
@@ -646,15 +606,13 @@ pub struct ReprocessOutput {
 
 operation!(
     /// Reads the heads of the chains.
-    GetMailboxHeads, GetMailboxHeadsInput => GetMailboxHeadsOutput,
+    Mailbox, GetMailboxHeads: GetMailboxHeadsInput => GetMailboxHeadsOutput,
     name: "mailbox_heads",
     method: Method::Get,
     path: "/v1/mailbox/heads",
     tool: Some("mailbox.heads"),
     access: Access::Any,
     effect: Effect::Read,
-    brings_work: false,
-    headers: &[],
     summary: "Get the signed heads of the message chains.",
     doc: "Each shard chains the hashes of its messages. A signed head proves what had been sent \
           when it was made: keep it, and asyncgate verify can tell later whether messages were \

@@ -17,6 +17,26 @@ pub trait Operation: 'static {
     const SPEC: Spec;
 }
 
+/// Declares an operation: its plane, type, input and output, and the fields of its spec that are not those
+/// of [`Spec::of`].
+macro_rules! operation {
+    ($(#[$doc:meta])* $plane:ident, $name:ident: $input:ty => $output:ty, $($field:ident: $value:expr),+ $(,)?) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name;
+
+        impl crate::Operation for $name {
+            type Input = $input;
+            type Output = $output;
+            const SPEC: crate::Spec = crate::Spec {
+                $($field: $value,)+
+                ..crate::Spec::of(crate::Plane::$plane)
+            };
+        }
+    };
+}
+pub(crate) use operation;
+
 /// Everything that a facade must know about an operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Spec {
@@ -48,6 +68,24 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// Returns the spec that operations of a plane start from: every field that most of them share.
+    pub const fn of(plane: Plane) -> Self {
+        Self {
+            name: "",
+            method: Method::Get,
+            path: "",
+            tool: None,
+            access: Access::Any,
+            effect: Effect::Read,
+            brings_work: false,
+            summary: "",
+            doc: "",
+            plane,
+            headers: &[],
+            successor: None,
+        }
+    }
+
     /// Returns the names of the input fields that travel in the path.
     pub fn path_fields(&self) -> impl Iterator<Item = &'static str> {
         self.path

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    Access, Done, Effect, Method, NoInput, Operation, Plane, Principal, PrincipalKind, ServerInfo,
-    Spec,
+    Access, Done, Effect, Method, NoInput, Principal, PrincipalKind, ServerInfo,
+    operation::operation,
 };
 
 /// An immutable record of a request, of work or of proof.
@@ -49,31 +49,21 @@ pub struct ReceiptRecord {
     pub delivered_at: Option<String>,
 }
 
-/// Lists open obligations.
-#[derive(Debug)]
-pub struct ListOpenObligations;
-
-impl Operation for ListOpenObligations {
-    type Input = ListOpenObligationsInput;
-    type Output = ListOpenObligationsOutput;
-    const SPEC: Spec = Spec {
-        name: "list_open_obligations",
-        method: Method::Get,
-        path: "/v1/obligations/open",
-        tool: Some("asyncgate.list_open_obligations"),
-        access: Access::Any,
-        effect: Effect::Read,
-        brings_work: false,
-        summary: "List what you are still owed.",
-        doc: "Call this first when you start: it tells who you are to this server and lists every \
-              task.assigned receipt addressed to you that no completed, failed or canceled receipt \
-              has discharged yet. An obligation closes only by proof, so nothing you asked for can \
-              be forgotten. Follow cursor with since_receipt_id for more.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Lists open obligations.
+    Tasks, ListOpenObligations: ListOpenObligationsInput => ListOpenObligationsOutput,
+    name: "list_open_obligations",
+    method: Method::Get,
+    path: "/v1/obligations/open",
+    tool: Some("asyncgate.list_open_obligations"),
+    access: Access::Any,
+    effect: Effect::Read,
+    summary: "List what you are still owed.",
+    doc: "Call this first when you start: it tells who you are to this server and lists every \
+          task.assigned receipt addressed to you that no completed, failed or canceled receipt \
+          has discharged yet. An obligation closes only by proof, so nothing you asked for can \
+          be forgotten. Follow cursor with since_receipt_id for more.",
+);
 
 /// A filter and a page of obligations.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -130,29 +120,20 @@ pub struct RelationshipRecord {
     pub sessions_count: u64,
 }
 
-/// The deprecated first call of an agent.
-#[derive(Debug)]
-pub struct Bootstrap;
-
-impl Operation for Bootstrap {
-    type Input = BootstrapInput;
-    type Output = BootstrapOutput;
-    const SPEC: Spec = Spec {
-        name: "bootstrap",
-        method: Method::Get,
-        path: "/v1/bootstrap",
-        tool: Some("asyncgate.bootstrap"),
-        access: Access::Any,
-        effect: Effect::Read,
-        brings_work: false,
-        summary: "Deprecated: use list_open_obligations.",
-        doc: "Returns your inbox receipts and marks them delivered. The other attention lists are \
-              always empty.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: Some("/v1/obligations/open"),
-    };
-}
+operation!(
+    /// The deprecated first call of an agent.
+    Tasks, Bootstrap: BootstrapInput => BootstrapOutput,
+    name: "bootstrap",
+    method: Method::Get,
+    path: "/v1/bootstrap",
+    tool: Some("asyncgate.bootstrap"),
+    access: Access::Any,
+    effect: Effect::Read,
+    summary: "Deprecated: use list_open_obligations.",
+    doc: "Returns your inbox receipts and marks them delivered. The other attention lists are \
+          always empty.",
+    successor: Some("/v1/obligations/open"),
+);
 
 /// The agent that starts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -214,29 +195,19 @@ pub struct BootstrapCursor {
     pub latest_receipt_id: Option<String>,
 }
 
-/// Lists an inbox.
-#[derive(Debug)]
-pub struct ListReceipts;
-
-impl Operation for ListReceipts {
-    type Input = ListReceiptsInput;
-    type Output = ReceiptPage;
-    const SPEC: Spec = Spec {
-        name: "list_receipts",
-        method: Method::Get,
-        path: "/v1/receipts",
-        tool: Some("asyncgate.list_receipts"),
-        access: Access::Any,
-        effect: Effect::Read,
-        brings_work: false,
-        summary: "List the receipts addressed to you.",
-        doc: "In ledger order. Keep cursor and give it as since_receipt_id next time: you will get \
-              every later receipt exactly once.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Lists an inbox.
+    Tasks, ListReceipts: ListReceiptsInput => ReceiptPage,
+    name: "list_receipts",
+    method: Method::Get,
+    path: "/v1/receipts",
+    tool: Some("asyncgate.list_receipts"),
+    access: Access::Any,
+    effect: Effect::Read,
+    summary: "List the receipts addressed to you.",
+    doc: "In ledger order. Keep cursor and give it as since_receipt_id next time: you will get \
+          every later receipt exactly once.",
+);
 
 /// A page of an inbox.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -267,29 +238,19 @@ pub struct ReceiptPage {
     pub next_cursor: Option<String>,
 }
 
-/// Lists the ledger.
-#[derive(Debug)]
-pub struct ListLedger;
-
-impl Operation for ListLedger {
-    type Input = ListLedgerInput;
-    type Output = ReceiptPage;
-    const SPEC: Spec = Spec {
-        name: "list_ledger",
-        method: Method::Get,
-        path: "/v1/receipts/ledger",
-        tool: Some("asyncgate.list_ledger"),
-        access: Access::Any,
-        effect: Effect::Read,
-        brings_work: false,
-        summary: "List the receipts of a task, a lease or a type.",
-        doc: "Give exactly one of task_id, lease_id and receipt_type. The receipts of a task tell \
-              its whole story in order.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Lists the ledger.
+    Tasks, ListLedger: ListLedgerInput => ReceiptPage,
+    name: "list_ledger",
+    method: Method::Get,
+    path: "/v1/receipts/ledger",
+    tool: Some("asyncgate.list_ledger"),
+    access: Access::Any,
+    effect: Effect::Read,
+    summary: "List the receipts of a task, a lease or a type.",
+    doc: "Give exactly one of task_id, lease_id and receipt_type. The receipts of a task tell \
+          its whole story in order.",
+);
 
 /// A filter and a page of the ledger.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -318,30 +279,20 @@ pub struct ListLedgerInput {
     pub principal_id: Option<String>,
 }
 
-/// Reads the whole ledger.
-#[derive(Debug)]
-pub struct ReadLedger;
-
-impl Operation for ReadLedger {
-    type Input = ReadLedgerInput;
-    type Output = ReceiptPage;
-    const SPEC: Spec = Spec {
-        name: "read_ledger",
-        method: Method::Get,
-        path: "/v1/ledger",
-        tool: Some("asyncgate.read_ledger"),
-        access: Access::Admin,
-        effect: Effect::Read,
-        brings_work: false,
-        summary: "Read every receipt of the tenant, in order.",
-        doc: "For copies and audits. Follow next_cursor until it is null; each receipt's link can \
-              be computed from the one before, so a copy can be verified without trusting the \
-              server.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Reads the whole ledger.
+    Tasks, ReadLedger: ReadLedgerInput => ReceiptPage,
+    name: "read_ledger",
+    method: Method::Get,
+    path: "/v1/ledger",
+    tool: Some("asyncgate.read_ledger"),
+    access: Access::Admin,
+    effect: Effect::Read,
+    summary: "Read every receipt of the tenant, in order.",
+    doc: "For copies and audits. Follow next_cursor until it is null; each receipt's link can \
+          be computed from the one before, so a copy can be verified without trusting the \
+          server.",
+);
 
 /// A page of the ledger.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -355,29 +306,19 @@ pub struct ReadLedgerInput {
     pub limit: Option<u32>,
 }
 
-/// Reads the head of the ledger.
-#[derive(Debug)]
-pub struct GetLedgerHead;
-
-impl Operation for GetLedgerHead {
-    type Input = NoInput;
-    type Output = LedgerHead;
-    const SPEC: Spec = Spec {
-        name: "get_ledger_head",
-        method: Method::Get,
-        path: "/v1/ledger/head",
-        tool: Some("asyncgate.get_ledger_head"),
-        access: Access::Any,
-        effect: Effect::Read,
-        brings_work: false,
-        summary: "Read where the ledger ends, signed.",
-        doc: "Keep the answer: its link is a hash over every receipt so far, so that nobody, the \
-              server's operator included, can later change the ledger without your noticing.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Reads the head of the ledger.
+    Tasks, GetLedgerHead: NoInput => LedgerHead,
+    name: "get_ledger_head",
+    method: Method::Get,
+    path: "/v1/ledger/head",
+    tool: Some("asyncgate.get_ledger_head"),
+    access: Access::Any,
+    effect: Effect::Read,
+    summary: "Read where the ledger ends, signed.",
+    doc: "Keep the answer: its link is a hash over every receipt so far, so that nobody, the \
+          server's operator included, can later change the ledger without your noticing.",
+);
 
 /// The end of a tenant's ledger, signed by the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -401,28 +342,18 @@ pub struct LedgerHead {
     pub signature: Option<String>,
 }
 
-/// Reads a receipt.
-#[derive(Debug)]
-pub struct GetReceipt;
-
-impl Operation for GetReceipt {
-    type Input = GetReceiptInput;
-    type Output = ReceiptRecord;
-    const SPEC: Spec = Spec {
-        name: "get_receipt",
-        method: Method::Get,
-        path: "/v1/receipts/{receipt_id}",
-        tool: Some("asyncgate.get_receipt"),
-        access: Access::Any,
-        effect: Effect::Read,
-        brings_work: false,
-        summary: "Read one receipt.",
-        doc: "Receipts never change.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Reads a receipt.
+    Tasks, GetReceipt: GetReceiptInput => ReceiptRecord,
+    name: "get_receipt",
+    method: Method::Get,
+    path: "/v1/receipts/{receipt_id}",
+    tool: Some("asyncgate.get_receipt"),
+    access: Access::Any,
+    effect: Effect::Read,
+    summary: "Read one receipt.",
+    doc: "Receipts never change.",
+);
 
 /// The receipt to read.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -438,29 +369,19 @@ pub struct GetReceiptInput {
     pub principal_id: Option<String>,
 }
 
-/// Acknowledges a receipt.
-#[derive(Debug)]
-pub struct AckReceipt;
-
-impl Operation for AckReceipt {
-    type Input = AckReceiptInput;
-    type Output = Done;
-    const SPEC: Spec = Spec {
-        name: "ack_receipt",
-        method: Method::Post,
-        path: "/v1/receipts/{receipt_id}/ack",
-        tool: Some("asyncgate.ack_receipt"),
-        access: Access::Any,
-        effect: Effect::Add,
-        brings_work: false,
-        summary: "Record that you have taken note of a receipt.",
-        doc: "Appends a receipt.acknowledged for the record. It closes nothing: obligations are \
-              discharged only by the outcome of the work.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Acknowledges a receipt.
+    Tasks, AckReceipt: AckReceiptInput => Done,
+    name: "ack_receipt",
+    method: Method::Post,
+    path: "/v1/receipts/{receipt_id}/ack",
+    tool: Some("asyncgate.ack_receipt"),
+    access: Access::Any,
+    effect: Effect::Add,
+    summary: "Record that you have taken note of a receipt.",
+    doc: "Appends a receipt.acknowledged for the record. It closes nothing: obligations are \
+          discharged only by the outcome of the work.",
+);
 
 /// The receipt to acknowledge.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]

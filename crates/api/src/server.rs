@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, Effect, Method, Operation, Plane, Spec};
+use crate::{Access, Effect, Method, operation::operation};
 
 /// The server's identity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -20,28 +20,18 @@ pub struct ServerInfo {
     pub environment: String,
 }
 
-/// Reads the server's settings that callers may know.
-#[derive(Debug)]
-pub struct GetConfig;
-
-impl Operation for GetConfig {
-    type Input = NoInput;
-    type Output = ConfigRecord;
-    const SPEC: Spec = Spec {
-        name: "get_config",
-        method: Method::Get,
-        path: "/v1/config",
-        tool: Some("asyncgate.get_config"),
-        access: Access::Any,
-        effect: Effect::Read,
-        brings_work: false,
-        summary: "Read the server's settings that matter to callers.",
-        doc: "Defaults and limits of leases, retries and lists, and whether answers are durable.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Reads the server's settings that callers may know.
+    Tasks, GetConfig: NoInput => ConfigRecord,
+    name: "get_config",
+    method: Method::Get,
+    path: "/v1/config",
+    tool: Some("asyncgate.get_config"),
+    access: Access::Any,
+    effect: Effect::Read,
+    summary: "Read the server's settings that matter to callers.",
+    doc: "Defaults and limits of leases, retries and lists, and whether answers are durable.",
+);
 
 /// An empty input.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -85,28 +75,18 @@ pub struct ConfigRecord {
     pub max_payload_bytes: u64,
 }
 
-/// Says that the server is alive.
-#[derive(Debug)]
-pub struct GetHealth;
-
-impl Operation for GetHealth {
-    type Input = NoInput;
-    type Output = HealthRecord;
-    const SPEC: Spec = Spec {
-        name: "health",
-        method: Method::Get,
-        path: "/v1/health",
-        tool: None,
-        access: Access::Open,
-        effect: Effect::Read,
-        brings_work: false,
-        summary: "Say that the server is alive.",
-        doc: "Needs no credential. Whether it accepts writes is told by /readyz.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Says that the server is alive.
+    Tasks, GetHealth: NoInput => HealthRecord,
+    name: "health",
+    method: Method::Get,
+    path: "/v1/health",
+    tool: None,
+    access: Access::Open,
+    effect: Effect::Read,
+    summary: "Say that the server is alive.",
+    doc: "Needs no credential. Whether it accepts writes is told by /readyz.",
+);
 
 /// The state of the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Access, Effect, Method, Operation, Plane, Principal, PrincipalKind, Spec};
+use crate::{Access, Effect, Method, Principal, PrincipalKind, operation::operation};
 
 /// A task's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -36,33 +36,24 @@ pub struct Requirements {
     pub tags: Vec<String>,
 }
 
-/// Hands over a task.
-#[derive(Debug)]
-pub struct CreateTask;
-
-impl Operation for CreateTask {
-    type Input = CreateTaskInput;
-    type Output = CreateTaskOutput;
-    const SPEC: Spec = Spec {
-        name: "create_task",
-        method: Method::Post,
-        path: "/v1/tasks",
-        tool: Some("asyncgate.create_task"),
-        access: Access::Agent,
-        effect: Effect::Add,
-        brings_work: true,
-        summary: "Hand over a task to be done by a worker.",
-        doc: "Stores the task durably and returns its task_id at once; a worker that offers the \
-              required capabilities will lease it, do it and report the outcome. From now on you \
-              are owed an outcome: the task is listed by list_open_obligations until a receipt \
-              proves it done. Give an idempotency_key of your own choice when you may send the \
-              same request twice: the second call returns the first task with duplicate = true. \
-              Use get_task with wait_seconds to wait for the outcome.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Hands over a task.
+    Tasks, CreateTask: CreateTaskInput => CreateTaskOutput,
+    name: "create_task",
+    method: Method::Post,
+    path: "/v1/tasks",
+    tool: Some("asyncgate.create_task"),
+    access: Access::Agent,
+    effect: Effect::Add,
+    brings_work: true,
+    summary: "Hand over a task to be done by a worker.",
+    doc: "Stores the task durably and returns its task_id at once; a worker that offers the \
+          required capabilities will lease it, do it and report the outcome. From now on you \
+          are owed an outcome: the task is listed by list_open_obligations until a receipt \
+          proves it done. Give an idempotency_key of your own choice when you may send the \
+          same request twice: the second call returns the first task with duplicate = true. \
+          Use get_task with wait_seconds to wait for the outcome.",
+);
 
 /// A request for work.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -126,30 +117,20 @@ pub struct CreateTaskOutput {
     pub duplicate: bool,
 }
 
-/// Reads a task.
-#[derive(Debug)]
-pub struct GetTask;
-
-impl Operation for GetTask {
-    type Input = GetTaskInput;
-    type Output = TaskRecord;
-    const SPEC: Spec = Spec {
-        name: "get_task",
-        method: Method::Get,
-        path: "/v1/tasks/{task_id}",
-        tool: Some("asyncgate.get_task"),
-        access: Access::AgentOrWorker,
-        effect: Effect::Read,
-        brings_work: false,
-        summary: "Read a task, its state and, once it has ended, its outcome.",
-        doc: "With wait_seconds (up to 60) the call waits until the task has ended and answers at \
-              once when it does; if it has not ended by then, it answers with the current state, \
-              so call again. `result` is present only when status is succeeded, failed or canceled.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Reads a task.
+    Tasks, GetTask: GetTaskInput => TaskRecord,
+    name: "get_task",
+    method: Method::Get,
+    path: "/v1/tasks/{task_id}",
+    tool: Some("asyncgate.get_task"),
+    access: Access::AgentOrWorker,
+    effect: Effect::Read,
+    summary: "Read a task, its state and, once it has ended, its outcome.",
+    doc: "With wait_seconds (up to 60) the call waits until the task has ended and answers at \
+          once when it does; if it has not ended by then, it answers with the current state, \
+          so call again. `result` is present only when status is succeeded, failed or canceled.",
+);
 
 /// The task to read.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -263,30 +244,20 @@ pub struct TaskResult {
     pub completed_at: String,
 }
 
-/// Lists tasks.
-#[derive(Debug)]
-pub struct ListTasks;
-
-impl Operation for ListTasks {
-    type Input = ListTasksInput;
-    type Output = ListTasksOutput;
-    const SPEC: Spec = Spec {
-        name: "list_tasks",
-        method: Method::Get,
-        path: "/v1/tasks",
-        tool: Some("asyncgate.list_tasks"),
-        access: Access::Agent,
-        effect: Effect::Read,
-        brings_work: false,
-        summary: "List tasks, newest first.",
-        doc: "Without a principal an agent sees its own tasks and an admin all of the tenant. \
-              Follow next_cursor until it is null; with a rare filter a page can be short or \
-              empty and still have a next_cursor.",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Lists tasks.
+    Tasks, ListTasks: ListTasksInput => ListTasksOutput,
+    name: "list_tasks",
+    method: Method::Get,
+    path: "/v1/tasks",
+    tool: Some("asyncgate.list_tasks"),
+    access: Access::Agent,
+    effect: Effect::Read,
+    summary: "List tasks, newest first.",
+    doc: "Without a principal an agent sees its own tasks and an admin all of the tenant. \
+          Follow next_cursor until it is null; with a rare filter a page can be short or \
+          empty and still have a next_cursor.",
+);
 
 /// A filter and a page of tasks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -321,30 +292,20 @@ pub struct ListTasksOutput {
     pub next_cursor: Option<String>,
 }
 
-/// Calls a task off.
-#[derive(Debug)]
-pub struct CancelTask;
-
-impl Operation for CancelTask {
-    type Input = CancelTaskInput;
-    type Output = CancelTaskOutput;
-    const SPEC: Spec = Spec {
-        name: "cancel_task",
-        method: Method::Post,
-        path: "/v1/tasks/{task_id}/cancel",
-        tool: Some("asyncgate.cancel_task"),
-        access: Access::Agent,
-        effect: Effect::End,
-        brings_work: false,
-        summary: "Call a task off.",
-        doc: "The task ends at once, also when a worker holds it; the worker learns so from its \
-              next call. Cancelling again is fine. A task that has succeeded or failed cannot be \
-              cancelled (INVALID_STATE_TRANSITION).",
-        plane: Plane::Tasks,
-        headers: &[],
-        successor: None,
-    };
-}
+operation!(
+    /// Calls a task off.
+    Tasks, CancelTask: CancelTaskInput => CancelTaskOutput,
+    name: "cancel_task",
+    method: Method::Post,
+    path: "/v1/tasks/{task_id}/cancel",
+    tool: Some("asyncgate.cancel_task"),
+    access: Access::Agent,
+    effect: Effect::End,
+    summary: "Call a task off.",
+    doc: "The task ends at once, also when a worker holds it; the worker learns so from its \
+          next call. Cancelling again is fine. A task that has succeeded or failed cannot be \
+          cancelled (INVALID_STATE_TRANSITION).",
+);
 
 /// The task to call off.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]

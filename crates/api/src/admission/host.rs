@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Provenance, operation};
-use crate::{Access, Effect, Method, NoInput};
+use super::Provenance;
+use crate::{Access, Effect, Method, NoInput, operation::operation};
 
 operation!(
     /// Uses nonces.
-    CheckNonces, CheckNoncesInput => CheckNoncesOutput,
+    Admission, CheckNonces: CheckNoncesInput => CheckNoncesOutput,
     name: "host_check_nonces",
     method: Method::Post,
     path: "/v1/host/nonces/check",
@@ -83,7 +83,7 @@ pub struct CheckNoncesOutput {
 
 operation!(
     /// Counts a call.
-    IncrementCounter, IncrementCounterInput => IncrementCounterOutput,
+    Admission, IncrementCounter: IncrementCounterInput => IncrementCounterOutput,
     name: "host_increment_counter",
     method: Method::Post,
     path: "/v1/host/counters/increment",
@@ -160,7 +160,7 @@ pub struct Subject {
 
 operation!(
     /// Asks if subjects are revoked.
-    CheckRevocations, CheckRevocationsInput => CheckRevocationsOutput,
+    Admission, CheckRevocations: CheckRevocationsInput => CheckRevocationsOutput,
     name: "host_check_revocations",
     method: Method::Post,
     path: "/v1/host/revocations/check",
@@ -237,7 +237,7 @@ pub struct CheckRevocationsOutput {
 
 operation!(
     /// Revokes a subject.
-    Revoke, RevokeInput => RevokeOutput,
+    Admission, Revoke: RevokeInput => RevokeOutput,
     name: "host_revoke",
     method: Method::Post,
     path: "/v1/host/revocations",
@@ -275,7 +275,7 @@ pub struct RevokeOutput {
 
 operation!(
     /// Takes a revocation back.
-    Unrevoke, UnrevokeInput => UnrevokeOutput,
+    Admission, Unrevoke: UnrevokeInput => UnrevokeOutput,
     name: "host_unrevoke",
     method: Method::Delete,
     path: "/v1/host/revocations/{kind}/{hash}",
@@ -305,7 +305,7 @@ pub struct UnrevokeOutput {
 
 operation!(
     /// Lists revocations.
-    ListRevocations, ListRevocationsInput => ListRevocationsOutput,
+    Admission, ListRevocations: ListRevocationsInput => ListRevocationsOutput,
     name: "host_revocations",
     method: Method::Get,
     path: "/v1/host/revocations",
@@ -350,7 +350,7 @@ pub struct RevocationRecord {
 
 operation!(
     /// Reads the health of the host.
-    GetHostHealth, NoInput => HostHealth,
+    Admission, GetHostHealth: NoInput => HostHealth,
     name: "host_health",
     method: Method::Get,
     path: "/v1/host/health",

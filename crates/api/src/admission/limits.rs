@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-use super::{Provenance, operation};
-use crate::{Access, Effect, Method};
+use super::Provenance;
+use crate::{Access, Effect, Method, operation::operation};
 
 operation!(
     /// Asks limits and charges them.
-    CheckLimits, CheckLimitsInput => CheckLimitsOutput,
+    Admission, CheckLimits: CheckLimitsInput => CheckLimitsOutput,
     name: "limits_check",
     method: Method::Post,
     path: "/v1/limits/check",
@@ -218,7 +218,7 @@ impl CheckLimitsOutput {
 
 operation!(
     /// Lists policies.
-    ListPolicies, crate::NoInput => ListPoliciesOutput,
+    Admission, ListPolicies: crate::NoInput => ListPoliciesOutput,
     name: "limits_policies",
     method: Method::Get,
     path: "/v1/limits/policies",

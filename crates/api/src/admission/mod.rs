@@ -17,28 +17,6 @@ pub use limits::*;
 pub use tiers::*;
 pub use warrants::*;
 
-// The operations of admission differ only in these fields; the macro fills in the rest of the spec.
-macro_rules! operation {
-    ($(#[$doc:meta])* $name:ident, $input:ty => $output:ty, $($field:ident: $value:expr),+ $(,)?) => {
-        $(#[$doc])*
-        #[derive(Debug)]
-        pub struct $name;
-
-        impl crate::Operation for $name {
-            type Input = $input;
-            type Output = $output;
-            const SPEC: crate::Spec = crate::Spec {
-                $($field: $value,)+
-                plane: crate::Plane::Admission,
-                brings_work: false,
-                headers: &[],
-                successor: None,
-            };
-        }
-    };
-}
-use operation;
-
 /// The origin of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Provenance {

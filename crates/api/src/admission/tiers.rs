@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::operation;
-use crate::{Access, Effect, Method};
+use crate::{Access, Effect, Method, operation::operation};
 
 /// A client's tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -21,7 +20,7 @@ pub struct TierRecord {
 
 operation!(
     /// Sets a client's tier.
-    SetTier, SetTierInput => TierRecord,
+    Admission, SetTier: SetTierInput => TierRecord,
     name: "set_tier",
     method: Method::Put,
     path: "/v1/admin/tiers/{client}",
@@ -51,7 +50,7 @@ pub struct SetTierInput {
 
 operation!(
     /// Reads a client's tier.
-    GetTier, TierInput => TierRecord,
+    Admission, GetTier: TierInput => TierRecord,
     name: "get_tier",
     method: Method::Get,
     path: "/v1/admin/tiers/{client}",
@@ -64,7 +63,7 @@ operation!(
 
 operation!(
     /// Takes a client's tier back.
-    ClearTier, TierInput => TierRecord,
+    Admission, ClearTier: TierInput => TierRecord,
     name: "clear_tier",
     method: Method::Delete,
     path: "/v1/admin/tiers/{client}",
@@ -85,7 +84,7 @@ pub struct TierInput {
 
 operation!(
     /// Lists tiers.
-    ListTiers, ListTiersInput => ListTiersOutput,
+    Admission, ListTiers: ListTiersInput => ListTiersOutput,
     name: "list_tiers",
     method: Method::Get,
     path: "/v1/admin/tiers",

@@ -4,12 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Provenance, operation};
-use crate::{Access, Effect, Method};
+use super::Provenance;
+use crate::{Access, Effect, Method, operation::operation};
 
 operation!(
     /// Verifies a call by its warrants.
-    VerifyWarrant, VerifyWarrantInput => VerifyWarrantOutput,
+    Admission, VerifyWarrant: VerifyWarrantInput => VerifyWarrantOutput,
     name: "host_verify",
     method: Method::Post,
     path: "/v1/host/verify",

@@ -208,7 +208,7 @@ async fn a_refusal_says_why_and_where_to_look() {
     assert_eq!(error.code(), Some(Code::Unauthorized));
     assert_eq!(
         error.to_string(),
-        "get_config: the key is not known (UNAUTHORIZED); check the key"
+        "get_config: no such key (UNAUTHORIZED); check the key"
     );
     assert_eq!(error.corr_id().map(str::len), Some(36));
     assert_eq!(error.attempts(), 1);
