@@ -1,6 +1,6 @@
 //! The layer between those who ask if something may happen and the host that decides.
 //!
-//! A [`Host`] decides; it is a store ([`OfStore`]), the [`Minimal`] one, or any other backend that
+//! A [`Host`] decides; it is a store, the [`Minimal`] one, or any other backend that
 //! keeps the promises of the trait. It may be slow or unreachable. The [`Guard`] in front of it gives every
 //! call a deadline, stops asking for a while when too many calls fail, keeps answers about revocations for
 //! a bounded time, and applies the operator's choice when there is no answer: refuse, allow, or use kept
@@ -23,7 +23,7 @@ mod settings;
 mod tables;
 mod tiers;
 
-pub use asyncgate_store::admission::{Admission, Backend, Host, OfStore, Reply};
+pub use asyncgate_store::admission::{Admission, Backend, Host, Reply};
 pub use breaker::Circuit;
 pub use guard::{Answered, Guard, Provenance, Registered, Source, Unavailable};
 pub use health::{ComponentHealth, Health, Status};

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use asyncgate_admission::{Guard, Host, OfStore, Tiers};
+use asyncgate_admission::{Guard, Host, Tiers};
 use asyncgate_core::{Env, Ids, Rejection, Stamp, TenantId, Timestamp, mailbox};
 use asyncgate_store::{Decided, Declared, Health, Messages, Plane, Store, Tasks};
 use tokio::sync::watch;
@@ -69,7 +69,7 @@ impl Engine {
             .mailbox()
             .set_replay_window(settings.policy.mailbox.t_replay_ms);
         let now = clock.now();
-        let host = Arc::new(OfStore::new(Arc::clone(&store)));
+        let host = Arc::clone(&store).host();
         Self {
             host: Guard::new(host, settings.admission.clone()),
             own_host: false,

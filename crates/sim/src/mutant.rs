@@ -376,6 +376,10 @@ impl Store for Mutated {
         self.store.admission()
     }
 
+    fn host(self: Arc<Self>) -> Arc<dyn asyncgate_store::admission::Host> {
+        Arc::clone(&self.store).host()
+    }
+
     fn task(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Task>> {
         let own = at_once(self.store.task(tenant, id));
         let found: Result<Option<Task>, Error> = match (self.mutant, own) {

@@ -374,6 +374,10 @@ impl Store for SimStore {
         self.below.admission()
     }
 
+    fn host(self: Arc<Self>) -> Arc<dyn asyncgate_store::admission::Host> {
+        Arc::clone(&self.below).host()
+    }
+
     fn task(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Task>> {
         self.read(|below| below.task(tenant, id))
     }

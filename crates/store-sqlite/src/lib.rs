@@ -20,7 +20,10 @@ mod transaction;
 mod wal;
 mod writer;
 
-use std::{path::Path, sync::atomic::Ordering};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
 
 use asyncgate_core::{
     Head, PrincipalKey, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp,
@@ -152,6 +155,10 @@ impl Store for SqliteStore {
     }
 
     fn admission(&self) -> &dyn asyncgate_store::admission::Admission {
+        self
+    }
+
+    fn host(self: Arc<Self>) -> Arc<dyn asyncgate_store::admission::Host> {
         self
     }
 

@@ -8,7 +8,6 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -19,7 +18,7 @@ use asyncgate_core::{
     },
 };
 
-use crate::{Answer, Error, Job, Store, Tasks};
+use crate::{Answer, Error, Job, Tasks};
 
 /// The name of a host in answers.
 pub type Backend = &'static str;
@@ -122,74 +121,6 @@ pub trait Admission: Host {
 
     /// Returns how many rows are kept, over all tenants.
     fn rows(&self) -> Answer<'_, u64>;
-}
-
-/// A store as a host, for callers that must own their host.
-pub struct OfStore(Arc<dyn Store>);
-
-impl std::fmt::Debug for OfStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("OfStore").field(&self.backend()).finish()
-    }
-}
-
-impl OfStore {
-    /// Makes a host of `store`.
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        Self(store)
-    }
-
-    fn host(&self) -> &dyn Admission {
-        self.0.admission()
-    }
-}
-
-impl Host for OfStore {
-    fn backend(&self) -> Backend {
-        self.host().backend()
-    }
-
-    fn admit(&self, tenant: TenantId, now: Timestamp, asks: Asks) -> Reply<'_, Verdicts> {
-        self.host().admit(tenant, now, asks)
-    }
-
-    fn check_limit<'a>(
-        &'a self,
-        tenant: TenantId,
-        now: Timestamp,
-        check: &LimitCheck,
-    ) -> Reply<'a, Limited> {
-        self.host().check_limit(tenant, now, check)
-    }
-
-    fn revoked(
-        &self,
-        tenant: TenantId,
-        subjects: Vec<Subject>,
-    ) -> Reply<'_, Vec<Option<Revocation>>> {
-        self.host().revoked(tenant, subjects)
-    }
-
-    fn revoke(&self, tenant: TenantId, revocation: Revocation) -> Reply<'_, (Revocation, bool)> {
-        self.host().revoke(tenant, revocation)
-    }
-
-    fn unrevoke(&self, tenant: TenantId, now: Timestamp, subject: Subject) -> Reply<'_, bool> {
-        self.host().unrevoke(tenant, now, subject)
-    }
-
-    fn revocations(
-        &self,
-        tenant: TenantId,
-        after: Option<Subject>,
-        limit: usize,
-    ) -> Reply<'_, Vec<Revocation>> {
-        self.host().revocations(tenant, after, limit)
-    }
-
-    fn ping(&self) -> Reply<'_, ()> {
-        self.host().ping()
-    }
 }
 
 /// The answer of a host, at once or later. An answer that is there at once costs no allocation.

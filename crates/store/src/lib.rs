@@ -20,6 +20,8 @@ mod tasks;
 mod transaction;
 mod waiters;
 
+use std::sync::Arc;
+
 use asyncgate_core::{
     Head, Link, Placement, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship, Seq, Task,
     TaskId, TenantId, Timestamp, task::Status,
@@ -72,6 +74,9 @@ pub trait Store: Send + Sync {
 
     /// Returns the nonces, limits and revocations that are stored beside them.
     fn admission(&self) -> &dyn admission::Admission;
+
+    /// Returns the store as a host, for callers that must own their host.
+    fn host(self: Arc<Self>) -> Arc<dyn admission::Host>;
 
     /// Returns one task.
     fn task(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Task>>;

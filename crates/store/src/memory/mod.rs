@@ -11,7 +11,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     convert::Infallible,
     panic::resume_unwind,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use asyncgate_core::{
@@ -21,7 +21,7 @@ use asyncgate_core::{
 };
 
 use self::{admission::Gate, messages::MessageRows, tenant::Tenant};
-use crate::admission::Admission;
+use crate::admission::{Admission, Host};
 use crate::mailbox::{self as mail, DeadFilter, DeadPage, Load, Mailbox, Take, Topic};
 use crate::{
     Answer, DeliveredReceipt, Depths, Error, Health, Messages, ReadSet, ReceiptFilter, Rows,
@@ -156,6 +156,10 @@ impl Store for MemoryStore {
     }
 
     fn admission(&self) -> &dyn Admission {
+        self
+    }
+
+    fn host(self: Arc<Self>) -> Arc<dyn Host> {
         self
     }
 

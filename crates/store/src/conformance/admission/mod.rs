@@ -13,7 +13,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use super::{Case, Driver, LONGEST_CASE};
-use crate::admission::{Host, OfStore};
+use crate::admission::Host;
 
 pub use driver::{HostDriver, bucket, delay, increment, limit, nonce, subject, window};
 pub use histories::{Breadth, follow_history};
@@ -72,7 +72,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 /// Runs all cases on one store: each has tenants of its own.
 async fn every_case_of_a_host(driver: Driver) {
-    let host: Arc<dyn Host> = Arc::new(OfStore::new(Arc::clone(driver.store())));
+    let host = Arc::clone(driver.store()).host();
     for (number, case) in (0..).zip(all()) {
         let run = (case.run)(HostDriver::of_tenants(Arc::clone(&host), number));
         let outcome = tokio::spawn(run).await;
