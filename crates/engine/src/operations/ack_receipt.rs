@@ -1,18 +1,14 @@
 //! Acknowledges a receipt.
 
-use asyncgate_api::{AckReceipt, AckReceiptInput, Done};
+use asyncgate_api::{AckReceipt, Done};
 use asyncgate_core::{Rejection, receipt};
 use asyncgate_store::ReadSet;
 
-use super::Execute;
-use crate::{Caller, Engine, Fault, authorise::Named, input};
+use super::{Execute, Executed};
+use crate::{Caller, Engine, authorise::Named, input};
 
 impl Execute for AckReceipt {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: AckReceiptInput,
-    ) -> Result<Done, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let id = input::id("receipt_id", &input.receipt_id)?;
         let by = caller.acting(Named::principal(
             input.principal_kind,

@@ -1,17 +1,13 @@
 //! The old way to begin: the inbox, marked as delivered.
 
-use asyncgate_api::{Attention, Bootstrap, BootstrapCursor, BootstrapInput, BootstrapOutput};
+use asyncgate_api::{Attention, Bootstrap, BootstrapCursor, BootstrapOutput};
 use asyncgate_store::ReceiptFilter;
 
-use super::{Execute, list_open_obligations::seen, list_receipts::receipt_page};
-use crate::{Caller, Engine, Fault, authorise::Named, input};
+use super::{Execute, Executed, list_open_obligations::seen, list_receipts::receipt_page};
+use crate::{Caller, Engine, authorise::Named, input};
 
 impl Execute for Bootstrap {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: BootstrapInput,
-    ) -> Result<BootstrapOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let principal = caller.acting(Named::principal(
             input.principal_kind,
             input.principal_id,

@@ -1,17 +1,13 @@
 //! Calls a task off.
 
-use asyncgate_api::{CancelTask, CancelTaskInput, CancelTaskOutput};
+use asyncgate_api::{CancelTask, CancelTaskOutput};
 use asyncgate_core::{Rejection, task};
 
-use super::{Execute, one_task, the_task};
-use crate::{Caller, Engine, Fault, authorise::Named, input, view};
+use super::{Execute, Executed, one_task, the_task};
+use crate::{Caller, Engine, authorise::Named, input, view};
 
 impl Execute for CancelTask {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: CancelTaskInput,
-    ) -> Result<CancelTaskOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let id = input::id("task_id", &input.task_id)?;
         let by = caller.acting(Named::principal(
             input.principal_kind,

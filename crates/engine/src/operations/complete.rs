@@ -1,20 +1,16 @@
 //! Ends a task with success.
 
-use asyncgate_api::{Complete, CompleteInput, CompleteOutput};
+use asyncgate_api::{Complete, CompleteOutput};
 use asyncgate_core::{
     Json,
     task::{self, Completion},
 };
 
-use super::{Execute, UnderLease, the_task};
-use crate::{Caller, Engine, Fault, input};
+use super::{Execute, Executed, UnderLease, the_task};
+use crate::{Caller, Engine, input};
 
 impl Execute for Complete {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: CompleteInput,
-    ) -> Result<CompleteOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let worker = (input.worker_kind, input.worker_id, input.worker_instance_id);
         let under = UnderLease::new(caller, &input.task_id, &input.lease_id, worker)?;
         let completion = Completion {

@@ -7,7 +7,7 @@ use asyncgate_core::{
 };
 use asyncgate_store::{IdempotencyKey, ReadSet};
 
-use super::Execute;
+use super::{Execute, Executed};
 use crate::{Caller, Engine, Fault, Touches, authorise::Named, input, view};
 
 /// Ten years: a longer delay is a mistake.
@@ -17,11 +17,7 @@ const MAX_ATTEMPTS: u32 = 1_000;
 const TASK_WEIGHT: usize = 1_024;
 
 impl Execute for CreateTask {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: CreateTaskInput,
-    ) -> Result<CreateTaskOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let new = new_task(caller, input)?;
         let keyed = new.idempotency_key.clone().map(|key| IdempotencyKey {
             owner: new.owner.key(),

@@ -1,17 +1,13 @@
 //! Reports a failure.
 
-use asyncgate_api::{Fail, FailInput, FailOutput};
+use asyncgate_api::{Fail, FailOutput};
 use asyncgate_core::task::{self, Failure};
 
-use super::{Execute, UnderLease, the_task};
-use crate::{Caller, Engine, Fault, input};
+use super::{Execute, Executed, UnderLease, the_task};
+use crate::{Caller, Engine, input};
 
 impl Execute for Fail {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: FailInput,
-    ) -> Result<FailOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let worker = (input.worker_kind, input.worker_id, input.worker_instance_id);
         let under = UnderLease::new(caller, &input.task_id, &input.lease_id, worker)?;
         let failure = Failure {

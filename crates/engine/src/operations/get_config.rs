@@ -1,17 +1,13 @@
 //! Reads the settings that matter to callers.
 
-use asyncgate_api::{ConfigRecord, GetConfig, NoInput};
+use asyncgate_api::{ConfigRecord, GetConfig};
 use asyncgate_core::Locatability;
 
-use super::Execute;
-use crate::{Caller, Durability, Engine, Fault};
+use super::{Execute, Executed};
+use crate::{Caller, Durability, Engine};
 
 impl Execute for GetConfig {
-    async fn execute(
-        engine: &Engine,
-        _caller: &Caller,
-        _input: NoInput,
-    ) -> Result<ConfigRecord, Fault> {
+    async fn execute(engine: &Engine, _caller: &Caller, _input: Self::Input) -> Executed<Self> {
         let settings = engine.settings();
         let policy = &settings.policy;
         let seconds = |millis: i64| u64::try_from(millis / 1_000).unwrap_or(0);

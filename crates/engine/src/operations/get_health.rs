@@ -1,17 +1,13 @@
 //! Reports that the server is alive.
 
-use asyncgate_api::{GetHealth, HealthRecord, NoInput};
+use asyncgate_api::{GetHealth, HealthRecord};
 use asyncgate_store::Health;
 
-use super::Execute;
-use crate::{Caller, Engine, Fault};
+use super::{Execute, Executed};
+use crate::{Caller, Engine};
 
 impl Execute for GetHealth {
-    async fn execute(
-        engine: &Engine,
-        _caller: &Caller,
-        _input: NoInput,
-    ) -> Result<HealthRecord, Fault> {
+    async fn execute(engine: &Engine, _caller: &Caller, _input: Self::Input) -> Executed<Self> {
         let settings = engine.settings();
         let status = match engine.health() {
             Health::Ready => "healthy",

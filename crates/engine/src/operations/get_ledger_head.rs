@@ -1,17 +1,13 @@
 //! Reads the head of the ledger, signed.
 
-use asyncgate_api::{GetLedgerHead, LedgerHead, NoInput};
+use asyncgate_api::{GetLedgerHead, LedgerHead};
 use asyncgate_core::hex;
 
-use super::Execute;
-use crate::{Caller, Engine, Fault};
+use super::{Execute, Executed};
+use crate::{Caller, Engine};
 
 impl Execute for GetLedgerHead {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        _input: NoInput,
-    ) -> Result<LedgerHead, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, _input: Self::Input) -> Executed<Self> {
         let head = engine.store.head(caller.tenant).await?;
         let signed_at = engine.now();
         let signed = engine.sign(caller.tenant, head, signed_at);

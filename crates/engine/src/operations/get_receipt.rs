@@ -1,17 +1,13 @@
 //! Reads a receipt.
 
-use asyncgate_api::{GetReceipt, GetReceiptInput, ReceiptRecord};
+use asyncgate_api::GetReceipt;
 use asyncgate_core::{ReceiptId, Rejection};
 
-use super::Execute;
-use crate::{Caller, Engine, Fault, authorise::Named, input, view};
+use super::{Execute, Executed};
+use crate::{Caller, Engine, authorise::Named, input, view};
 
 impl Execute for GetReceipt {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: GetReceiptInput,
-    ) -> Result<ReceiptRecord, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let id: ReceiptId = input::id("receipt_id", &input.receipt_id)?;
         caller.acting(Named::reader(input.principal_kind, input.principal_id))?;
         let found = engine.store.receipt(caller.tenant, id).await?;

@@ -1,17 +1,13 @@
 //! Reads a task, perhaps after waiting for its end.
 
-use asyncgate_api::{GetTask, GetTaskInput, TaskRecord};
+use asyncgate_api::GetTask;
 use asyncgate_core::{Rejection, Task, TaskId};
 
-use super::Execute;
+use super::{Execute, Executed};
 use crate::{Caller, Engine, Fault, authorise::Named, input, view};
 
 impl Execute for GetTask {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: GetTaskInput,
-    ) -> Result<TaskRecord, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let id: TaskId = input::id("task_id", &input.task_id)?;
         let limit = input::wait(input.wait_seconds)?;
         caller.acting(Named::reader(input.principal_kind, input.principal_id))?;

@@ -9,17 +9,13 @@ use asyncgate_core::{
 };
 use asyncgate_store::{ReadSet, take_or_wait};
 
-use super::Execute;
+use super::{Execute, Executed};
 use crate::{Caller, Engine, Fault, authorise::Named, input, view};
 
 const MAX_TASKS: u32 = 100;
 
 impl Execute for LeaseNext {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: LeaseNextInput,
-    ) -> Result<LeaseNextOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         engine.metrics.claims.inc();
         let limit = input::wait(input.wait_seconds)?;
         let wish = wish(caller, input)?;

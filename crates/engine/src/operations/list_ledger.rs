@@ -1,18 +1,14 @@
 //! Lists the receipts of a task, a lease or a type.
 
-use asyncgate_api::{ListLedger, ListLedgerInput, ReceiptPage};
+use asyncgate_api::{ListLedger, ListLedgerInput};
 use asyncgate_core::{Receipt, ReceiptType};
 use asyncgate_store::ReceiptFilter;
 
-use super::{Execute, list_receipts::receipt_page};
+use super::{Execute, Executed, list_receipts::receipt_page};
 use crate::{Caller, Engine, Fault, Role, authorise::Named, input};
 
 impl Execute for ListLedger {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: ListLedgerInput,
-    ) -> Result<ReceiptPage, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let filter = filter(&input)?;
         caller.acting(Named::reader(input.principal_kind, input.principal_id))?;
         let settings = engine.settings();

@@ -1,21 +1,14 @@
 //! Lists the open obligations of a principal: what it is still owed.
 
-use asyncgate_api::{
-    Code, ListOpenObligations, ListOpenObligationsInput, ListOpenObligationsOutput,
-    RelationshipRecord,
-};
+use asyncgate_api::{Code, ListOpenObligations, ListOpenObligationsOutput, RelationshipRecord};
 use asyncgate_core::{Changes, Decision, Delivery, Principal, Relationship, Seq};
 use asyncgate_store::ReadSet;
 
-use super::Execute;
+use super::{Execute, Executed};
 use crate::{Caller, Engine, Fault, authorise::Named, input, view};
 
 impl Execute for ListOpenObligations {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: ListOpenObligationsInput,
-    ) -> Result<ListOpenObligationsOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let principal = caller.acting(Named::principal(
             input.principal_kind,
             input.principal_id,

@@ -1,18 +1,14 @@
 //! Lists an inbox.
 
-use asyncgate_api::{ListReceipts, ListReceiptsInput, ReceiptPage};
+use asyncgate_api::{ListReceipts, ReceiptPage};
 use asyncgate_core::TenantId;
 use asyncgate_store::{DeliveredReceipt, ReceiptFilter};
 
-use super::Execute;
-use crate::{Caller, Engine, Fault, authorise::Named, input, view};
+use super::{Execute, Executed};
+use crate::{Caller, Engine, authorise::Named, input, view};
 
 impl Execute for ListReceipts {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: ListReceiptsInput,
-    ) -> Result<ReceiptPage, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let named = Named::reader(input.principal_kind, input.principal_id);
         let principal = caller.acting(named)?;
         let settings = engine.settings();

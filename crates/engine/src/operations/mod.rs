@@ -37,6 +37,9 @@ use crate::{
     Caller, Engine, Fault, Settings, Touches, authorise::Named, input, rate_headers::Header,
 };
 
+/// The result of an operation's work.
+pub type Executed<O> = Result<<O as Operation>::Output, Fault>;
+
 /// The work of an operation.
 pub trait Execute: Operation {
     /// Does the work. The caller's role has been checked, ownership has not.
@@ -44,7 +47,7 @@ pub trait Execute: Operation {
         engine: &Engine,
         caller: &Caller,
         input: Self::Input,
-    ) -> impl Future<Output = Result<Self::Output, Fault>> + Send;
+    ) -> impl Future<Output = Executed<Self>> + Send;
 
     /// States what a decoded call touches. Rules about topics and bytes see nothing else of it, so an
     /// input with a topic must name it here.

@@ -1,17 +1,13 @@
 //! Reads the whole ledger.
 
-use asyncgate_api::{ReadLedger, ReadLedgerInput, ReceiptPage};
+use asyncgate_api::ReadLedger;
 use asyncgate_store::ReceiptFilter;
 
-use super::{Execute, list_receipts::receipt_page};
-use crate::{Caller, Engine, Fault, input};
+use super::{Execute, Executed, list_receipts::receipt_page};
+use crate::{Caller, Engine, input};
 
 impl Execute for ReadLedger {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: ReadLedgerInput,
-    ) -> Result<ReceiptPage, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let settings = engine.settings();
         let limit = input::limit(
             "limit",

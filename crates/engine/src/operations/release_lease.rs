@@ -1,17 +1,13 @@
 //! Gives a task back.
 
-use asyncgate_api::{Done, ReleaseLease, ReleaseLeaseInput};
+use asyncgate_api::{Done, ReleaseLease};
 use asyncgate_core::task;
 
-use super::{Execute, UnderLease, the_task};
-use crate::{Caller, Engine, Fault};
+use super::{Execute, Executed, UnderLease, the_task};
+use crate::{Caller, Engine};
 
 impl Execute for ReleaseLease {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: ReleaseLeaseInput,
-    ) -> Result<Done, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let worker = (input.worker_kind, input.worker_id, input.worker_instance_id);
         let under = UnderLease::new(caller, &input.task_id, &input.lease_id, worker)?;
         engine

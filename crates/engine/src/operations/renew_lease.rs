@@ -1,17 +1,13 @@
 //! Keeps a task longer.
 
-use asyncgate_api::{RenewLease, RenewLeaseInput, RenewLeaseOutput};
+use asyncgate_api::{RenewLease, RenewLeaseOutput};
 use asyncgate_core::task;
 
-use super::{Execute, UnderLease, the_task};
-use crate::{Caller, Engine, Fault, input};
+use super::{Execute, Executed, UnderLease, the_task};
+use crate::{Caller, Engine, input};
 
 impl Execute for RenewLease {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: RenewLeaseInput,
-    ) -> Result<RenewLeaseOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let worker = (input.worker_kind, input.worker_id, input.worker_instance_id);
         let under = UnderLease::new(caller, &input.task_id, &input.lease_id, worker)?;
         let extend_by = input::positive_seconds("extend_by_seconds", input.extend_by_seconds)?;

@@ -1,14 +1,12 @@
 //! Checks calls of others against limits.
 
-use asyncgate_api::{
-    self as api, CheckLimits, CheckLimitsInput, CheckLimitsOutput, Code, LimitVerdict,
-};
+use asyncgate_api::{self as api, CheckLimits, CheckLimitsOutput, Code, LimitVerdict};
 use asyncgate_core::{
     TenantId, Timestamp,
     admission::{Asks, LimitCheck, Limited, Limits, Rule, Standing, Tier},
 };
 
-use super::{Execute, at, host_fault, needed, one_or_many, provenance, unix};
+use super::{Execute, Executed, at, host_fault, needed, one_or_many, provenance, unix};
 use crate::{
     Caller, Engine, Fault,
     rate_headers::{Header, rate_headers, window_secs},
@@ -25,11 +23,7 @@ struct Asked {
 }
 
 impl Execute for CheckLimits {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: CheckLimitsInput,
-    ) -> Result<CheckLimitsOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let flag = |flag: Option<api::Flag>| flag.is_some_and(|flag| flag.0);
         let (peek, enforce) = (flag(input.peek), flag(input.enforce));
         let is_one = input.policy.is_some() || input.key.is_some() || input.cost.is_some();

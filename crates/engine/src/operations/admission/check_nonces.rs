@@ -4,7 +4,7 @@ use asyncgate_api::{self as api, CheckNonces, CheckNoncesInput, CheckNoncesOutpu
 use asyncgate_core::admission::{Asks, MAX_NONCE_BYTES, NonceCheck, NonceResult};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 
-use super::{Execute, at, hex64, host_fault, needed, one_or_many, provenance, seconds};
+use super::{Execute, Executed, at, hex64, host_fault, needed, one_or_many, provenance, seconds};
 use crate::{Caller, Engine, Fault, Settings};
 
 const MAX_CHECKS: usize = 1_000;
@@ -12,11 +12,7 @@ const MAX_CHECKS: usize = 1_000;
 const CHECK_BYTES: usize = 512;
 
 impl Execute for CheckNonces {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: CheckNoncesInput,
-    ) -> Result<CheckNoncesOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let (nonces, single) = read(input)?;
         let asks = Asks {
             nonces,

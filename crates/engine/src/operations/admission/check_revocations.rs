@@ -1,24 +1,18 @@
 //! Looks up which subjects are revoked.
 
 use asyncgate_admission::{Answered, Registered};
-use asyncgate_api::{
-    CheckRevocations, CheckRevocationsInput, CheckRevocationsOutput, RevocationVerdict,
-};
+use asyncgate_api::{CheckRevocations, CheckRevocationsOutput, RevocationVerdict};
 use asyncgate_core::admission::{RevocationCache, Subject};
 
-use super::{Execute, at, host_fault, needed, one_or_many, provenance, subject, unix};
-use crate::{Caller, Engine, Fault, Settings};
+use super::{Execute, Executed, at, host_fault, needed, one_or_many, provenance, subject, unix};
+use crate::{Caller, Engine, Settings};
 
 const MAX_SUBJECTS: usize = 1_000;
 /// The most bytes that a subject takes in JSON.
 const SUBJECT_BYTES: usize = 256;
 
 impl Execute for CheckRevocations {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: CheckRevocationsInput,
-    ) -> Result<CheckRevocationsOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let is_one = input.subject.is_some();
         let one = || needed("subject", input.subject);
         let many = ("subjects", input.subjects);

@@ -1,17 +1,13 @@
 //! Counts a call.
 
-use asyncgate_api::{Code, IncrementCounter, IncrementCounterInput, IncrementCounterOutput};
+use asyncgate_api::{Code, IncrementCounter, IncrementCounterOutput};
 use asyncgate_core::admission::{Asks, Increment};
 
-use super::{Execute, hex64, host_fault, provenance, seconds};
+use super::{Execute, Executed, hex64, host_fault, provenance, seconds};
 use crate::{Caller, Engine, Fault};
 
 impl Execute for IncrementCounter {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: IncrementCounterInput,
-    ) -> Result<IncrementCounterOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let counters = vec![Increment {
             namespace: hex64("namespace", &input.namespace)?,
             window_secs: seconds("window_secs", input.window_secs)?,

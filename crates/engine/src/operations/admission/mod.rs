@@ -19,7 +19,7 @@ use asyncgate_api::{self as api, Code};
 use asyncgate_core::{Timestamp, admission::MAX_SECS, hex};
 
 pub use self::descriptors::Descriptor;
-use super::Execute;
+use super::{Execute, Executed};
 use crate::Fault;
 
 /// Writes the origin of an answer as the wire has it.

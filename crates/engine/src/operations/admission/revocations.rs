@@ -1,19 +1,13 @@
 //! Lists revocations.
 
-use asyncgate_api::{
-    ListRevocations, ListRevocationsInput, ListRevocationsOutput, RevocationRecord,
-};
+use asyncgate_api::{ListRevocations, ListRevocationsOutput, RevocationRecord};
 use asyncgate_core::{admission::Subject, hex};
 
-use super::{Execute, host_fault, subject, unix};
+use super::{Execute, Executed, host_fault, subject, unix};
 use crate::{Caller, Engine, Fault};
 
 impl Execute for ListRevocations {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: ListRevocationsInput,
-    ) -> Result<ListRevocationsOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let limit = engine.page_size(input.limit)?;
         let after = input.cursor.as_deref().map(cursor).transpose()?;
         let found = engine

@@ -1,18 +1,14 @@
 //! Revokes a subject.
 
-use asyncgate_api::{Code, Revoke, RevokeInput, RevokeOutput};
+use asyncgate_api::{Code, Revoke, RevokeOutput};
 use asyncgate_core::admission::Revocation;
 use serde_json::json;
 
-use super::{Execute, host_fault, subject, unix};
+use super::{Execute, Executed, host_fault, subject, unix};
 use crate::{Caller, Engine, Fault, input};
 
 impl Execute for Revoke {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: RevokeInput,
-    ) -> Result<RevokeOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let subject = subject::read(&input.subject)?;
         let reason = input::text("reason", input.reason)?;
         if engine.host.settings().protected.covers(&subject) {

@@ -2,25 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use asyncgate_api::{
-    ClearTier, GetTier, ListTiers, ListTiersInput, ListTiersOutput, SetTier, SetTierInput,
-    TierInput, TierRecord,
-};
+use asyncgate_api::{ClearTier, GetTier, ListTiers, ListTiersOutput, SetTier, TierRecord};
 use asyncgate_core::{
     TenantId, Timestamp,
     admission::{ClientTier, Tier},
 };
 use serde_json::json;
 
-use super::Execute;
+use super::{Execute, Executed};
 use crate::{Caller, Engine, Fault, input};
 
 impl Execute for SetTier {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: SetTierInput,
-    ) -> Result<TierRecord, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let now = engine.now();
         let tier = ClientTier {
             client: input::name("client", input.client)?,
@@ -39,11 +32,7 @@ impl Execute for SetTier {
 }
 
 impl Execute for GetTier {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: TierInput,
-    ) -> Result<TierRecord, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let client = input::name("client", input.client)?;
         let found = engine.tiers.get(caller.tenant, engine.now(), &client);
         Ok(match found.await? {
@@ -54,11 +43,7 @@ impl Execute for GetTier {
 }
 
 impl Execute for ClearTier {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: TierInput,
-    ) -> Result<TierRecord, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let client = input::name("client", input.client)?;
         let now = engine.now();
         let gone = engine.tiers.clear(caller.tenant, now, &client).await?;
@@ -72,11 +57,7 @@ impl Execute for ClearTier {
 }
 
 impl Execute for ListTiers {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: ListTiersInput,
-    ) -> Result<ListTiersOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let limit = engine.page_size(input.limit)?;
         let listed = engine.list_tiers(caller.tenant, input.cursor, limit + 1);
         let mut tiers = listed.await?;

@@ -1,17 +1,13 @@
 //! Takes a revocation back.
 
-use asyncgate_api::{Code, Unrevoke, UnrevokeInput, UnrevokeOutput};
+use asyncgate_api::{Code, Unrevoke, UnrevokeOutput};
 use asyncgate_core::admission::Subject;
 
-use super::{Execute, hex64, host_fault, subject};
+use super::{Execute, Executed, hex64, host_fault, subject};
 use crate::{Caller, Engine, Fault};
 
 impl Execute for Unrevoke {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: UnrevokeInput,
-    ) -> Result<UnrevokeOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let subject = Subject {
             kind: subject::kind(&input.kind)?,
             hash: hex64("hash", &input.hash)?,

@@ -6,9 +6,7 @@
 //! they are one commit.
 
 use asyncgate_admission::{Registered, Unavailable};
-use asyncgate_api::{
-    self as api, VerifyWarrant, VerifyWarrantInput, VerifyWarrantOutput, WarrantCheck, Warrants,
-};
+use asyncgate_api::{self as api, VerifyWarrant, VerifyWarrantOutput, WarrantCheck, Warrants};
 use asyncgate_core::{
     TenantId, Timestamp,
     admission::{
@@ -19,15 +17,11 @@ use asyncgate_core::{
 use asyncgate_warrants::{self as warrants, Call, HostCheck, Pop, Reason, Verification};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 
-use super::{Execute, provenance, unix};
+use super::{Execute, Executed, provenance, unix};
 use crate::{Caller, Engine, Fault};
 
 impl Execute for VerifyWarrant {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: VerifyWarrantInput,
-    ) -> Result<VerifyWarrantOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let chain = match input.warrant {
             Warrants::One(one) => vec![one],
             Warrants::Chain(chain) => chain,

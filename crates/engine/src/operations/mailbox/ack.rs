@@ -1,21 +1,17 @@
 //! Ends a message.
 
-use asyncgate_api::{AckInput, AckMessage, AckOutput, Code};
+use asyncgate_api::{AckMessage, AckOutput, Code};
 use asyncgate_core::mailbox;
 use asyncgate_store::Stopwatch;
 
-use super::{Execute, one_message, the_message};
+use super::{Execute, Executed, one_message, the_message};
 use crate::{
-    Caller, Engine, Fault,
+    Caller, Engine,
     mailbox::{lease, message_id},
 };
 
 impl Execute for AckMessage {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: AckInput,
-    ) -> Result<AckOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let watch = Stopwatch::start();
         let id = message_id(&input.msg_id)?;
         let lease = lease(input.lease.as_deref())?;

@@ -1,23 +1,17 @@
 //! Ends many messages in one commit.
 
-use asyncgate_api::{
-    AckBatchInput, AckBatchOutput, AckInput, AckMessages, AckOutput, AckResult, Operation,
-};
+use asyncgate_api::{AckBatchOutput, AckInput, AckMessages, AckOutput, AckResult, Operation};
 use asyncgate_core::{LeaseId, MessageId, mailbox};
 use asyncgate_store::{Stopwatch, mailbox::Reads};
 
-use super::Execute;
+use super::{Execute, Executed};
 use crate::{
     Caller, Engine, Fault,
     mailbox::{Batch, lease, message_id},
 };
 
 impl Execute for AckMessages {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: AckBatchInput,
-    ) -> Result<AckBatchOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let watch = Stopwatch::start();
         let mut batch = Batch::new("acks", input.acks, check)?;
         let acks = batch.take();

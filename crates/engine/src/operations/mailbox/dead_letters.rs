@@ -6,18 +6,14 @@ use asyncgate_store::{
     mailbox::{DeadFilter, DeadPage},
 };
 
-use super::Execute;
+use super::{Execute, Executed};
 use crate::{
     Caller, Engine, Fault, Touches,
     mailbox::{dead_letter, message_id},
 };
 
 impl Execute for ListDeadLetters {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: ListDeadLettersInput,
-    ) -> Result<ListDeadLettersOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let limit = engine.page_size(input.limit)?;
         let after = input.cursor.map(|cursor| {
             message_id(&cursor).map_err(|_| Fault::bad_request("cursor names no message"))

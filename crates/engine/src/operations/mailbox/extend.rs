@@ -1,20 +1,16 @@
 //! Keeps a message longer.
 
-use asyncgate_api::{ExtendInput, ExtendMessage, ExtendOutput};
+use asyncgate_api::{ExtendMessage, ExtendOutput};
 use asyncgate_core::mailbox;
 
-use super::{Execute, one_message, the_message};
+use super::{Execute, Executed, one_message, the_message};
 use crate::{
-    Caller, Engine, Fault,
+    Caller, Engine,
     mailbox::{lease, message_id, visibility_ms},
 };
 
 impl Execute for ExtendMessage {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: ExtendInput,
-    ) -> Result<ExtendOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let id = message_id(&input.msg_id)?;
         let lease = lease(input.lease.as_deref())?;
         let policy = &engine.settings().policy.mailbox;

@@ -1,17 +1,13 @@
 //! Reads the heads of the chains of messages, signed.
 
-use asyncgate_api::{GetMailboxHeads, GetMailboxHeadsInput, GetMailboxHeadsOutput, MailboxHead};
+use asyncgate_api::{GetMailboxHeads, GetMailboxHeadsOutput, MailboxHead};
 use asyncgate_core::hex;
 
-use super::Execute;
-use crate::{Caller, Engine, Fault};
+use super::{Execute, Executed};
+use crate::{Caller, Engine};
 
 impl Execute for GetMailboxHeads {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        _input: GetMailboxHeadsInput,
-    ) -> Result<GetMailboxHeadsOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, _input: Self::Input) -> Executed<Self> {
         let chains = engine.store.mailbox().chains(caller.tenant).await?;
         let signed_at = engine.now();
         let signer = engine.signer.as_ref();

@@ -23,7 +23,7 @@ use asyncgate_store::{
     mailbox::{Reads, Snapshot},
 };
 
-use super::Execute;
+use super::{Execute, Executed};
 use crate::Engine;
 
 /// Declares one message to load.

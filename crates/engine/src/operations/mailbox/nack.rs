@@ -1,23 +1,19 @@
 //! Gives a message back.
 
-use asyncgate_api::{AckOutput, NackInput, NackMessage};
+use asyncgate_api::{AckOutput, NackMessage};
 use asyncgate_core::mailbox::{self, Nack};
 use asyncgate_store::Stopwatch;
 
-use super::{Execute, one_message, the_message};
+use super::{Execute, Executed, one_message, the_message};
 use crate::{
-    Caller, Engine, Fault, input,
+    Caller, Engine, input,
     mailbox::{lease, message_id},
 };
 
 const MAX_DELAY_MS: i64 = 7 * 86_400_000;
 
 impl Execute for NackMessage {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: NackInput,
-    ) -> Result<AckOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let watch = Stopwatch::start();
         let id = message_id(&input.msg_id)?;
         let lease = lease(input.lease.as_deref())?;

@@ -3,18 +3,14 @@
 use asyncgate_api::{PeekInput, PeekMessages, RecvOutput};
 use asyncgate_store::mailbox::Take;
 
-use super::Execute;
+use super::{Execute, Executed};
 use crate::{
-    Caller, Engine, Fault, Touches,
+    Caller, Engine, Touches,
     mailbox::{envelope, max_bytes, max_messages},
 };
 
 impl Execute for PeekMessages {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: PeekInput,
-    ) -> Result<RecvOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let policy = &engine.settings().policy.mailbox;
         let take = Take {
             topic: input.topic,

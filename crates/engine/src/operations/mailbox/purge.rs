@@ -4,18 +4,14 @@ use asyncgate_api::{PurgeInput, PurgeOutput, PurgeState, PurgeTopic};
 use asyncgate_core::{TenantId, mailbox::purge};
 use asyncgate_store::mailbox::{DeadFilter, Reads};
 
-use super::Execute;
+use super::{Execute, Executed};
 use crate::{Caller, Engine, Fault, Touches};
 
 /// The most messages that one transaction throws away, so that other requests do not wait long behind it.
 const STEP: usize = 1_000;
 
 impl Execute for PurgeTopic {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: PurgeInput,
-    ) -> Result<PurgeOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let topic = input.topic;
         let (waiting, dead) = match input.state {
             PurgeState::Ready => (true, false),

@@ -3,18 +3,14 @@
 use asyncgate_api::{Code, ReceiveMessages, RecvInput, RecvOutput};
 use asyncgate_core::MessageId;
 
-use super::Execute;
+use super::{Execute, Executed};
 use crate::{
     Caller, Engine, Fault, Touches, input,
     mailbox::{Order, envelope},
 };
 
 impl Execute for ReceiveMessages {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: RecvInput,
-    ) -> Result<RecvOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let limit = input::wait(input.wait_seconds)?;
         let order = Order::new(&engine.settings().policy.mailbox, input)?;
         let mut taken = engine.take_messages(caller.tenant, &order).await?;

@@ -9,18 +9,14 @@ use asyncgate_core::{
 };
 use asyncgate_store::mailbox::{DeadFilter, Reads};
 
-use super::Execute;
+use super::{Execute, Executed};
 use crate::{Caller, Engine, Fault, Touches};
 
 const DEFAULT_LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 10_000;
 
 impl Execute for ReprocessDeadLetters {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: ReprocessInput,
-    ) -> Result<ReprocessOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let topic = input.topic;
         let limit = input.limit.unwrap_or(DEFAULT_LIMIT);
         if !(1..=MAX_LIMIT).contains(&limit) {

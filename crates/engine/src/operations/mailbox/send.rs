@@ -13,7 +13,7 @@ use asyncgate_store::{
 };
 use uuid::Uuid;
 
-use super::Execute;
+use super::{Execute, Executed};
 use crate::{Caller, CorrId, Engine, Fault, Settings, Touches, input};
 
 const MAX_ATTRS: usize = 64;
@@ -23,11 +23,7 @@ const MAX_DELAY_MS: i64 = 7 * 86_400_000;
 const AROUND_PAYLOAD_BYTES: usize = 64 << 10;
 
 impl Execute for SendMessage {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: SendInput,
-    ) -> Result<SendOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         agree(input.corr_id.as_deref())?;
         let (outgoing, mode) = check(input)?;
         let sent = engine.send(caller.tenant, vec![outgoing]).await?;

@@ -3,19 +3,15 @@
 use asyncgate_api::{Operation, SendBatchInput, SendBatchOutput, SendMessages, SendResult};
 
 use super::{
-    Execute,
+    Execute, Executed,
     send::{answer, check},
 };
-use crate::{Caller, Engine, Fault, Settings, Touches, mailbox::Batch};
+use crate::{Caller, Engine, Settings, Touches, mailbox::Batch};
 
 const MAX_BATCH_BYTES: usize = 16 << 20;
 
 impl Execute for SendMessages {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: SendBatchInput,
-    ) -> Result<SendBatchOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let mut batch = Batch::new("messages", input.messages, check)?;
         let (outgoing, modes): (Vec<_>, Vec<_>) = batch.take().into_iter().unzip();
         let sent = engine.send(caller.tenant, outgoing).await?;

@@ -1,18 +1,14 @@
 //! Lists topics.
 
-use asyncgate_api::{ListTopics, ListTopicsInput, ListTopicsOutput, TopicState};
+use asyncgate_api::{ListTopics, ListTopicsOutput, TopicState};
 use asyncgate_core::{Timestamp, mailbox::Kind};
 use asyncgate_store::mailbox::Topic;
 
-use super::Execute;
-use crate::{Caller, Engine, Fault, input};
+use super::{Execute, Executed};
+use crate::{Caller, Engine, input};
 
 impl Execute for ListTopics {
-    async fn execute(
-        engine: &Engine,
-        caller: &Caller,
-        input: ListTopicsInput,
-    ) -> Result<ListTopicsOutput, Fault> {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let limit = engine.page_size(input.limit)?;
         let after = input.cursor.map(|name| input::name("cursor", name));
         let after = after.transpose()?;
