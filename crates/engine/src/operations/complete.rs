@@ -6,7 +6,7 @@ use asyncgate_core::{
     task::{self, Completion},
 };
 
-use super::{Execute, Executed, UnderLease, the_task};
+use super::{Execute, Executed, UnderLease};
 use crate::{Caller, Engine, input};
 
 impl Execute for Complete {
@@ -24,16 +24,10 @@ impl Execute for Complete {
             &completion.delivery_proof,
         ];
         let weight = sent.into_iter().flatten().map(Json::len).sum();
-        let finished = engine
-            .transact(
-                caller.tenant,
-                weight,
-                under.reads(),
-                move |env, mut snapshot| {
-                    let task = the_task(&mut snapshot)?;
-                    task::complete(env, snapshot.head, &under.hold, task, completion.clone())
-                },
-            )
+        let finished = under
+            .transact(engine, caller, weight, move |env, head, hold, task| {
+                task::complete(env, head, hold, task, completion.clone())
+            })
             .await?;
         Ok(CompleteOutput {
             ok: true,

@@ -3,7 +3,7 @@
 use asyncgate_api::{Fail, FailOutput};
 use asyncgate_core::task::{self, Failure};
 
-use super::{Execute, Executed, UnderLease, the_task};
+use super::{Execute, Executed, UnderLease};
 use crate::{Caller, Engine, input};
 
 impl Execute for Fail {
@@ -15,16 +15,10 @@ impl Execute for Fail {
             retryable: input.retryable,
         };
         let weight = failure.error.len();
-        let finished = engine
-            .transact(
-                caller.tenant,
-                weight,
-                under.reads(),
-                move |env, mut snapshot| {
-                    let task = the_task(&mut snapshot)?;
-                    task::fail(env, snapshot.head, &under.hold, task, failure.clone())
-                },
-            )
+        let finished = under
+            .transact(engine, caller, weight, move |env, head, hold, task| {
+                task::fail(env, head, hold, task, failure.clone())
+            })
             .await?;
         Ok(FailOutput {
             ok: true,

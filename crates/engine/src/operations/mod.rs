@@ -28,8 +28,8 @@ mod report_progress;
 mod start_task;
 
 use asyncgate_api::{Operation, PrincipalKind};
-use asyncgate_core::{Rejection, Task, TaskId, task::Hold};
-use asyncgate_store::{ReadSet, Snapshot};
+use asyncgate_core::{Env, Rejection, Seq, Task, TaskId, task::Hold};
+use asyncgate_store::{Decided, ReadSet, Snapshot, Tasks};
 
 pub use self::admission::Descriptor;
 pub(crate) use self::admission::{host_fault, unix};
@@ -94,8 +94,20 @@ impl UnderLease {
         })
     }
 
-    fn reads(&self) -> ReadSet {
-        one_task(self.task_id)
+    /// Runs a rule on the task, for the worker that holds it.
+    fn transact<T: Send + 'static>(
+        self,
+        engine: &Engine,
+        caller: &Caller,
+        weight: usize,
+        mut rule: impl FnMut(Env, Seq, &Hold, Task) -> Decided<Tasks, T> + Send + 'static,
+    ) -> impl Future<Output = Result<T, Fault>> + Send {
+        let Self { task_id, hold } = self;
+        let decide = move |env, mut snapshot: Snapshot| {
+            let task = the_task(&mut snapshot)?;
+            rule(env, snapshot.head, &hold, task)
+        };
+        engine.transact(caller.tenant, weight, one_task(task_id), decide)
     }
 }
 

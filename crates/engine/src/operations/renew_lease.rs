@@ -3,7 +3,7 @@
 use asyncgate_api::{RenewLease, RenewLeaseOutput};
 use asyncgate_core::task;
 
-use super::{Execute, Executed, UnderLease, the_task};
+use super::{Execute, Executed, UnderLease};
 use crate::{Caller, Engine, input};
 
 impl Execute for RenewLease {
@@ -11,10 +11,9 @@ impl Execute for RenewLease {
         let worker = (input.worker_kind, input.worker_id, input.worker_instance_id);
         let under = UnderLease::new(caller, &input.task_id, &input.lease_id, worker)?;
         let extend_by = input::positive_seconds("extend_by_seconds", input.extend_by_seconds)?;
-        let lease = engine
-            .transact(caller.tenant, 0, under.reads(), move |env, mut snapshot| {
-                let task = the_task(&mut snapshot)?;
-                task::renew(env, snapshot.head, &under.hold, task, extend_by)
+        let lease = under
+            .transact(engine, caller, 0, move |env, head, hold, task| {
+                task::renew(env, head, hold, task, extend_by)
             })
             .await?;
         Ok(RenewLeaseOutput {

@@ -3,7 +3,7 @@
 use asyncgate_api::{Done, ReportProgress};
 use asyncgate_core::task;
 
-use super::{Execute, Executed, UnderLease, the_task};
+use super::{Execute, Executed, UnderLease};
 use crate::{Caller, Engine, input};
 
 impl Execute for ReportProgress {
@@ -12,16 +12,10 @@ impl Execute for ReportProgress {
         let under = UnderLease::new(caller, &input.task_id, &input.lease_id, worker)?;
         let value = input::json("progress", input.progress)?;
         let weight = value.len();
-        engine
-            .transact(
-                caller.tenant,
-                weight,
-                under.reads(),
-                move |env, mut snapshot| {
-                    let task = the_task(&mut snapshot)?;
-                    task::progress(env, snapshot.head, &under.hold, task, value.clone())
-                },
-            )
+        under
+            .transact(engine, caller, weight, move |env, head, hold, task| {
+                task::progress(env, head, hold, task, value.clone())
+            })
             .await?;
         Ok(Done { ok: true })
     }
