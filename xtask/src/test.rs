@@ -1,14 +1,14 @@
 //! `cargo xtask test`: prepares everything that the tests need, then runs all of them with `cargo test`.
 //!
-//! The tests of admission on Redis and on DynamoDB start their own servers and emulators, whose programs
-//! are installed here. Without these programs the tests say so and pass, so that plain `cargo test` works
-//! everywhere.
+//! The tests of admission on Redis and on DynamoDB start their own servers and emulators, those of MCP the
+//! official client, and those of OpenAPI generators of clients; their programs are installed here. Without
+//! these programs the tests say so and pass, so that plain `cargo test` works everywhere.
 
 use anyhow::Result;
 use clap::Args;
 
 use crate::process;
-use crate::services::{dynamodb, redis};
+use crate::services::{clients, dynamodb, mcp, redis};
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -20,10 +20,14 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     redis::install()?;
     let emulators = dynamodb::install()?;
+    let generators = clients::install()?;
     process::run(
         process::cargo()
             .envs(emulators)
-            .args(["test", "--workspace"])
+            .envs(generators)
+            .envs(mcp::install())
+            // One failing file does not hide what the others would tell.
+            .args(["test", "--workspace", "--no-fail-fast"])
             .args(&options.args),
     )
 }

@@ -63,6 +63,8 @@ pub enum Code {
     EStaleLease,
     /// The message is not with a receiver.
     ENotLeased,
+    /// A receiver has the message.
+    ELeased,
     /// The idem_key was used before, for other content.
     EIdemConflict,
     /// The backend of admission does not answer, and its failure mode allows nothing without it. The
@@ -84,7 +86,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, for documents and tests.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::Forbidden,
@@ -112,6 +114,7 @@ impl Code {
         Self::ENotFound,
         Self::EStaleLease,
         Self::ENotLeased,
+        Self::ELeased,
         Self::EIdemConflict,
         Self::HostUnavailable,
         Self::UnknownPolicy,
@@ -152,6 +155,7 @@ impl Code {
             Self::ENotFound => "E_NOT_FOUND",
             Self::EStaleLease => "E_STALE_LEASE",
             Self::ENotLeased => "E_NOT_LEASED",
+            Self::ELeased => "E_LEASED",
             Self::EIdemConflict => "E_IDEM_CONFLICT",
             Self::HostUnavailable => "HOST_UNAVAILABLE",
             Self::UnknownPolicy => "UNKNOWN_POLICY",
@@ -186,7 +190,8 @@ impl Code {
             | Self::LeaseInvalidOrExpired
             | Self::EDuplicate
             | Self::EStaleLease
-            | Self::ENotLeased => 409,
+            | Self::ENotLeased
+            | Self::ELeased => 409,
             Self::TooLarge | Self::EFrameTooLarge => 413,
             Self::IdempotencyConflict | Self::EIntegrity | Self::EIdemConflict => 422,
             Self::QuotaExceeded | Self::RateLimit | Self::ESaturated => 429,

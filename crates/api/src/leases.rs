@@ -4,7 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Access, Effect, Method, Principal, PrincipalKind, Requirements, operation::operation};
+use crate::{
+    Access, Code, Effect, Method, Principal, PrincipalKind, Requirements, bounds,
+    operation::operation,
+};
 
 operation!(
     /// Takes tasks to work on.
@@ -45,9 +48,11 @@ pub struct LeaseNextInput {
     pub accept_types: Option<Vec<String>>,
     /// The most tasks to take, 1 to 100. Default 1.
     #[serde(default)]
+    #[schemars(range(min = 1, max = bounds::MAX_CLAIMED_TASKS))]
     pub max_tasks: Option<u32>,
     /// Seconds that you may hold each before you must renew, 1 to 1800. Default 300.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub lease_ttl_seconds: Option<i64>,
     /// Seconds to wait for a task, 0 to 60. Default 0.
     #[serde(default)]
@@ -108,6 +113,7 @@ operation!(
     doc: "Moves the end of your lease to now plus extend_by_seconds (default 300, at most \
           1800); it never gets shorter. LEASE_INVALID_OR_EXPIRED means that the task is no \
           longer yours: stop working on it.",
+    refusals: &[Code::TaskNotFound, Code::LeaseInvalidOrExpired],
 );
 
 /// The lease to renew.
@@ -120,6 +126,7 @@ pub struct RenewLeaseInput {
     pub lease_id: String,
     /// Seconds from now until the new end, 1 to 1800. Default 300.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub extend_by_seconds: Option<i64>,
     /// Your stable name.
     #[serde(default)]
@@ -153,6 +160,7 @@ operation!(
     summary: "Give a task back undone.",
     doc: "The task can be leased by others at once and no failure is counted. Use it when you \
           shut down or cannot do the task after all.",
+    refusals: &[Code::TaskNotFound, Code::LeaseInvalidOrExpired],
 );
 
 /// The lease to give back.
@@ -193,6 +201,7 @@ operation!(
     summary: "Say that work on a leased task has begun.",
     doc: "Optional: a task can go from leased straight to its end. It makes the owner see \
           status running.",
+    refusals: &[Code::TaskNotFound, Code::LeaseInvalidOrExpired],
 );
 
 /// The task that was begun.
@@ -225,6 +234,7 @@ operation!(
     effect: Effect::Add,
     summary: "Say how far the work is.",
     doc: "The owner sees the latest progress in get_task. It does not renew the lease.",
+    refusals: &[Code::TaskNotFound, Code::LeaseInvalidOrExpired],
 );
 
 /// A progress report.
@@ -256,12 +266,13 @@ operation!(
     path: "/v1/tasks/{task_id}/complete",
     tool: Some("asyncgate.complete"),
     access: Access::Worker,
-    effect: Effect::End,
+    effect: Effect::Advance,
     summary: "End a task with success.",
     doc: "Say where the results are, in artifacts (a list of pointers such as {type, url}), \
           or that you delivered them, in delivery_proof. Without either the task succeeds but \
           the owner's obligation stays open, until you send complete again for the same lease \
           with the missing proof. Repeating the call after a lost answer is safe.",
+    refusals: &[Code::TaskNotFound, Code::LeaseInvalidOrExpired, Code::InvalidStateTransition, Code::LimitExceeded],
 );
 
 /// A success.
@@ -277,6 +288,7 @@ pub struct CompleteInput {
     pub result: Option<Box<RawValue>>,
     /// Pointers to the results: a list of up to 100, or one object; 64 KiB at most.
     #[serde(default)]
+    #[schemars(extend("maxItems" = bounds::MAX_ARTIFACTS))]
     pub artifacts: Option<Box<RawValue>>,
     /// The proof that the results were delivered: target, time, status.
     #[serde(default)]
@@ -311,11 +323,12 @@ operation!(
     path: "/v1/tasks/{task_id}/fail",
     tool: Some("asyncgate.fail"),
     access: Access::Worker,
-    effect: Effect::End,
+    effect: Effect::Advance,
     summary: "Report that a task failed.",
     doc: "With retryable = true the task is queued again after a growing delay, while \
           attempts are left (requeued = true); otherwise it ends as failed. Repeating the call \
           that ended the task is safe.",
+    refusals: &[Code::TaskNotFound, Code::LeaseInvalidOrExpired, Code::InvalidStateTransition],
 );
 
 /// A failure.

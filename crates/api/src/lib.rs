@@ -1,10 +1,13 @@
-//! The wire contract: every operation's input, output and spec, and the error codes.
+#![doc = include_str!("../README.md")]
 //!
-//! This crate is all that a client needs. It has no rules: a value that parses here may still be
-//! refused by the engine.
+//! **Architecture Invariant:** this crate is all that a client needs. It has no rules: a value that parses
+//! here may still be refused by the engine.
 
 mod admission;
+pub mod bounds;
 mod code;
+mod forms;
+mod ingress;
 mod leases;
 mod mailbox;
 mod operation;
@@ -13,9 +16,12 @@ mod principal;
 mod receipts;
 mod server;
 mod tasks;
+mod toolset;
 
 pub use admission::*;
 pub use code::{Code, ErrorBody};
+pub use forms::Forms;
+pub use ingress::IngressOutput;
 pub use leases::*;
 pub use mailbox::*;
 pub use operation::{Access, Effect, Method, Operation, Plane, Spec};
@@ -24,3 +30,4 @@ pub use principal::{Principal, PrincipalKind};
 pub use receipts::*;
 pub use server::*;
 pub use tasks::*;
+pub use toolset::Toolset;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, Code, Effect, Method, Payload, operation::operation};
+use crate::{Access, Code, Effect, Method, Payload, bounds, forms, operation::operation};
 
 operation!(
     /// Sends a message.
@@ -19,12 +19,13 @@ operation!(
     brings_work: true,
     headers: &[("x-idempotency-mode", "idempotency_mode")],
     summary: "Send a message to a topic.",
-    doc: "Puts a message into a topic, where a receiver finds it with mailbox.recv. Give it an \
+    doc: "Puts a message into a topic, where a receiver finds it with mailbox_recv. Give it an \
           idem_key of your own: sending the same again within the replay window (300 seconds by \
           default) does nothing and answers with the first message's id and duplicate: true; the \
           same key with another payload is refused with E_IDEM_CONFLICT. The payload is any bytes \
           in base64, at most 1 MiB decoded. A success means that the message is on disk. \
           E_SATURATED means that the topic's shard is full: try again after retry_after seconds.",
+    refusals: &[Code::EDuplicate, Code::EIdemConflict],
 );
 
 /// A message to send.
@@ -39,15 +40,18 @@ pub struct SendInput {
     pub payload_b64: Payload,
     /// Your labels for it, such as `content-type`. At most 64 entries and 16 KiB in all.
     #[serde(default)]
+    #[schemars(extend("maxProperties" = bounds::MAX_ATTRS))]
     pub attrs: Option<BTreeMap<String, String>>,
     /// Messages of one topic with one key keep their order.
     #[serde(default)]
     pub partition_key: Option<String>,
     /// Milliseconds before it can be delivered, up to 7 days. Default 0.
     #[serde(default)]
+    #[schemars(range(min = 0, max = bounds::MAX_MESSAGE_DELAY_MS))]
     pub delay_ms: Option<i64>,
     /// Milliseconds after which it is too old and becomes a dead letter.
     #[serde(default)]
+    #[schemars(range(min = 1, max = bounds::MAX_MESSAGE_TTL_MS))]
     pub ttl_ms: Option<i64>,
     /// Higher goes first. Default 0.
     #[serde(default)]
@@ -92,7 +96,7 @@ operation!(
     effect: Effect::Advance,
     brings_work: true,
     summary: "Send up to 1,000 messages in one call.",
-    doc: "Sends messages as mailbox.send does, in one commit. Each has an answer of its own, in \
+    doc: "Sends messages as mailbox_send does, in one commit. Each has an answer of its own, in \
           order: msg_id and duplicate, or code and message of what was wrong with it; one that is \
           refused does not stop the others.",
 );
@@ -102,6 +106,7 @@ operation!(
 #[serde(deny_unknown_fields)]
 pub struct SendBatchInput {
     /// 1 to 1,000 messages.
+    #[schemars(length(min = 1, max = bounds::MAX_BATCH))]
     pub messages: Vec<SendInput>,
 }
 
@@ -146,11 +151,12 @@ operation!(
     effect: Effect::Add,
     summary: "Receive messages of a topic.",
     doc: "Hands you messages of a topic, highest priority first, then oldest. They are yours for \
-          visibility_ms: finish each with mailbox.ack, or give it back with mailbox.nack, or keep \
-          it longer with mailbox.extend. What you do not settle in time is delivered again, so do \
+          visibility_ms: finish each with mailbox_ack, or give it back with mailbox_nack, or keep \
+          it longer with mailbox_extend. What you do not settle in time is delivered again, so do \
           work that can be repeated. Send the lease with your answer: it tells you if somebody \
           else got the message meanwhile. With wait_seconds (up to 60) the call waits for a \
           message and answers as soon as there is one; an empty list means there was none.",
+    refusals: &[Code::EIntegrity],
 );
 
 /// A receiver's request.
@@ -235,12 +241,13 @@ operation!(
     path: "/v1/ack/{msg_id}",
     tool: Some("mailbox.ack"),
     access: Access::Any,
-    effect: Effect::End,
+    effect: Effect::Advance,
     summary: "Say that a message is done.",
     doc: "Ends a message: it is never delivered again. Repeating it is safe for as long as the \
-          replay window. With the lease from mailbox.recv, E_STALE_LEASE tells you that your time \
+          replay window. With the lease from mailbox_recv, E_STALE_LEASE tells you that your time \
           was over and somebody else got the message; without it, the message is ended whoever \
           has it.",
+    refusals: &[Code::NotFound, Code::EStaleLease, Code::ENotLeased],
 );
 
 /// The message that is done.
@@ -269,9 +276,9 @@ operation!(
     path: "/v1/ack/batch",
     tool: Some("mailbox.ack_batch"),
     access: Access::Any,
-    effect: Effect::End,
+    effect: Effect::Advance,
     summary: "Say that up to 1,000 messages are done.",
-    doc: "Ends messages as mailbox.ack does, in one commit. Each has an answer of its own, in \
+    doc: "Ends messages as mailbox_ack does, in one commit. Each has an answer of its own, in \
           order: ok, or code and message of what was wrong with it.",
 );
 
@@ -280,6 +287,7 @@ operation!(
 #[serde(deny_unknown_fields)]
 pub struct AckBatchInput {
     /// 1 to 1,000 messages.
+    #[schemars(length(min = 1, max = bounds::MAX_BATCH))]
     pub acks: Vec<AckInput>,
 }
 
@@ -313,6 +321,7 @@ operation!(
     doc: "Says that you could not do the work. The message is delivered again after a random \
           backoff that grows with each attempt, or after delay_ms if you give it. After its last \
           allowed attempt it becomes a dead letter with your reason and error.",
+    refusals: &[Code::NotFound, Code::EStaleLease, Code::ENotLeased],
 );
 
 /// The message to give back, and the reason.
@@ -323,12 +332,15 @@ pub struct NackInput {
     pub msg_id: String,
     /// The reason in a word, such as `parse_error`; dead letters are found by it.
     #[serde(default)]
+    #[schemars(length(max = bounds::MAX_NAME_BYTES), regex(pattern = forms::VISIBLE))]
     pub reason: Option<String>,
     /// The error in more words.
     #[serde(default)]
+    #[schemars(length(max = bounds::MAX_TEXT_BYTES))]
     pub error: Option<String>,
     /// Milliseconds until it can be delivered again, instead of the backoff.
     #[serde(default)]
+    #[schemars(range(min = 0, max = bounds::MAX_MESSAGE_DELAY_MS))]
     pub delay_ms: Option<i64>,
     /// The lease of your delivery.
     #[serde(default)]
@@ -347,6 +359,7 @@ operation!(
     summary: "Keep a message longer.",
     doc: "Moves the end of your delivery to now plus visibility_ms; it never comes nearer, and in \
           all you may keep a message ten times as long as you first asked for.",
+    refusals: &[Code::NotFound, Code::EStaleLease, Code::ENotLeased],
 );
 
 /// The message to keep.
@@ -381,6 +394,7 @@ operation!(
     tool: Some("mailbox.peek"),
     access: Access::Any,
     effect: Effect::Read,
+    pages: true,
     summary: "Look at the next messages of a topic without receiving them.",
     doc: "Shows the messages that would be delivered next. They stay where they are and have no \
           lease; nothing is counted.",
@@ -466,6 +480,7 @@ pub struct ListTopicsInput {
     pub limit: Option<u32>,
     /// The next_cursor of the page before.
     #[serde(default)]
+    #[schemars(length(min = 1, max = bounds::MAX_NAME_BYTES), regex(pattern = forms::VISIBLE))]
     pub cursor: Option<String>,
 }
 
@@ -506,10 +521,11 @@ operation!(
     tool: Some("mailbox.dlq"),
     access: Access::Any,
     effect: Effect::Read,
+    pages: true,
     summary: "List dead letters.",
     doc: "Lists messages that were not done: their last allowed delivery failed (max_attempts), \
           they grew too old (expired), or their stored bytes were damaged (integrity). Bring them \
-          back with mailbox.dlq_reprocess once the cause is mended.",
+          back with mailbox_dlq_reprocess once the cause is mended.",
 );
 
 /// A filter and a page of dead letters.
@@ -530,6 +546,7 @@ pub struct ListDeadLettersInput {
     pub limit: Option<u32>,
     /// The next_cursor of the page before.
     #[serde(default)]
+    #[schemars(regex(pattern = forms::ULID))]
     pub cursor: Option<String>,
 }
 
@@ -567,7 +584,7 @@ operation!(
     path: "/v1/dlq/reprocess",
     tool: Some("mailbox.dlq_reprocess"),
     access: Access::Admin,
-    effect: Effect::Advance,
+    effect: Effect::Add,
     summary: "Bring dead letters back into their topic (admin).",
     doc: "Moves dead letters of a topic back, in the order in which they were sent: same msg_id, \
           attempts counted anew. They move all together or not at all; with per_second they move \
@@ -582,6 +599,7 @@ pub struct ReprocessInput {
     pub topic: String,
     /// The most messages, 1 to 10,000. Default 100.
     #[serde(default)]
+    #[schemars(range(min = 1, max = bounds::MAX_REPROCESSED))]
     pub limit: Option<u32>,
     /// Only this reason.
     #[serde(default)]
@@ -594,6 +612,7 @@ pub struct ReprocessInput {
     pub dry_run: Option<bool>,
     /// Move at most this many each second, so that receivers are not flooded.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub per_second: Option<u32>,
 }
 
@@ -613,6 +632,7 @@ operation!(
     tool: Some("mailbox.heads"),
     access: Access::Any,
     effect: Effect::Read,
+    upkeep: true,
     summary: "Get the signed heads of the message chains.",
     doc: "Each shard chains the hashes of its messages. A signed head proves what had been sent \
           when it was made: keep it, and asyncgate verify can tell later whether messages were \

@@ -7,6 +7,8 @@
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::Code;
+
 /// A request and its answer, known to every facade by its [`Spec`].
 pub trait Operation: 'static {
     /// The caller's part. Unknown fields are refused.
@@ -46,7 +48,8 @@ pub struct Spec {
     pub method: Method,
     /// The HTTP path, with `{field}` for input fields that travel in it.
     pub path: &'static str,
-    /// The MCP tool name, if the operation is offered as a tool.
+    /// The MCP tool name with its dot, if the operation is offered as a tool. Lists usually show it with
+    /// an underscore, which means the same.
     pub tool: Option<&'static str>,
     /// The roles that may call it at all. The operation itself checks ownership.
     pub access: Access,
@@ -55,6 +58,11 @@ pub struct Spec {
     /// True if a call brings new work. Such calls are the first to be refused when the server is not
     /// well, so that the work that is already there can be finished.
     pub brings_work: bool,
+    /// True if those who run the server or audit it need the operation, though others may call it. MCP
+    /// then lists it among their tools.
+    pub upkeep: bool,
+    /// True if it answers with a page of things that may be large. Few pages are put together at a time.
+    pub pages: bool,
     /// One line for people.
     pub summary: &'static str,
     /// A paragraph for a model or a person who has never seen the product.
@@ -65,6 +73,11 @@ pub struct Spec {
     pub headers: &'static [(&'static str, &'static str)],
     /// The path that replaces this operation, if it is deprecated.
     pub successor: Option<&'static str>,
+    /// True if a success may have created something (HTTP 201).
+    pub creates: bool,
+    /// The refusals of its own rules. Those that any call can meet are not among them; [`Spec::codes`] has
+    /// both.
+    pub refusals: &'static [Code],
 }
 
 impl Spec {
@@ -78,11 +91,15 @@ impl Spec {
             access: Access::Any,
             effect: Effect::Read,
             brings_work: false,
+            upkeep: false,
+            pages: false,
             summary: "",
             doc: "",
             plane,
             headers: &[],
             successor: None,
+            creates: false,
+            refusals: &[],
         }
     }
 
@@ -91,6 +108,31 @@ impl Spec {
         self.path
             .split('/')
             .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+    }
+
+    /// Returns every code that a call can fail with, each once, by status.
+    pub fn codes(&self) -> Vec<Code> {
+        let needs_credential = self.access != Access::Open;
+        let any_call = [
+            (Code::BadRequest, true),
+            (Code::Unauthorized, needs_credential),
+            (Code::Forbidden, needs_credential),
+            (Code::TooLarge, self.method.has_body()),
+            (Code::RateLimit, needs_credential),
+            (Code::Internal, true),
+            (Code::Unavailable, true),
+            // Limits of calls are asked of the host of admission.
+            (Code::HostUnavailable, needs_credential),
+        ];
+        let any_call = any_call.into_iter().filter(|(_, meets)| *meets);
+        let own = self.refusals.iter().copied();
+        let mut codes: Vec<Code> = any_call.map(|(code, _)| code).chain(own).collect();
+        for code in &mut codes {
+            *code = self.plane.code(*code);
+        }
+        codes.sort_by_key(|code| (code.http_status(), code.as_str()));
+        codes.dedup();
+        codes
     }
 }
 
@@ -103,6 +145,8 @@ pub enum Plane {
     Mailbox,
     /// Nonces, limits and revocations.
     Admission,
+    /// The server itself.
+    Server,
 }
 
 /// The HTTP methods that operations use.
@@ -127,6 +171,11 @@ impl Method {
             Self::Put => "PUT",
             Self::Delete => "DELETE",
         }
+    }
+
+    /// Returns true if the input comes in a body.
+    pub const fn has_body(self) -> bool {
+        matches!(self, Self::Post | Self::Put)
     }
 }
 
@@ -158,8 +207,10 @@ pub enum Effect {
     Read,
     /// Adds something; repeating the call with the same input may add more.
     Add,
-    /// Moves something forward; repeating the call with the same input changes nothing more.
+    /// Moves something forward, as far as its end; repeating the call with the same input changes
+    /// nothing more.
     Advance,
-    /// Ends something that cannot be restored.
+    /// Takes away what others still count on: work, messages, access, protection. Repeating the call
+    /// with the same input changes nothing more. MCP clients ask a person first.
     End,
 }

@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    Access, Done, Effect, Method, NoInput, Principal, PrincipalKind, ServerInfo,
+    Access, Code, Done, Effect, Method, NoInput, Principal, PrincipalKind, ServerInfo, forms,
     operation::operation,
 };
 
 /// An immutable record of a request, of work or of proof.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Receipt")]
 pub struct ReceiptRecord {
     /// Its id.
     pub receipt_id: String,
@@ -58,18 +59,18 @@ operation!(
     tool: Some("asyncgate.list_open_obligations"),
     access: Access::Any,
     effect: Effect::Read,
+    pages: true,
     summary: "List what you are still owed.",
-    doc: "Call this first when you start: it tells who you are to this server and lists every \
-          task.assigned receipt addressed to you that no completed, failed or canceled receipt \
-          has discharged yet. An obligation closes only by proof, so nothing you asked for can \
-          be forgotten. Follow cursor with since_receipt_id for more.",
+    doc: "Call this first when you start: it says who you are to this server and lists every \
+          task.assigned receipt to you that no task.completed, task.failed or task.canceled has \
+          discharged. Obligations close only by proof, so nothing you asked for is forgotten.",
 );
 
 /// A filter and a page of obligations.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListOpenObligationsInput {
-    /// The owner's kind, if you may act for others. Default `agent` when principal_id is given.
+    /// Its kind. Default `agent`.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
     /// The owner, if you may act for others.
@@ -88,7 +89,6 @@ pub struct ListOpenObligationsInput {
 
 /// The open obligations. Each entry is a receipt.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct ListOpenObligationsOutput {
     /// The server.
     pub server: ServerInfo,
@@ -104,6 +104,7 @@ pub struct ListOpenObligationsOutput {
 
 /// A principal's history with the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Relationship")]
 pub struct RelationshipRecord {
     /// The principal's kind.
     pub principal_kind: PrincipalKind,
@@ -128,7 +129,8 @@ operation!(
     path: "/v1/bootstrap",
     tool: Some("asyncgate.bootstrap"),
     access: Access::Any,
-    effect: Effect::Read,
+    effect: Effect::Advance,
+    pages: true,
     summary: "Deprecated: use list_open_obligations.",
     doc: "Returns your inbox receipts and marks them delivered. The other attention lists are \
           always empty.",
@@ -204,6 +206,7 @@ operation!(
     tool: Some("asyncgate.list_receipts"),
     access: Access::Any,
     effect: Effect::Read,
+    pages: true,
     summary: "List the receipts addressed to you.",
     doc: "In ledger order. Keep cursor and give it as since_receipt_id next time: you will get \
           every later receipt exactly once.",
@@ -213,8 +216,9 @@ operation!(
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListReceiptsInput {
-    /// The inbox owner's kind, if you may act for others. Default `agent` when principal_id is given.
+    /// Its kind. Default `agent`.
     #[serde(default, alias = "to_kind")]
+    #[schemars(extend("not" = forms::NOBODY))]
     pub principal_kind: Option<PrincipalKind>,
     /// The inbox owner, if you may act for others.
     #[serde(default, alias = "to_id")]
@@ -247,6 +251,7 @@ operation!(
     tool: Some("asyncgate.list_ledger"),
     access: Access::Any,
     effect: Effect::Read,
+    pages: true,
     summary: "List the receipts of a task, a lease or a type.",
     doc: "Give exactly one of task_id, lease_id and receipt_type. The receipts of a task tell \
           its whole story in order.",
@@ -264,6 +269,7 @@ pub struct ListLedgerInput {
     pub lease_id: Option<String>,
     /// Receipts of this type, e.g. `system.anomaly`.
     #[serde(default)]
+    #[schemars(with = "Option<forms::ReceiptType>")]
     pub receipt_type: Option<String>,
     /// Only receipts after this one.
     #[serde(default)]
@@ -271,10 +277,11 @@ pub struct ListLedgerInput {
     /// The most to return, 1 to 200. Default 50.
     #[serde(default)]
     pub limit: Option<u32>,
-    /// The asking principal's kind, if you may act for others.
+    /// Its kind. Default `agent`.
     #[serde(default)]
+    #[schemars(extend("not" = forms::NOBODY))]
     pub principal_kind: Option<PrincipalKind>,
-    /// The asking principal, if you may act for others.
+    /// The principal that asks, if you may act for others.
     #[serde(default)]
     pub principal_id: Option<String>,
 }
@@ -288,6 +295,7 @@ operation!(
     tool: Some("asyncgate.read_ledger"),
     access: Access::Admin,
     effect: Effect::Read,
+    pages: true,
     summary: "Read every receipt of the tenant, in order.",
     doc: "For copies and audits. Follow next_cursor until it is null; each receipt's link can \
           be computed from the one before, so a copy can be verified without trusting the \
@@ -315,6 +323,7 @@ operation!(
     tool: Some("asyncgate.get_ledger_head"),
     access: Access::Any,
     effect: Effect::Read,
+    upkeep: true,
     summary: "Read where the ledger ends, signed.",
     doc: "Keep the answer: its link is a hash over every receipt so far, so that nobody, the \
           server's operator included, can later change the ledger without your noticing.",
@@ -353,6 +362,7 @@ operation!(
     effect: Effect::Read,
     summary: "Read one receipt.",
     doc: "Receipts never change.",
+    refusals: &[Code::ReceiptNotFound],
 );
 
 /// The receipt to read.
@@ -361,10 +371,11 @@ operation!(
 pub struct GetReceiptInput {
     /// The receipt's id.
     pub receipt_id: String,
-    /// The asking principal's kind, if you may act for others.
+    /// Its kind. Default `agent`.
     #[serde(default)]
+    #[schemars(extend("not" = forms::NOBODY))]
     pub principal_kind: Option<PrincipalKind>,
-    /// The asking principal, if you may act for others.
+    /// The principal that asks, if you may act for others.
     #[serde(default)]
     pub principal_id: Option<String>,
 }
@@ -379,8 +390,9 @@ operation!(
     access: Access::Any,
     effect: Effect::Add,
     summary: "Record that you have taken note of a receipt.",
-    doc: "Appends a receipt.acknowledged for the record. It closes nothing: obligations are \
-          discharged only by the outcome of the work.",
+    doc: "Appends a receipt.acknowledged. It closes no obligation: only the outcome of the work \
+          does.",
+    refusals: &[Code::ReceiptNotFound],
 );
 
 /// The receipt to acknowledge.
@@ -389,10 +401,10 @@ operation!(
 pub struct AckReceiptInput {
     /// The receipt's id.
     pub receipt_id: String,
-    /// The acknowledging principal's kind, if you may act for others.
+    /// Its kind. Default `agent`.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
-    /// The acknowledging principal, if you may act for others.
+    /// The principal that acknowledges, if you may act for others.
     #[serde(default)]
     pub principal_id: Option<String>,
     /// Its instance.

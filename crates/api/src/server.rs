@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, Effect, Method, operation::operation};
+use crate::{Access, Code, Effect, Method, operation::operation};
 
 /// The server's identity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,7 +22,7 @@ pub struct ServerInfo {
 
 operation!(
     /// Reads the server's settings that callers may know.
-    Tasks, GetConfig: NoInput => ConfigRecord,
+    Server, GetConfig: NoInput => ConfigRecord,
     name: "get_config",
     method: Method::Get,
     path: "/v1/config",
@@ -40,6 +40,7 @@ pub struct NoInput {}
 
 /// The settings that matter to callers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Config")]
 pub struct ConfigRecord {
     /// The place where receipts are kept: `standalone`.
     pub receipt_mode: String,
@@ -77,7 +78,7 @@ pub struct ConfigRecord {
 
 operation!(
     /// Says that the server is alive.
-    Tasks, GetHealth: NoInput => HealthRecord,
+    Server, GetHealth: NoInput => HealthRecord,
     name: "health",
     method: Method::Get,
     path: "/v1/health",
@@ -90,6 +91,7 @@ operation!(
 
 /// The state of the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Health")]
 pub struct HealthRecord {
     /// `healthy`, or `failing` when writes are not accepted.
     pub status: String,
@@ -99,4 +101,45 @@ pub struct HealthRecord {
     pub version: String,
     /// This server's name among several.
     pub instance_id: String,
+}
+
+/// The answer of `/healthz`: the process is alive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Liveness {
+    /// Always `ok`.
+    pub status: String,
+}
+
+/// The answer of `/readyz`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Readiness {
+    /// `ready` or `not_ready`.
+    pub status: String,
+    /// Not ready: `UNAVAILABLE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
+    /// Not ready: the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Not ready: true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub degraded: Option<bool>,
+    /// Not ready: the conditions that do not hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Vec<String>>,
+    /// Not ready: seconds after which to ask again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u32>,
+    /// Remarks for operators that keep nobody from anything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<Notice>,
+}
+
+/// A remark of `/readyz`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Notice {
+    /// The name of its subject, such as `clock_skew`.
+    pub key: String,
+    /// The remark, in words.
+    pub text: String,
 }

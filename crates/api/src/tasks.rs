@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Access, Effect, Method, Principal, PrincipalKind, operation::operation};
+use crate::{
+    Access, Code, Effect, Method, Principal, PrincipalKind, bounds, forms, operation::operation,
+};
 
 /// A task's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -47,12 +49,12 @@ operation!(
     effect: Effect::Add,
     brings_work: true,
     summary: "Hand over a task to be done by a worker.",
-    doc: "Stores the task durably and returns its task_id at once; a worker that offers the \
-          required capabilities will lease it, do it and report the outcome. From now on you \
-          are owed an outcome: the task is listed by list_open_obligations until a receipt \
-          proves it done. Give an idempotency_key of your own choice when you may send the \
-          same request twice: the second call returns the first task with duplicate = true. \
-          Use get_task with wait_seconds to wait for the outcome.",
+    doc: "Stores the task and returns its task_id at once; a worker that offers the required \
+          capabilities will do it. You are owed an outcome: list_open_obligations lists the task \
+          until a receipt proves it done. With an idempotency_key of your own, a repeated call \
+          returns the first task with duplicate = true. Wait with get_task and wait_seconds.",
+    creates: true,
+    refusals: &[Code::IdempotencyConflict],
 );
 
 /// A request for work.
@@ -75,33 +77,34 @@ pub struct CreateTaskInput {
     /// Higher goes first; equal priorities go by age. Default 0.
     #[serde(default)]
     pub priority: Option<i32>,
-    /// Your name for this task: creating it again returns the first. Another type or payload
-    /// under the same key is refused.
+    /// Your name for this task. Another type or payload under the same key is refused.
     #[serde(default)]
     pub idempotency_key: Option<String>,
     /// Reported failures that end the task. Default 3.
     #[serde(default)]
+    #[schemars(range(min = 1, max = bounds::MAX_TASK_ATTEMPTS))]
     pub max_attempts: Option<u32>,
     /// Seconds before the first retry; doubles with each, up to 900. Default 30.
     #[serde(default)]
     pub retry_backoff_seconds: Option<u32>,
     /// Seconds during which the task cannot be leased.
     #[serde(default)]
+    #[schemars(range(min = 0, max = bounds::MAX_TASK_DELAY_SECONDS))]
     pub delay_seconds: Option<i64>,
-    /// The sort of outcome you expect; handed to the worker.
+    /// The sort of outcome you expect.
     #[serde(default)]
     pub expected_outcome_kind: Option<String>,
-    /// The media type of the artifact you expect; handed to the worker.
+    /// The media type of the artifact you expect.
     #[serde(default)]
     pub expected_artifact_mime: Option<String>,
-    /// The owner's kind, if you may act for others. Default `agent`.
+    /// Its kind. Default `agent`.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
     /// The owner, if you may act for others. Default: yourself.
     // The aliases in this crate are older names of the same fields; clients still send them.
     #[serde(default, alias = "principal_ai")]
     pub principal_id: Option<String>,
-    /// The instance of the owner that asks.
+    /// Its instance.
     #[serde(default)]
     pub principal_instance_id: Option<String>,
 }
@@ -127,22 +130,24 @@ operation!(
     access: Access::AgentOrWorker,
     effect: Effect::Read,
     summary: "Read a task, its state and, once it has ended, its outcome.",
-    doc: "With wait_seconds (up to 60) the call waits until the task has ended and answers at \
-          once when it does; if it has not ended by then, it answers with the current state, \
-          so call again. `result` is present only when status is succeeded, failed or canceled.",
+    doc: "With wait_seconds the call answers as soon as the task has ended; if it has not by \
+          then, call again. `result` is present only when status is succeeded, failed or canceled.",
+    refusals: &[Code::TaskNotFound],
 );
 
 /// The task to read.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GetTaskInput {
-    /// The task's id.
+    /// The task's id, or its last group without the zeros in front.
+    #[schemars(regex(pattern = forms::TASK))]
     pub task_id: String,
     /// Seconds to wait for the task's end, 0 to 60.
     #[serde(default)]
     pub wait_seconds: Option<u32>,
-    /// The owner's kind, if you may act for others.
+    /// Its kind. Default `agent`.
     #[serde(default)]
+    #[schemars(extend("not" = forms::NOBODY))]
     pub principal_kind: Option<PrincipalKind>,
     /// The owner, if you may act for others.
     #[serde(default)]
@@ -151,6 +156,7 @@ pub struct GetTaskInput {
 
 /// A task.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Task")]
 pub struct TaskRecord {
     /// Its id.
     pub task_id: String,
@@ -213,6 +219,7 @@ pub struct TaskRecord {
 
 /// A worker's current lease.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Lease")]
 pub struct LeaseRecord {
     /// The lease's id.
     pub lease_id: String,
@@ -253,10 +260,10 @@ operation!(
     tool: Some("asyncgate.list_tasks"),
     access: Access::Agent,
     effect: Effect::Read,
+    pages: true,
     summary: "List tasks, newest first.",
     doc: "Without a principal an agent sees its own tasks and an admin all of the tenant. \
-          Follow next_cursor until it is null; with a rare filter a page can be short or \
-          empty and still have a next_cursor.",
+          Follow next_cursor until it is null: a page can be short or empty before the last.",
 );
 
 /// A filter and a page of tasks.
@@ -274,9 +281,11 @@ pub struct ListTasksInput {
     pub limit: Option<u32>,
     /// The next_cursor of the page before.
     #[serde(default)]
+    #[schemars(extend("format" = "uuid"))]
     pub cursor: Option<String>,
-    /// The owner's kind, if you may act for others. Default `agent` when principal_id is given.
+    /// Its kind. Default `agent`.
     #[serde(default)]
+    #[schemars(extend("not" = forms::NOBODY))]
     pub principal_kind: Option<PrincipalKind>,
     /// The owner, if you may act for others.
     #[serde(default, alias = "created_by")]
@@ -302,9 +311,9 @@ operation!(
     access: Access::Agent,
     effect: Effect::End,
     summary: "Call a task off.",
-    doc: "The task ends at once, also when a worker holds it; the worker learns so from its \
-          next call. Cancelling again is fine. A task that has succeeded or failed cannot be \
-          cancelled (INVALID_STATE_TRANSITION).",
+    doc: "It ends at once, also when a worker holds it, who learns so from its next call. \
+          Cancelling again is fine; a task that has succeeded or failed cannot be cancelled.",
+    refusals: &[Code::TaskNotFound, Code::InvalidStateTransition],
 );
 
 /// The task to call off.
@@ -316,10 +325,10 @@ pub struct CancelTaskInput {
     /// The reason; kept in the receipt.
     #[serde(default)]
     pub reason: Option<String>,
-    /// The canceling principal's kind, if you may act for others.
+    /// Its kind. Default `agent`.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
-    /// The canceling principal, if you may act for others.
+    /// The principal that cancels, if you may act for others.
     #[serde(default)]
     pub principal_id: Option<String>,
     /// Its instance.

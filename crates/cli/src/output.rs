@@ -2,6 +2,8 @@
 
 use std::io::{self, Write as _, stderr, stdout};
 
+use crate::plain::plain;
+
 /// Writes to stdout and flushes, so that a script that waits for a line gets it.
 ///
 /// A reader that went away is not an error: `asyncgate config show | head` is legitimate.
@@ -39,7 +41,12 @@ pub fn ask(question: &str) {
     let _ = write!(out, "{question}").and_then(|()| out.flush());
 }
 
-/// Writes one line to stderr. An error is ignored: there is no other place to report it.
+/// Writes one line to stderr for people. It may quote what others wrote.
 pub fn complain(line: &str) {
-    let _ = writeln!(stderr().lock(), "asyncgate: {line}");
+    mutter(&format!("asyncgate: {}", plain(line)));
+}
+
+/// Writes one line to stderr as it is. An error is ignored: there is no other place to report it.
+pub fn mutter(line: &str) {
+    let _ = writeln!(stderr().lock(), "{line}");
 }

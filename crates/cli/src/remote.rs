@@ -98,7 +98,7 @@ impl Common {
     }
 
     /// Prints `value` as JSON or `text` for people, as the arguments ask.
-    pub fn show<T: Serialize>(
+    pub fn show<T: Serialize + ?Sized>(
         &self,
         value: &T,
         text: impl FnOnce() -> String,

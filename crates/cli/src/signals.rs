@@ -19,6 +19,7 @@ pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    interrupted: bool,
 }
 
 impl Signals {
@@ -28,6 +29,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
+            interrupted: false,
         })
     }
 
@@ -35,8 +37,16 @@ impl Signals {
     pub async fn next(&mut self) -> Wish {
         tokio::select! {
             _ = self.terminate.recv() => Wish::Stop,
-            _ = self.interrupt.recv() => Wish::Stop,
+            _ = self.interrupt.recv() => {
+                self.interrupted = true;
+                Wish::Stop
+            }
             _ = self.hang_up.recv() => Wish::Reload,
         }
+    }
+
+    /// Returns true if SIGINT has come, which somebody at a terminal sends.
+    pub fn interrupted(&self) -> bool {
+        self.interrupted
     }
 }

@@ -243,7 +243,7 @@ async fn worker(client: &Client) -> Result<f64, Error> {
         });
     }
     let counter = Arc::clone(&done);
-    let worker = Worker::builder(client.clone())
+    let worker = Worker::builder(client)
         .id("w1")
         .concurrency(LOOPS)
         .observe(move |event| {

@@ -2,15 +2,15 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use asyncgate_api::{CheckLimits, Code, ErrorBody, Operation, Spec};
-use http::{StatusCode, Uri, uri::Scheme};
+use asyncgate_api::{CheckLimits, Code, Effect, ErrorBody, Method, Operation, Spec};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::Instant;
 
 use crate::{
-    Error, Kind, Retry,
-    connect::{self, Reach},
-    exchange::{Answer, Exchange, Lost},
+    ClientBuilder, Error, Kind, Retry, connect,
+    exchange::{Answer, Body, Exchange, Lost},
     pool::Pool,
     request::Prepared,
 };
@@ -19,7 +19,6 @@ use crate::{
 const MAX_REFUSAL_BYTES: usize = 1 << 20;
 /// The most characters that an error shows of an answer which could not be understood.
 const SHOWN_CHARS: usize = 200;
-const USER_AGENT: &str = concat!("asyncgate-client/", env!("CARGO_PKG_VERSION"));
 
 /// A client that calls a server's operations. Clones are cheap and share connections and settings.
 ///
@@ -37,31 +36,22 @@ const USER_AGENT: &str = concat!("asyncgate-client/", env!("CARGO_PKG_VERSION"))
 /// that answer an error.
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
-    retry: Retry,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) retry: Retry,
 }
 
-struct Shared {
-    pool: Pool,
+pub(crate) struct Shared {
+    pub pool: Pool,
     /// The address without a slash at its end.
-    base: String,
+    pub base: String,
     /// The part of the address's path that goes before the path of every operation.
-    prefix: String,
-    /// The lines that stand in the head of every request.
-    headers: String,
-    timeout: Duration,
-    generate_keys: bool,
-}
-
-/// The settings of a client.
-#[derive(Clone)]
-pub struct Builder {
-    address: String,
-    key: Option<String>,
-    timeout: Duration,
-    retry: Retry,
-    generate_keys: bool,
-    connect: connect::Options,
+    pub prefix: String,
+    /// The headers of every request.
+    pub headers: HeaderMap,
+    /// True if a credential is among them.
+    pub has_key: bool,
+    pub timeout: Duration,
+    pub generate_keys: bool,
 }
 
 impl Client {
@@ -71,20 +61,8 @@ impl Client {
     }
 
     /// Begins to set up a client of the server at `address`.
-    pub fn builder(address: impl Into<String>) -> Builder {
-        Builder {
-            address: address.into(),
-            key: None,
-            timeout: Duration::from_secs(30),
-            retry: Retry::default(),
-            generate_keys: true,
-            connect: connect::Options {
-                reach: Reach::Anywhere,
-                timeout: Duration::from_secs(5),
-                secure: false,
-                roots: None,
-            },
-        }
+    pub fn builder(address: impl Into<String>) -> ClientBuilder {
+        ClientBuilder::new(address.into())
     }
 
     /// Returns the same client, with the same connections, that retries by other bounds.
@@ -118,17 +96,21 @@ impl Client {
     pub(crate) async fn send<T: DeserializeOwned>(&self, prepared: &Prepared) -> Result<T, Error> {
         let started = Instant::now();
         let mut failures = 0;
+        let mut may_be_done = false;
         loop {
             let failure = match self.attempt(prepared).await {
                 Ok(answer) => return answer.read().map_err(|e| e.during(prepared.spec.name, 1)),
                 Err(failure) => failure,
             };
             failures += 1;
+            may_be_done |= failure.again == Again::IfRepeatable;
             let wait = self.retry.wait(failures, failure.error.retry_after());
             let in_time =
                 started.elapsed().saturating_add(wait) <= self.retry.total + prepared.wait;
             if failures >= self.retry.attempts || !in_time || !failure.again.holds_for(prepared) {
-                return Err(failure.error.during(prepared.spec.name, failures));
+                let error = failure.error.during(prepared.spec.name, failures);
+                let unsure = may_be_done && prepared.spec.effect != Effect::Read;
+                return Err(if unsure { error.unsure() } else { error });
             }
             tokio::time::sleep(wait).await;
         }
@@ -136,13 +118,33 @@ impl Client {
 
     /// Sends once.
     async fn attempt(&self, prepared: &Prepared) -> Result<Answer, Failure> {
+        let answer = self.exchange(prepared).await?;
+        self.judge(prepared.spec.name, answer)
+    }
+
+    async fn exchange(&self, prepared: &Prepared) -> Result<Answer, Failure> {
         let limit = self.shared.timeout + prepared.wait;
-        let exchange = self.shared.pool.exchange(self.request(prepared));
+        let exchange = self.shared.pool.exchange(self.request(prepared)?);
         match tokio::time::timeout(limit, exchange).await {
-            Ok(Ok(answer)) => self.judge(prepared.spec, answer),
+            Ok(Ok(answer)) => Ok(answer),
             Ok(Err(lost)) => Err(self.lost(lost)),
             Err(_) => Err(self.late(limit)),
         }
+    }
+
+    /// Reads a page that is no operation, once, and returns it whatever its status is.
+    pub(crate) async fn page(&self, spec: &'static Spec) -> Result<(StatusCode, String), Error> {
+        let prepared = Prepared {
+            spec,
+            target: spec.path.to_owned(),
+            body: None,
+            wait: Duration::ZERO,
+            repeatable: true,
+        };
+        let answer = self.exchange(&prepared).await;
+        let answer = answer.map_err(|failure| failure.error.during(spec.name, 1))?;
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        Ok((answer.status, text))
     }
 
     pub(crate) fn retry(&self) -> Retry {
@@ -151,13 +153,14 @@ impl Client {
 
     /// Sends once, and returns a success as soon as its head has come.
     pub(crate) async fn open(&self, prepared: &Prepared) -> Result<Exchange, Error> {
+        let request = self.request(prepared).map_err(|failure| failure.error)?;
         let opening = async {
-            let exchange = self.shared.pool.open(self.request(prepared)).await?;
-            if exchange.head.status.is_success() {
+            let exchange = self.shared.pool.open(request).await?;
+            if exchange.status.is_success() {
                 return Ok(Ok(exchange));
             }
             let (answer, _) = exchange.whole(MAX_REFUSAL_BYTES).await?;
-            Ok(Err(self.refusal(prepared.spec, &answer)))
+            Ok(Err(self.refusal(prepared.spec.name, &answer)))
         };
         let limit = self.shared.timeout;
         let opened = match tokio::time::timeout(limit, opening).await {
@@ -168,30 +171,55 @@ impl Client {
         opened.map_err(|failure| failure.error)
     }
 
-    /// The bytes of a request.
-    fn request(&self, prepared: &Prepared) -> Vec<u8> {
-        let Shared {
-            prefix, headers, ..
-        } = &*self.shared;
-        let Prepared {
-            spec, target, body, ..
-        } = prepared;
-        let method = spec.method.as_str();
-        let length = body.as_ref().map_or(0, Vec::len);
-        let room = 128 + prefix.len() + target.len() + headers.len() + length;
-        let mut request = Vec::with_capacity(room);
-        for part in [method, " ", prefix, target, " HTTP/1.1\r\n", headers] {
-            request.extend_from_slice(part.as_bytes());
+    /// Sends a request once, on a connection of the pool, and returns as soon as the answer's head has
+    /// come.
+    pub(crate) async fn begin(&self, request: Request<Body>) -> Result<Exchange, Error> {
+        let begun = self.shared.pool.begin(request).await;
+        begun.map_err(|lost| self.lost(lost).error)
+    }
+
+    /// Reads the rest of an answer.
+    pub(crate) async fn finish(&self, exchange: Exchange) -> Result<Answer, Error> {
+        let finished = self.shared.pool.finish(exchange).await;
+        finished.map_err(|lost| self.lost(lost).error)
+    }
+
+    /// Makes the request that is sent for an operation.
+    fn request(&self, prepared: &Prepared) -> Result<Request<Body>, Failure> {
+        let method = match prepared.spec.method {
+            Method::Get => http::Method::GET,
+            Method::Post => http::Method::POST,
+            Method::Put => http::Method::PUT,
+            Method::Delete => http::Method::DELETE,
+        };
+        let request = self.write(method, &prepared.target, prepared.body.clone());
+        request.map_err(|error| Failure {
+            error,
+            again: Again::Never,
+        })
+    }
+
+    /// Makes a request with the headers that all have. The body is JSON.
+    pub(crate) fn write(
+        &self,
+        method: http::Method,
+        target: &str,
+        body: Option<Bytes>,
+    ) -> Result<Request<Body>, Error> {
+        let target = [&*self.shared.prefix, target].concat();
+        let target = Uri::try_from(target).map_err(|error| {
+            Error::invalid(format!("the input does not fit into an address: {error}"))
+        })?;
+        let mut headers = self.shared.headers.clone();
+        if body.is_some() {
+            let json = HeaderValue::from_static("application/json");
+            headers.insert(header::CONTENT_TYPE, json);
         }
-        if let Some(body) = body {
-            request.extend_from_slice(b"content-type: application/json\r\ncontent-length: ");
-            request.extend_from_slice(length.to_string().as_bytes());
-            request.extend_from_slice(b"\r\n\r\n");
-            request.extend_from_slice(body);
-        } else {
-            request.extend_from_slice(b"\r\n");
-        }
-        request
+        let mut request = Request::new(Body::from(body.unwrap_or_default()));
+        *request.method_mut() = method;
+        *request.uri_mut() = target;
+        *request.headers_mut() = headers;
+        Ok(request)
     }
 
     /// Classifies a failure to get an answer.
@@ -218,21 +246,28 @@ impl Client {
 
     fn late(&self, limit: Duration) -> Failure {
         let (base, seconds) = (&self.shared.base, limit.as_secs_f32());
-        let message = format!("{base} did not answer within {seconds} s");
+        let message = format!(
+            "{base} did not answer within {seconds} s; it may be overloaded, or the timeout too short"
+        );
         Failure::new(Kind::Timeout, message, Again::IfRepeatable)
     }
 
     /// Tells a success from a refusal.
-    fn judge(&self, spec: &Spec, answer: Answer) -> Result<Answer, Failure> {
-        if answer.head.status.is_success() {
+    fn judge(&self, operation: &str, answer: Answer) -> Result<Answer, Failure> {
+        if answer.status.is_success() {
             return Ok(answer);
         }
-        Err(self.refusal(spec, &answer))
+        Err(self.refusal(operation, &answer))
     }
 
-    fn refusal(&self, spec: &Spec, answer: &Answer) -> Failure {
-        let status = answer.head.status;
-        let retry_after = answer.head.retry_after;
+    /// Returns the error of an answer that is no success.
+    pub(crate) fn refused(&self, operation: &str, answer: &Answer) -> Error {
+        self.refusal(operation, answer).error
+    }
+
+    fn refusal(&self, operation: &str, answer: &Answer) -> Failure {
+        let status = answer.status;
+        let retry_after = answer.retry_after;
         let busy = matches!(
             status,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
@@ -241,14 +276,14 @@ impl Client {
             // A backend that gave no answer in time may still count the call, and a limit that can be
             // overdrawn charges calls that it refuses.
             let may_count = body.code == Code::HostUnavailable
-                || (body.code == Code::RateLimit && spec.name == CheckLimits::SPEC.name);
+                || (body.code == Code::RateLimit && operation == CheckLimits::SPEC.name);
             let again = match (may_count, busy) {
                 (true, _) => Again::IfRepeatable,
                 (false, true) => Again::Always,
                 (false, false) => Again::Never,
             };
             return Failure {
-                error: Error::refused(body).after(retry_after),
+                error: Error::refused(body, self.shared.has_key).after(retry_after),
                 again,
             };
         }
@@ -292,7 +327,7 @@ impl Answer {
 
     fn shown(&self) -> String {
         // A success may hold a payload, which must not get into errors and logs.
-        if self.head.status.is_success() {
+        if self.status.is_success() {
             return format!("{} bytes", self.body.len());
         }
         let text = String::from_utf8_lossy(&self.body);
@@ -310,7 +345,7 @@ struct Failure {
 }
 
 /// The condition for sending the same request again.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Again {
     /// The call was certainly not done.
     Always,
@@ -336,164 +371,5 @@ impl Failure {
             error: Error::new(kind, message),
             again,
         }
-    }
-}
-
-impl Builder {
-    /// Sets the credential: an API key. Without one, only open operations are allowed.
-    #[must_use]
-    pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into());
-        self
-    }
-
-    /// Sets the time for one attempt, including the connection. The time that a call asks the server to
-    /// wait (`wait_seconds`) is added. Default 30 s.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// Sets the time for making a connection. Default 5 s.
-    #[must_use]
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect.timeout = timeout;
-        self
-    }
-
-    /// Sets the bounds for repeated calls.
-    #[must_use]
-    pub fn retry(mut self, retry: Retry) -> Self {
-        self.retry = retry;
-        self
-    }
-
-    /// Sets whether [`Client::create_task`] adds an idempotency key where there is none, so that it can
-    /// safely be sent again. Default true.
-    #[must_use]
-    pub fn generate_idempotency_keys(mut self, generate: bool) -> Self {
-        self.generate_keys = generate;
-        self
-    }
-
-    /// Trusts these roots (PEM) instead of the platform's, for a server with a certificate of your
-    /// own. `SSL_CERT_FILE` replaces the platform's roots too.
-    #[cfg(feature = "tls")]
-    #[must_use]
-    pub fn trusted_roots(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.connect.roots = Some(pem.into());
-        self
-    }
-
-    /// Makes the client. It does not connect yet.
-    pub fn build(mut self) -> Result<Client, Error> {
-        let server = server(&self.address)?;
-        self.connect.secure = server.scheme() == Some(&Scheme::HTTPS);
-        let mut headers = format!("host: {}\r\nuser-agent: {USER_AGENT}\r\n", host(&server));
-        if let Some(key) = &self.key {
-            headers += &format!("authorization: Bearer {}\r\n", checked(key)?);
-        }
-        let connector = connect::connector(&self.connect)?;
-        Ok(Client {
-            shared: Arc::new(Shared {
-                base: self.address.trim_end_matches('/').to_owned(),
-                prefix: server.path().trim_end_matches('/').to_owned(),
-                headers,
-                pool: Pool::new(connector, server),
-                timeout: self.timeout,
-                generate_keys: self.generate_keys,
-            }),
-            retry: self.retry,
-        })
-    }
-}
-
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
-    }
-}
-
-fn server(address: &str) -> Result<Uri, Error> {
-    let wrong = |why: &str| {
-        Error::invalid(format!(
-            "{address:?} is not a server's address: {why}; write e.g. http://127.0.0.1:8080"
-        ))
-    };
-    let uri: Uri = address.parse().map_err(|_| wrong("it is no URL"))?;
-    let authority = uri.authority().ok_or_else(|| wrong("it names no host"))?;
-    let scheme = uri.scheme();
-    if scheme == Some(&Scheme::HTTPS) && cfg!(not(feature = "tls")) {
-        return Err(wrong("this program was built without TLS"));
-    }
-    if scheme != Some(&Scheme::HTTP) && scheme != Some(&Scheme::HTTPS) {
-        return Err(wrong("it does not begin with http:// or https://"));
-    }
-    if uri.query().is_some() || authority.as_str().contains('@') {
-        return Err(wrong("it must have neither a query nor a user"));
-    }
-    Ok(uri)
-}
-
-/// Returns the `host` header, without the port if it is the default one of the scheme.
-fn host(server: &Uri) -> String {
-    let usual = if server.scheme() == Some(&Scheme::HTTPS) {
-        443
-    } else {
-        80
-    };
-    let host = server.host().unwrap_or_default();
-    let port = server.port_u16().filter(|port| *port != usual);
-    port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
-}
-
-/// Returns the key if it can be sent in a header.
-fn checked(key: &str) -> Result<&str, Error> {
-    let key = key.trim();
-    if key.is_empty() {
-        return Err(Error::invalid("the key is empty"));
-    }
-    if key.contains(|char: char| char != ' ' && !char.is_ascii_graphic()) {
-        let wrong = "the key has characters that no key has; was it copied whole?";
-        return Err(Error::invalid(wrong));
-    }
-    Ok(key)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_checked_before_anything_is_sent() {
-        for (address, said) in [
-            ("localhost:8080", "does not begin with"),
-            ("127.0.0.1:8080", "does not begin with"),
-            ("ftp://x", "does not begin with"),
-            ("http://", "no URL"),
-            ("http://a b", "no URL"),
-            ("/v1", "names no host"),
-            ("http://u:p@x", "neither a query nor a user"),
-            ("http://x/?a=b", "neither a query nor a user"),
-        ] {
-            let error = Client::new(address, "k").unwrap_err();
-            assert!(error.to_string().contains(said), "{address}: {error}");
-            assert_eq!(*error.kind(), Kind::Invalid);
-        }
-        let client = Client::new("http://x:1/prefix/", "k").unwrap();
-        assert_eq!(client.address(), "http://x:1/prefix");
-    }
-
-    #[test]
-    fn a_key_is_checked_and_never_shown() {
-        assert!(Client::new("http://x", " ").is_err());
-        assert!(Client::new("http://x", "a\nb").is_err());
-        let client = Client::new("http://x", "very-secret\n").unwrap();
-        assert!(!format!("{client:?}").contains("very-secret"));
-        let builder = Client::builder("http://x").key("very-secret");
-        assert!(!format!("{builder:?}").contains("very-secret"));
     }
 }

@@ -88,8 +88,11 @@ fn tls(options: &Options) -> Result<rustls::ClientConfig, Error> {
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| Error::invalid(format!("TLS cannot be set up: {error}")))?;
-    let unusable =
-        |error: String| Error::invalid(format!("the trusted roots are unusable: {error}"));
+    let unusable = |error: String| {
+        Error::invalid(format!(
+            "the trusted roots are unusable: {error}; give certificates as PEM"
+        ))
+    };
     if !options.secure {
         let none = rustls::RootCertStore::empty();
         return Ok(config.with_root_certificates(none).with_no_client_auth());

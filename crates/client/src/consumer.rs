@@ -29,21 +29,8 @@ const RELEASED: &str = "released";
 
 type Handler = Arc<dyn Fn(Delivery) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
 
-/// Handles the messages of a topic. Made by [`Consumer::builder`].
-///
-/// ```no_run
-/// # use asyncgate_client::{Client, Consumer, Error};
-/// # async fn example() -> Result<(), Error> {
-/// let client = Client::new("http://127.0.0.1:8080", "secret")?;
-/// let consumer = Consumer::builder(&client, "jobs", |delivery| async move {
-///     let name: String = delivery.parse()?;
-///     println!("painting {name}");
-///     Ok(())
-/// });
-/// consumer.concurrency(8).build()?.run(std::future::pending()).await?;
-/// # Ok(())
-/// # }
-/// ```
+/// Handles the messages of a topic. Made by [`Consumer::builder`]; the [front page](crate#handle-messages)
+/// shows a whole program.
 pub struct Consumer(Arc<Shared>);
 
 /// The settings of a consumer.
@@ -123,7 +110,7 @@ impl ConsumerBuilder {
     /// Sets the longest time for a handler. One that takes longer is stopped, and its message is given
     /// back. Default: as long as the message can be kept.
     #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
+    pub fn handler_timeout(mut self, timeout: Duration) -> Self {
         self.0.pace.timeout = Some(timeout);
         self
     }

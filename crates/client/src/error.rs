@@ -18,6 +18,8 @@ struct Inner {
     /// The number of times that it was sent.
     attempts: u32,
     retry_after: Option<Duration>,
+    /// True if the call was sent with a credential.
+    had_key: bool,
 }
 
 /// The sort of a failure.
@@ -45,6 +47,7 @@ impl Error {
             message: message.into(),
             attempts: 1,
             retry_after: None,
+            had_key: true,
         }))
     }
 
@@ -52,20 +55,29 @@ impl Error {
         Self::new(Kind::Invalid, message)
     }
 
-    pub(crate) fn refused(body: ErrorBody) -> Self {
+    pub(crate) fn refused(body: ErrorBody, had_key: bool) -> Self {
         let mut message = format!("{} ({})", body.message, body.code.as_str());
-        let advice = match body.code.http_status() {
-            401 => "; check the key",
-            403 => "; this key may not do that",
+        let advice = match (body.code.http_status(), had_key) {
+            (401, true) => "; check the key",
+            (401, false) => "; no key was sent",
+            (403, _) => "; this key may not do that",
             _ => "",
         };
         message.push_str(advice);
-        Self::new(Kind::Refused(body), message)
+        let mut error = Self::new(Kind::Refused(body), message);
+        error.0.had_key = had_key;
+        error
     }
 
     pub(crate) fn during(mut self, what: &'static str, attempts: u32) -> Self {
         self.0.what = Cow::Borrowed(what);
         self.0.attempts = attempts;
+        self
+    }
+
+    /// Adds that nobody knows whether the call was done.
+    pub(crate) fn unsure(mut self) -> Self {
+        self.0.message.push_str("; the call may have been done");
         self
     }
 
@@ -95,6 +107,12 @@ impl Error {
             Kind::Refused(body) => Some(body),
             Kind::Unreachable | Kind::Timeout | Kind::Protocol | Kind::Invalid => None,
         }
+    }
+
+    /// Returns true if the server wants a credential and the client has none.
+    pub fn needs_key(&self) -> bool {
+        let refusal = self.refusal().map(|body| body.code.http_status());
+        refusal == Some(401) && !self.0.had_key
     }
 
     /// Returns the time that the server asked to wait before the next attempt.

@@ -1,33 +1,24 @@
-//! The Rust client of AsyncGate, and a runtime for workers.
+#![doc = include_str!("../README.md")]
 //!
-//! It knows the wire contract (`asyncgate-api`) and nothing of the server.
+//! # Where to begin
 //!
-//! ```no_run
-//! # use asyncgate_client::{Client, Error, Outcome, Worker, api::CreateTaskInput};
-//! # async fn example() -> Result<(), Error> {
-//! let client = Client::new("http://127.0.0.1:8080", "secret")?;
-//! let task = CreateTaskInput { task_type: "greet".to_owned(), ..Default::default() };
-//! client.create_task(&task).await?;
+//! | to | use |
+//! |---|---|
+//! | call an operation | a method of [`Client`]; its inputs and outputs are in [`api`] |
+//! | do tasks | [`Worker`]; [`handlers`] holds some that are ready |
+//! | handle the messages of a topic | [`Consumer`], or [`Client::receive_stream`] |
+//! | read a long list | the streams of [`Client`]: [`Client::tasks`], [`Client::receipts`], [`Client::topics`] and others |
+//! | wait for the end of a task | [`Client::wait_for_task`] |
+//! | decide what to do about an error | [`Error::kind`] and [`Error::code`] |
 //!
-//! let worker = Worker::builder(client)
-//!     .id("w1")
-//!     .concurrency(8)
-//!     .handle("greet", |_, payload| async move {
-//!         let name: String = payload.parse()?;
-//!         Outcome::json(&format!("Hello {name}"))
-//!     })
-//!     .build()?;
-//! worker.run(std::future::pending()).await?;
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! **Architecture Invariant:** a payload or result is carried as the bytes it was given, and never
-//! reaches a log.
+//! **Architecture Invariant:** it knows the wire contract (`asyncgate-api`) and nothing of the server. A payload
+//! or result is carried as the bytes it was given, and never reaches a log.
+
+#![warn(missing_docs)]
 
 mod address;
 mod admission;
-mod answer;
+mod builder;
 mod client;
 mod connect;
 mod consumer;
@@ -35,8 +26,10 @@ mod error;
 mod exchange;
 mod fields;
 pub mod handlers;
+mod lines;
 mod live;
 mod mailbox;
+mod mcp;
 mod operations;
 mod pages;
 mod pool;
@@ -44,15 +37,40 @@ mod random;
 mod request;
 mod retry;
 mod runtime;
+mod vitals;
+mod wire;
 mod worker;
 
 /// The wire contract.
 pub use asyncgate_api as api;
 
-pub use client::{Builder, Client};
+pub use builder::ClientBuilder;
+pub use client::Client;
 pub use consumer::{Consumer, ConsumerBuilder, Delivery};
 pub use error::{Error, Kind};
+pub use mcp::{Mcp, Messages};
 pub use pages::{Items, has_ended};
 pub use retry::Retry;
 pub use runtime::{Cause, End, Summary};
+pub use vitals::Readiness;
 pub use worker::{Context, Event, Failure, Outcome, Payload, Worker, WorkerBuilder};
+
+#[cfg(test)]
+mod tests {
+    const README: &str = include_str!("../README.md");
+
+    #[test]
+    fn the_programs_of_the_front_page_are_the_examples() {
+        let mut shown = README.split("```rust,no_run\n").skip(1);
+        for example in [
+            include_str!("../examples/agent.rs"),
+            include_str!("../examples/worker.rs"),
+            include_str!("../examples/consumer.rs"),
+        ] {
+            let (_, program) = example.split_once("\n\nuse ").unwrap();
+            let (shown, _) = shown.next().unwrap().split_once("```").unwrap();
+            assert_eq!(shown, format!("use {program}"));
+        }
+        assert!(shown.next().is_none());
+    }
+}

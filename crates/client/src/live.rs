@@ -4,20 +4,21 @@
 //! the connection breaks, or nothing at all comes for too long, the stream is opened again, for as long
 //! as it takes. Messages that were lost on the way are delivered again when their visibility ends.
 
-use std::{mem, time::Duration};
+use std::time::Duration;
 
 use asyncgate_api::{Envelope, Operation, ReceiveMessages, RecvInput};
-use bytes::{Buf, BytesMut};
 use futures_util::stream::{self, StreamExt};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::{Client, Error, Items, Kind, exchange::Exchange, request::Prepared};
+use crate::{
+    Client, Error, Items, Kind,
+    lines::{Lines, broken},
+    request::Prepared,
+};
 
 const PATH: &str = "/v1/recv/stream";
 /// The longest silence: three times as long as the server's pause between empty lines.
 const SILENCE: Duration = Duration::from_secs(45);
-/// The longest line: the largest content in base64, and much room.
-const MAX_LINE_BYTES: usize = 64 << 20;
 
 impl Client {
     /// Streams messages as they come. At most `max_messages` of the input are unsettled at a time:
@@ -82,12 +83,13 @@ impl Live {
                 let prepared = Prepared::new::<ReceiveMessages>(&self.input, None)?;
                 let target = PATH.to_owned();
                 let prepared = Prepared { target, ..prepared };
-                let lines = Lines::new(self.client.open(&prepared).await?);
+                let lines = Lines::new(self.client.open(&prepared).await?, Some(SILENCE));
                 self.was_open = true;
                 none.insert(lines)
             }
         };
         let line = lines.next().await?;
+        let line = line.ok_or_else(|| broken("the server ended it"))?;
         self.failures = 0;
         message(&line)
     }
@@ -101,49 +103,6 @@ fn message(line: &[u8]) -> Result<Option<Envelope>, Error> {
         let message = format!("a line of {} bytes cannot be read: {error}", line.len());
         Error::new(Kind::Protocol, message)
     })
-}
-
-struct Lines {
-    exchange: Exchange,
-    read: BytesMut,
-    /// The length of the part of `read` that has no end of a line in it.
-    searched: usize,
-}
-
-impl Lines {
-    fn new(exchange: Exchange) -> Self {
-        Self {
-            exchange,
-            read: BytesMut::new(),
-            searched: 0,
-        }
-    }
-
-    async fn next(&mut self) -> Result<BytesMut, Error> {
-        loop {
-            let rest = &self.read[self.searched..];
-            if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-                let line = self.read.split_to(mem::take(&mut self.searched) + end);
-                self.read.advance(1);
-                return Ok(line);
-            }
-            self.searched = self.read.len();
-            if self.searched > MAX_LINE_BYTES {
-                return Err(Error::new(Kind::Protocol, "a line is too long"));
-            }
-            let piece = match timeout(SILENCE, self.exchange.piece()).await {
-                Ok(Ok(Some(piece))) => piece,
-                Ok(Ok(None)) => return Err(broken("the server ended it")),
-                Ok(Err(lost)) => return Err(broken(&lost.to_string())),
-                Err(_) => return Err(broken("the server is silent")),
-            };
-            self.read.unsplit(piece);
-        }
-    }
-}
-
-fn broken(why: &str) -> Error {
-    Error::new(Kind::Unreachable, format!("the stream broke off: {why}"))
 }
 
 #[cfg(test)]

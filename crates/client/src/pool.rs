@@ -8,20 +8,18 @@ use std::{
     time::Duration,
 };
 
-use futures_util::FutureExt;
-use http::Uri;
-use hyper_util::rt::TokioIo;
-use tokio::{io::AsyncReadExt, task::coop::unconstrained, time::Instant};
+use http::{Request, Uri};
+use tokio::time::Instant;
 use tower::ServiceExt;
 
 use crate::{
     connect::Connector,
-    exchange::{Answer, BoxError, Connection, Exchange, Lost},
+    exchange::{Answer, Body, BoxError, Connection, Exchange, Lost},
 };
 
 /// The most connections that are kept. More may be in use.
 const MAX_IDLE: usize = 128;
-/// How long a connection is kept without use.
+/// The time that a connection is kept without use.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(30);
 /// The most of an answer that is read. A full page of the largest tasks fits.
 const MAX_ANSWER_BYTES: usize = 512 << 20;
@@ -34,7 +32,7 @@ pub(crate) struct Pool {
 }
 
 struct Idle {
-    connection: Connection,
+    connection: Box<Connection>,
     since: Instant,
 }
 
@@ -48,12 +46,22 @@ impl Pool {
     }
 
     /// Sends a request and reads the whole answer. Dropped before that, it closes its connection.
-    pub async fn exchange(&self, request: Vec<u8>) -> Result<Answer, Lost> {
+    pub async fn exchange(&self, request: Request<Body>) -> Result<Answer, Lost> {
+        let exchange = self.begin(request).await?;
+        self.finish(exchange).await
+    }
+
+    /// Sends a request and waits for the answer's head.
+    pub async fn begin(&self, request: Request<Body>) -> Result<Exchange, Lost> {
         let connection = match self.take() {
             Some(connection) => connection,
             None => self.connect().await.map_err(Lost::Unconnected)?,
         };
-        let exchange = Exchange::begin(connection, request).await?;
+        Exchange::begin(connection, request).await
+    }
+
+    /// Reads the rest of an answer and keeps its connection.
+    pub async fn finish(&self, exchange: Exchange) -> Result<Answer, Lost> {
         let (answer, connection) = exchange.whole(MAX_ANSWER_BYTES).await?;
         if let Some(connection) = connection {
             self.put(connection);
@@ -63,32 +71,29 @@ impl Pool {
 
     /// Sends a request on a connection of its own, which ends with the answer, and does not wait for
     /// the answer's end.
-    pub async fn open(&self, request: Vec<u8>) -> Result<Exchange, Lost> {
+    pub async fn open(&self, request: Request<Body>) -> Result<Exchange, Lost> {
         let connection = self.connect().await.map_err(Lost::Unconnected)?;
         Exchange::begin(connection, request).await
     }
 
-    async fn connect(&self) -> Result<Connection, BoxError> {
+    async fn connect(&self) -> Result<Box<Connection>, BoxError> {
         let connecting = self.connector.clone().oneshot(self.server.clone());
         // On the heap: it is large, and most requests do without.
         let stream = Box::pin(connecting).await?;
-        Ok(Box::new(TokioIo::new(stream)))
+        Connection::new(stream).await
     }
 
-    /// A connection that is still open, as far as can be told.
-    fn take(&self) -> Option<Connection> {
+    /// Takes a connection that can still be used.
+    fn take(&self) -> Option<Box<Connection>> {
         loop {
             let mut connection = self.last()?;
-            // One that has something to say, though nothing was asked, is of no use either. Looking
-            // must not be put off by the runtime, which would seem as if it were open.
-            let said = unconstrained(connection.read_u8()).now_or_never();
-            if said.is_none() {
+            if connection.is_still_idle() {
                 return Some(connection);
             }
         }
     }
 
-    fn last(&self) -> Option<Connection> {
+    fn last(&self) -> Option<Box<Connection>> {
         let mut idle = self.idle();
         let last = idle.pop()?;
         if last.since.elapsed() <= MAX_IDLE_TIME {
@@ -99,7 +104,7 @@ impl Pool {
         None
     }
 
-    fn put(&self, connection: Connection) {
+    fn put(&self, connection: Box<Connection>) {
         let since = Instant::now();
         let mut idle = self.idle();
         let old = idle.partition_point(|idle| since - idle.since > MAX_IDLE_TIME);
@@ -116,16 +121,15 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use bytes::BytesMut;
     use std::sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     };
 
     use tokio::{
-        io::AsyncWriteExt,
+        io::{AsyncReadExt, AsyncWriteExt},
         net::{TcpListener, TcpStream},
-        sync::Barrier,
+        sync::{Barrier, Semaphore},
         task::{JoinSet, coop},
         time::{sleep, timeout},
     };
@@ -133,16 +137,14 @@ mod tests {
     use super::*;
     use crate::connect::{self, Reach};
 
-    const SHORT: Duration = Duration::from_millis(50);
-
-    /// What a server does about a request.
+    /// The reaction of a server to a request.
     #[derive(Clone)]
     enum Act {
         Answer,
         /// And says that it will close the connection.
         Last,
-        /// And closes the connection a little later, without a word.
-        AnswerAndClose,
+        /// And closes the connection when it is told to.
+        AnswerAndClose(Arc<Semaphore>),
         /// A large answer in many pieces.
         Large,
         HalfAnswer,
@@ -156,6 +158,24 @@ mod tests {
     struct Seen {
         connections: AtomicUsize,
         requests: AtomicUsize,
+        /// The number of requests that get no more of an answer.
+        abandoned: AtomicUsize,
+        closed: AtomicUsize,
+    }
+
+    /// Waits until as many have been counted.
+    async fn reaches(counter: &AtomicUsize, count: usize) {
+        while counter.load(Ordering::Relaxed) < count {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Has the server close its connections, and waits until that can be seen.
+    async fn close(seen: &Seen, word: &Semaphore, count: usize) {
+        word.add_permits(count);
+        reaches(&seen.closed, count).await;
+        // The runtime looks at its sockets before it sleeps.
+        sleep(Duration::from_millis(1)).await;
     }
 
     /// A server that does these things in turn, and from then on the last.
@@ -189,7 +209,7 @@ mod tests {
             let number = seen.requests.fetch_add(1, Ordering::Relaxed);
             let act = &acts[number.min(acts.len() - 1)];
             match act {
-                Act::Answer | Act::AnswerAndClose => answer(&mut stream, "", &body).await?,
+                Act::Answer | Act::AnswerAndClose(_) => answer(&mut stream, "", &body).await?,
                 Act::Last => answer(&mut stream, "connection: close\r\n", &body).await?,
                 Act::Large => {
                     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -203,20 +223,27 @@ mod tests {
                 Act::HalfAnswer => {
                     let half = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf";
                     stream.write_all(half).await.ok()?;
-                    std::future::pending().await
+                    return abandon(&seen).await;
                 }
-                Act::Silence => std::future::pending().await,
+                Act::Silence => return abandon(&seen).await,
                 Act::Together(all) => {
                     all.wait().await;
                     answer(&mut stream, "", &body).await?;
                 }
                 Act::Close => return None,
             }
-            if matches!(act, Act::AnswerAndClose) {
-                sleep(SHORT).await;
+            if let Act::AnswerAndClose(word) = act {
+                word.acquire().await.ok()?.forget();
+                drop(stream);
+                seen.closed.fetch_add(1, Ordering::Relaxed);
                 return None;
             }
         }
+    }
+
+    async fn abandon(seen: &Seen) -> Option<()> {
+        seen.abandoned.fetch_add(1, Ordering::Relaxed);
+        std::future::pending().await
     }
 
     async fn body(stream: &mut TcpStream) -> Option<Vec<u8>> {
@@ -248,10 +275,9 @@ mod tests {
         stream.write_all(body).await.ok()
     }
 
-    async fn say(pool: &Pool, body: impl AsRef<[u8]>) -> Result<BytesMut, Lost> {
-        let body = body.as_ref();
-        let head = format!("POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n", body.len());
-        let request = [head.as_bytes(), body].concat();
+    async fn say(pool: &Pool, body: impl AsRef<[u8]>) -> Result<Vec<u8>, Lost> {
+        let request = Request::post("/").body(Body::from(body.as_ref().to_vec()));
+        let request = request.unwrap();
         let limit = Duration::from_secs(10);
         let answer = timeout(limit, pool.exchange(request)).await;
         answer.expect("no hanging").map(|answer| answer.body)
@@ -267,7 +293,7 @@ mod tests {
     async fn a_connection_is_used_again() {
         let (pool, seen) = server(&[Act::Answer]).await;
         for word in ["one", "two", ""] {
-            assert_eq!(say(&pool, word).await.unwrap(), word);
+            assert_eq!(say(&pool, word).await.unwrap(), word.as_bytes());
         }
         assert_eq!(counted(&pool, &seen), (3, 1, 1));
     }
@@ -275,14 +301,9 @@ mod tests {
     #[tokio::test]
     async fn a_connection_that_the_server_closed_is_replaced() {
         let together = Act::Together(Arc::new(Barrier::new(2)));
-        let close = Act::AnswerAndClose;
-        let acts = [
-            together.clone(),
-            together,
-            close.clone(),
-            close,
-            Act::Answer,
-        ];
+        let word = Arc::new(Semaphore::new(0));
+        let last = Act::AnswerAndClose(Arc::clone(&word));
+        let acts = [together.clone(), together, last.clone(), last, Act::Answer];
         let (pool, seen) = server(&acts).await;
         for _ in 0..2 {
             let (one, other) = tokio::join!(say(&pool, "one"), say(&pool, "other"));
@@ -292,8 +313,8 @@ mod tests {
             );
         }
         assert_eq!(counted(&pool, &seen), (4, 2, 2));
-        sleep(4 * SHORT).await;
-        assert_eq!(say(&pool, "three").await.unwrap(), "three");
+        close(&seen, &word, 2).await;
+        assert_eq!(say(&pool, "three").await.unwrap(), b"three");
         assert_eq!(counted(&pool, &seen), (5, 3, 1));
     }
 
@@ -304,7 +325,7 @@ mod tests {
         let lost = say(&pool, "two").await.unwrap_err();
         assert!(matches!(lost, Lost::Broken(_)), "{lost:?}");
         assert_eq!(counted(&pool, &seen), (2, 1, 0));
-        assert_eq!(say(&pool, "three").await.unwrap(), "three");
+        assert_eq!(say(&pool, "three").await.unwrap(), b"three");
     }
 
     #[tokio::test]
@@ -318,10 +339,13 @@ mod tests {
         ];
         let (pool, seen) = server(&acts).await;
         say(&pool, "one").await.unwrap();
-        for word in ["two", "three"] {
-            assert!(timeout(SHORT, say(&pool, "dropped")).await.is_err());
+        for (abandoned, word) in [(1, "two"), (2, "three")] {
+            tokio::select! {
+                answer = say(&pool, "dropped") => panic!("{answer:?}"),
+                () = reaches(&seen.abandoned, abandoned) => {}
+            }
             assert_eq!(pool.idle().len(), 0);
-            assert_eq!(say(&pool, word).await.unwrap(), word);
+            assert_eq!(say(&pool, word).await.unwrap(), word.as_bytes());
         }
         assert_eq!(counted(&pool, &seen), (5, 3, 1));
     }
@@ -330,7 +354,7 @@ mod tests {
     async fn a_connection_that_the_server_will_close_is_not_kept() {
         let (pool, seen) = server(&[Act::Last]).await;
         for word in ["one", "two"] {
-            assert_eq!(say(&pool, word).await.unwrap(), word);
+            assert_eq!(say(&pool, word).await.unwrap(), word.as_bytes());
         }
         assert_eq!(counted(&pool, &seen), (2, 2, 0));
     }
@@ -363,19 +387,21 @@ mod tests {
         let large = vec![b'y'; 4 << 20];
         assert_eq!(say(&pool, &large).await.unwrap(), large);
         assert_eq!(say(&pool, &large).await.unwrap().len(), 64 << 16);
-        assert_eq!(say(&pool, "small").await.unwrap(), "small");
+        assert_eq!(say(&pool, "small").await.unwrap(), b"small");
         assert_eq!(counted(&pool, &seen), (3, 1, 1));
     }
 
     #[tokio::test]
     async fn a_task_that_should_yield_sees_that_a_connection_was_closed() {
-        let (pool, seen) = server(&[Act::AnswerAndClose, Act::Answer]).await;
+        let word = Arc::new(Semaphore::new(0));
+        let last = Act::AnswerAndClose(Arc::clone(&word));
+        let (pool, seen) = server(&[last, Act::Answer]).await;
         say(&pool, "one").await.unwrap();
-        sleep(4 * SHORT).await;
+        close(&seen, &word, 1).await;
         while coop::has_budget_remaining() {
             coop::consume_budget().await;
         }
-        assert_eq!(say(&pool, "two").await.unwrap(), "two");
+        assert_eq!(say(&pool, "two").await.unwrap(), b"two");
         assert_eq!(counted(&pool, &seen), (2, 2, 1));
     }
 }

@@ -6,6 +6,7 @@
 use std::{ops::Range, time::Duration};
 
 use asyncgate_api::{Effect, Method, Operation, Spec};
+use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde::Serialize;
 
@@ -15,7 +16,7 @@ use crate::{
 };
 
 /// The characters that are escaped in a path or query.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+pub(crate) const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
@@ -32,7 +33,7 @@ pub(crate) struct Prepared {
     /// Path and query.
     pub target: String,
     /// The JSON body, where the method has one.
-    pub body: Option<Vec<u8>>,
+    pub body: Option<Bytes>,
     /// The time that the server was asked to wait before it answers.
     pub wait: Duration,
     /// True if it may be sent again when it is not known whether it was done.
@@ -76,7 +77,7 @@ impl Prepared {
         Ok(Self {
             spec,
             target: parts.target,
-            body: parts.has_body.then_some(parts.body),
+            body: parts.has_body.then(|| parts.body.into()),
             wait: parts.wait,
             repeatable: spec.effect != Effect::Add,
         })

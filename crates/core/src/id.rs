@@ -69,6 +69,58 @@ id!(
     ReceiptId
 );
 
+impl TaskId {
+    /// Returns the id's short form, unless its place is too large for one.
+    pub const fn short(&self) -> Option<ShortId> {
+        let fits = self.seq() < 1 << (ShortId::BITS - SEQ_SHIFT);
+        let tail = self.0.as_u128() as u64 & ((1 << ShortId::BITS) - 1);
+        if fits { Some(ShortId(tail)) } else { None }
+    }
+}
+
+/// The last group of a task's id without the zeros in front: the place and the random bits, but not the
+/// time. No two tasks of a tenant have the same place, so it names one task; a slip of the pen meets
+/// other random bits and names none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ShortId(u64);
+
+impl ShortId {
+    /// The size of the last group of a UUID.
+    const BITS: u32 = 48;
+
+    /// Returns the place of the task's assignment.
+    pub const fn seq(&self) -> Seq {
+        self.0 >> SEQ_SHIFT
+    }
+}
+
+impl fmt::Display for ShortId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
+/// The error for a text that is no short form of an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not the short form of an id: it must be 5 to 12 hexadecimal digits and not begin with 0")]
+pub struct NotAShortId;
+
+impl FromStr for ShortId {
+    type Err = NotAShortId;
+
+    fn from_str(text: &str) -> Result<Self, NotAShortId> {
+        let is_digits = text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if !is_digits || text.len() > 12 || text.starts_with('0') {
+            return Err(NotAShortId);
+        }
+        let tail = u64::from_str_radix(text, 16).map_err(|_| NotAShortId)?;
+        // Places are counted from 1.
+        Some(Self(tail))
+            .filter(|id| id.seq() > 0)
+            .ok_or(NotAShortId)
+    }
+}
+
 /// A message: a ULID that carries its place among its tenant's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(u128);
@@ -289,6 +341,32 @@ mod tests {
         }
         let largest = "7ZZZZZZZZZZZZZZZZZZZZZZZZZ";
         assert_eq!(largest.parse::<MessageId>().unwrap().to_string(), largest);
+    }
+
+    #[test]
+    fn the_short_form_of_an_id_is_the_end_of_it_and_names_its_place() {
+        for seq in [1, 2, 77, 1_000_000, (1 << 30) - 1] {
+            let id = Ids::new(Stamp::of_millis(1_760_292_161_000), seq).task(seq);
+            let short = id.short().unwrap();
+            assert_eq!(short.seq(), seq);
+            assert!(id.to_string().ends_with(&short.to_string()), "{id} {short}");
+            assert_eq!(short.to_string().parse(), Ok(short));
+            assert_eq!(short.to_string().to_uppercase().parse(), Ok(short));
+        }
+        let late = Ids::new(Stamp::of_millis(5), 1).task(1 << 30);
+        assert_eq!(late.short(), None);
+        for text in [
+            "",
+            "7",
+            "3ffff",
+            "0fffff",
+            "+fffff",
+            "1234567890abc",
+            "xyzxyz",
+            "🦀🦀",
+        ] {
+            assert_eq!(text.parse::<ShortId>(), Err(NotAShortId), "{text}");
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub use chain::{Head, Link, NotALink};
 pub use change::{Changes, Decision, Delivery, ObligationKey, TaskWrite};
 pub use class::{Class, Reach};
 pub use env::Env;
-pub use id::{Ids, LeaseId, MessageId, ReceiptId, Seq, Stamp, TaskId, TenantId};
+pub use id::{Ids, LeaseId, MessageId, ReceiptId, Seq, ShortId, Stamp, TaskId, TenantId};
 
 pub use json::Json;
 pub use ledger::Ledger;

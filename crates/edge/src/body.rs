@@ -2,7 +2,7 @@
 
 use std::{pin::pin, time::Duration};
 
-use asyncgate_engine::{Bodies, Engine, Fault};
+use asyncgate_engine::{Bodies, Budget, Engine, Fault, Holder, Remote, TenantId};
 use axum::{
     body::Body,
     http::{HeaderMap, HeaderValue, header},
@@ -17,24 +17,35 @@ use crate::{Coding, Inflate};
 /// The longest time that a whole body may take to arrive.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most bytes of a body that are read although it is too large, so that a client which sends first
-/// and reads afterwards still sees the answer.
-const MAX_DISCARDED_BYTES: usize = 16 << 20;
-
 /// The limits on one body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct BodyLimits {
     /// The most bytes that it may have, unpacked.
     pub max_bytes: usize,
     /// The settings for all bodies.
     pub bodies: Bodies,
+    /// The memory that all bodies share while they come, and who holds it.
+    pub budget: Budget,
+    /// The sender.
+    pub holder: Holder,
 }
 
 impl BodyLimits {
-    /// Returns the limits of a body that may have `max_bytes`, by the settings in force.
+    /// Returns the limits of a body that may have `max_bytes`, by the settings in force. Its memory counts for the
+    /// address that the current request came from.
     pub fn new(engine: &Engine, max_bytes: usize) -> Self {
-        let bodies = engine.settings().bodies;
-        Self { max_bytes, bodies }
+        Self {
+            max_bytes,
+            bodies: engine.settings().bodies,
+            budget: engine.budget().clone(),
+            holder: Holder::Client(Remote::current().and_then(Remote::ip)),
+        }
+    }
+
+    /// Lets the memory count for a tenant, whose credential was checked.
+    pub fn of(self, tenant: TenantId) -> Self {
+        let holder = Holder::Tenant(tenant);
+        Self { holder, ..self }
     }
 }
 
@@ -69,7 +80,8 @@ async fn collect(
     let mut inflate = coding.map(|coding| Inflate::new(coding, limit, limits.bodies.ratio_cap));
     let mut whole = Bytes::new();
     let mut total = 0;
-    let mut fed = Ok(());
+    // It is given back when the body is there: what happens to it then is bounded elsewhere.
+    let mut grant = limits.budget.take_always(limits.holder, 0);
     while let Some(frame) = in_time(limits.bodies, body.frame())
         .await
         .ok_or_else(too_slow)?
@@ -81,22 +93,17 @@ async fn collect(
             continue;
         };
         total += data.len();
-        if total > MAX_DISCARDED_BYTES.max(limit) {
-            break;
+        // The connection reads the rest of a refused body, so that the client sees the answer.
+        if total > limit {
+            return Err(Fault::too_large(limit));
         }
-        // The rest of a refused body is read and dropped: a client that is still sending when the
-        // connection closes may never see the answer.
-        if total > limit || fed.is_err() {
-            continue;
+        if !grant.grow(total) {
+            return Err(Fault::crowded("bodies"));
         }
         match &mut inflate {
-            Some(inflate) => fed = inflate.feed(&data),
+            Some(inflate) => inflate.feed(&data)?,
             None => whole = join(whole, data),
         }
-    }
-    fed?;
-    if total > limit {
-        return Err(Fault::too_large(limit));
     }
     inflate.map_or(Ok(whole), Inflate::finish)
 }
@@ -141,6 +148,8 @@ mod tests {
         BodyLimits {
             max_bytes,
             bodies: Bodies::default(),
+            budget: Budget::new(1 << 30),
+            holder: Holder::Client(None),
         }
     }
 
@@ -175,13 +184,5 @@ mod tests {
             let took = begun.elapsed();
             assert!(took >= most && took < most + second, "{took:?}");
         }
-    }
-
-    #[tokio::test]
-    async fn only_so_much_of_a_body_that_is_too_large_is_read() {
-        let piece = Bytes::from(vec![b'x'; 1 << 20]);
-        let endless = stream::repeat_with(move || Ok::<_, Infallible>(piece.clone()));
-        let read = read_body(Body::from_stream(endless), None, limits(10));
-        assert_eq!(read.await.unwrap_err().code, Code::TooLarge);
     }
 }

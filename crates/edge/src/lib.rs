@@ -6,7 +6,9 @@
 
 mod answer;
 mod body;
+mod forwarded;
 mod inflate;
+mod keep;
 mod request;
 mod security;
 
@@ -15,6 +17,8 @@ pub use answer::{
     set_corr_id, status,
 };
 pub use body::{BODY_TIMEOUT, BodyLimits, coding, in_time, read_body};
+pub use forwarded::forwarded_for;
 pub use inflate::{Coding, Inflate};
+pub use keep::keep_grant;
 pub use request::{CORR_ID, correlate, correlated, request_context};
 pub use security::SecurityHeaders;

@@ -1,11 +1,16 @@
 //! The rights of a caller: by its role, and over the things of others.
 
-use asyncgate_api::{Access, Code, PrincipalKind as Kind};
+use asyncgate_api::{Access, Code, PrincipalKind as Kind, Spec};
 use asyncgate_core::{Principal, PrincipalKind, Task};
 
 use crate::{Caller, Fault, Role, input, view};
 
 impl Caller {
+    /// Returns true if the caller's role may call an operation at all.
+    pub fn may_call(&self, spec: &Spec) -> bool {
+        self.authorise(spec.access).is_ok()
+    }
+
     /// Refuses a caller whose role may not call an operation at all.
     pub(crate) fn authorise(&self, access: Access) -> Result<(), Fault> {
         let (allowed, required) = match (access, self.role) {

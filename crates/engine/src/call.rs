@@ -12,10 +12,11 @@ use std::pin::pin;
 
 use asyncgate_api::{Code, Spec};
 use asyncgate_store::Stopwatch;
+use tokio::sync::SemaphorePermit;
 use tracing::Instrument as _;
 
 use crate::{
-    Answer, Caller, Engine, Fault, Source, Touches, input,
+    Answer, Caller, Engine, Fault, Holder, Source, Touches, input,
     metrics::{OK, span},
     operations::Execute,
     rate_headers::Header,
@@ -39,7 +40,11 @@ pub(crate) fn answer<'a, O: Execute>(
         engine,
         caller,
         move || input::decode(source),
-        move |input| async move { encode::<O>(&O::execute(engine, caller, input).await?) },
+        move |input| async move {
+            let _permit = page_permit(engine, &O::SPEC).await;
+            let answer = encode::<O>(&O::execute(engine, caller, input).await?)?;
+            held(engine, caller, &O::SPEC, answer)
+        },
         |mut answer, mut headers| {
             // The last header of a name wins: an operation that was asked about a limit tells of that
             // one, not of the caller's.
@@ -104,6 +109,9 @@ where
         .instrument(span::of(engine, &O::SPEC))
         .await
         .map_err(|fault| engine.refuse(&O::SPEC, fault));
+    if let Err(fault) = &outcome {
+        check_listed(&O::SPEC, fault.code);
+    }
     let code = outcome
         .as_ref()
         .map_or_else(|fault| fault.code.as_str(), |_| OK);
@@ -121,7 +129,7 @@ fn check_role(caller: &Caller, spec: &Spec) -> Result<(), Fault> {
 /// Refuses new work while the server takes none. Everything else goes on.
 fn check_accepting(engine: &Engine, spec: &Spec) -> Result<(), Fault> {
     if spec.brings_work && !engine.is_accepting() {
-        let fault = Fault::new(Code::Unavailable, NO_NEW_WORK);
+        let fault = Fault::new(Code::Unavailable, NO_NEW_WORK).with("reason", "degraded");
         return Err(fault.retry_after(NO_NEW_WORK_RETRY));
     }
     Ok(())
@@ -142,14 +150,54 @@ pub(crate) fn check_touches(
     }
 }
 
+/// Stops a test in which an operation fails with a code that its spec does not list: documents say that
+/// it never does.
+fn check_listed(spec: &Spec, code: Code) {
+    debug_assert!(
+        spec.codes().contains(&code),
+        "{} failed with {}, which is not among its refusals",
+        spec.name,
+        code.as_str()
+    );
+}
+
+/// Waits for the turn of an operation that answers with a page. Between its rows and its bytes a page takes several
+/// times its size.
+async fn page_permit<'a>(engine: &'a Engine, spec: &Spec) -> Option<SemaphorePermit<'a>> {
+    if !spec.pages {
+        return None;
+    }
+    // The semaphore is never closed.
+    engine.pages.acquire().await.ok()
+}
+
+/// Counts an answer among those that wait to be read. A page that has no room can be asked for again; the answer to
+/// anything else must be told, whatever it takes.
+fn held(engine: &Engine, caller: &Caller, spec: &Spec, answer: Answer) -> Result<Answer, Fault> {
+    let (budget, holder) = (engine.budget(), Holder::Tenant(caller.tenant));
+    let grant = if spec.pages {
+        let granted = budget.take(holder, answer.json.len());
+        granted.ok_or_else(|| Fault::crowded("answers"))?
+    } else {
+        budget.take_always(holder, answer.json.len())
+    };
+    Ok(Answer {
+        grant: Some(grant),
+        ..answer
+    })
+}
+
 fn encode<O: Execute>(output: &O::Output) -> Result<Answer, Fault> {
     let mut json = Vec::with_capacity(USUAL_ANSWER_BYTES);
     serde_json::to_writer(&mut json, output).map_err(|error| {
         Fault::new(Code::Internal, "the answer could not be encoded").because(error.to_string())
     })?;
+    let created = O::created(output);
+    debug_assert!(O::SPEC.creates || !created, "{} creates", O::SPEC.name);
     Ok(Answer {
-        created: O::created(output),
+        created,
         headers: O::headers(output),
         json,
+        grant: None,
     })
 }

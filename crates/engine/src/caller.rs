@@ -83,4 +83,8 @@ pub trait Authenticator: Send + Sync {
         &'a self,
         request: &RequestContext<'a>,
     ) -> BoxFuture<'a, Result<Caller, Fault>>;
+
+    /// Waits for the end of a credential that was accepted: until it is revoked or expires. An answer that
+    /// goes on for longer than a call, such as a stream, must end with it.
+    fn until_ended(&self, request: &RequestContext<'_>) -> BoxFuture<'static, ()>;
 }

@@ -12,8 +12,9 @@ impl Remote {
     /// which changes with every connection.
     pub(crate) fn client_key() -> String {
         match Self::current() {
-            Some(Self::Network(address)) => address.ip().to_canonical().to_string(),
-            Some(local @ Self::Local { .. }) => local.to_string(),
+            Some(remote) => remote
+                .ip()
+                .map_or_else(|| remote.to_string(), |address| address.to_string()),
             None => UNKNOWN.to_owned(),
         }
     }

@@ -12,14 +12,16 @@ use std::{
 use asyncgate_admission::{Guard, Host, Tiers};
 use asyncgate_core::{Env, Ids, Rejection, Stamp, TenantId, Timestamp, mailbox};
 use asyncgate_store::{Decided, Declared, Health, Messages, Plane, Store, Tasks};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::{
-    Clock, Entropy, Events, Fault, Settings, Signer, mailbox::DrainMeter, metrics::Metrics,
+    Budget, Clock, Entropy, Events, Fault, Settings, Signer, mailbox::DrainMeter, metrics::Metrics,
 };
 
 /// How late a round of the watch over messages may be.
 const OVERDUE_MS: i64 = 30_000;
+/// The most pages that are put together at the same time. More would not be quicker: they wait for the same readers.
+const MAX_PAGES: usize = 8;
 
 /// The canonical operations over one store. Facades reach it through the registry.
 pub struct Engine {
@@ -47,6 +49,10 @@ pub struct Engine {
     pub(crate) own_host: bool,
     pub(crate) tiers: Tiers,
     pub(crate) metrics: Metrics,
+    /// The memory for bodies and answers under way.
+    budget: Budget,
+    /// The pages that may be put together at the same time.
+    pub(crate) pages: Semaphore,
 }
 
 impl std::fmt::Debug for Engine {
@@ -68,8 +74,11 @@ impl Engine {
         store
             .mailbox()
             .set_replay_window(settings.policy.mailbox.t_replay_ms);
+        let budget_bytes = settings.bodies.budget_bytes;
         let now = clock.now();
         let host = Arc::clone(&store).host();
+        let metrics = Metrics::default();
+        metrics.mailbox.begin_classes(&settings);
         Self {
             host: Guard::new(host, settings.admission.clone()),
             own_host: false,
@@ -87,7 +96,9 @@ impl Engine {
             events: Events::default(),
             accepting: AtomicBool::new(true),
             scanned_at: AtomicI64::new(now.as_millis()),
-            metrics: Metrics::default(),
+            metrics,
+            budget: Budget::new(budget_bytes),
+            pages: Semaphore::new(MAX_PAGES),
         }
     }
 
@@ -113,13 +124,20 @@ impl Engine {
 
     /// Puts other settings in force, for requests that begin after this.
     pub fn reload(&self, settings: Settings) {
+        self.budget.set_limit(settings.bodies.budget_bytes);
         let window = settings.policy.mailbox.t_replay_ms;
         self.store.mailbox().set_replay_window(window);
         self.host.reload(settings.admission.clone());
+        self.metrics.mailbox.begin_classes(&settings);
         *self
             .settings
             .write()
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// Returns the memory that bodies and answers share while they are under way.
+    pub const fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// Tells whether writes are being accepted.

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use asyncgate_core::Timestamp;
+use asyncgate_core::{TenantId, Timestamp};
 use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -27,6 +27,9 @@ const BURST: u64 = 10;
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
+    /// The tenant that it happened to. An event without one tells of the server itself, and of nobody's
+    /// things.
+    pub tenant: Option<TenantId>,
     /// Its kind, such as `mailbox.dlq.moved`.
     pub topic: &'static str,
     /// Its details, as a JSON object.
@@ -50,15 +53,16 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Hands an event to all readers.
-    pub fn publish(&self, topic: &'static str, body: Value) {
+    /// Hands an event to its readers.
+    pub fn publish(&self, event: Event) {
         // An error means that nobody reads, which is fine.
-        let _ = self.sender.send(Arc::new(Event { topic, body }));
+        let _ = self.sender.send(Arc::new(event));
     }
 
-    /// Returns a reader of the events from now on.
-    pub fn subscribe(&self) -> Subscription {
+    /// Returns a reader of a tenant's events from now on, and of those about the server itself.
+    pub fn subscribe(&self, tenant: TenantId) -> Subscription {
         Subscription {
+            tenant,
             receiver: self.sender.subscribe(),
             lagged: self.lagged.clone(),
         }
@@ -73,6 +77,7 @@ impl Events {
 /// A reader of the bus.
 #[derive(Debug)]
 pub struct Subscription {
+    tenant: TenantId,
     receiver: broadcast::Receiver<Arc<Event>>,
     lagged: Counter,
 }
@@ -84,6 +89,7 @@ impl Subscription {
         let mut lost = 0;
         loop {
             match self.receiver.recv().await {
+                Ok(event) if event.tenant.is_some_and(|tenant| tenant != self.tenant) => {}
                 Ok(event) => return Some((lost, event)),
                 Err(RecvError::Lagged(missed)) => {
                     lost += missed;
@@ -101,10 +107,12 @@ pub(crate) struct Tally(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// Dead letters by class of the topic and reason.
-    dead: BTreeMap<(String, String), u64>,
-    /// Messages that came back, by shard.
-    requeued: BTreeMap<u16, u64>,
+    /// Dead letters by tenant, class of the topic and reason.
+    dead: BTreeMap<(TenantId, String, String), u64>,
+    /// Dead letters that were kept long enough, by tenant and class of the topic.
+    buried: BTreeMap<(TenantId, String), u64>,
+    /// Messages that came back, by tenant and shard.
+    requeued: BTreeMap<(TenantId, u16), u64>,
     /// Refused credentials of the window by scope, and true where their burst was reported.
     denied: BTreeMap<&'static str, (u64, bool)>,
     /// The start of the window.
@@ -113,18 +121,32 @@ struct Counts {
 
 impl Tally {
     /// Counts a message that became a dead letter.
-    pub(crate) fn died(&self, topic_class: &str, reason: &str) {
+    pub(crate) fn died(&self, tenant: TenantId, topic_class: &str, reason: &str) {
         self.change(|counts| {
             if counts.dead.len() < MAX_KINDS {
-                let kind = (topic_class.to_owned(), reason.to_owned());
+                let kind = (tenant, topic_class.to_owned(), reason.to_owned());
                 *counts.dead.entry(kind).or_default() += 1;
             }
         });
     }
 
+    /// Counts dead letters that were forgotten.
+    pub(crate) fn buried(&self, tenant: TenantId, topic_class: &str, count: u64) {
+        self.change(|counts| {
+            if counts.buried.len() < MAX_KINDS {
+                let kind = (tenant, topic_class.to_owned());
+                *counts.buried.entry(kind).or_default() += count;
+            }
+        });
+    }
+
     /// Counts a message that came back because its receiver let the deadline pass.
-    pub(crate) fn requeued(&self, shard: u16) {
-        self.change(|counts| *counts.requeued.entry(shard).or_default() += 1);
+    pub(crate) fn requeued(&self, tenant: TenantId, shard: u16) {
+        self.change(|counts| {
+            if counts.requeued.len() < MAX_KINDS {
+                *counts.requeued.entry((tenant, shard)).or_default() += 1;
+            }
+        });
     }
 
     /// Counts a credential that was refused.
@@ -140,14 +162,23 @@ impl Tally {
     fn take(&self, now: Timestamp) -> Vec<Event> {
         self.change(|counts| {
             let mut events = Vec::new();
-            for ((topic_class, reason), count) in std::mem::take(&mut counts.dead) {
+            for ((tenant, topic_class, reason), count) in std::mem::take(&mut counts.dead) {
                 events.push(Event {
+                    tenant: Some(tenant),
                     topic: "mailbox.dlq.moved",
                     body: json!({ "topic_class": topic_class, "reason": reason, "count": count }),
                 });
             }
-            for (shard, count) in std::mem::take(&mut counts.requeued) {
+            for ((tenant, topic_class), count) in std::mem::take(&mut counts.buried) {
                 events.push(Event {
+                    tenant: Some(tenant),
+                    topic: "mailbox.dlq.forgotten",
+                    body: json!({ "topic_class": topic_class, "count": count }),
+                });
+            }
+            for ((tenant, shard), count) in std::mem::take(&mut counts.requeued) {
+                events.push(Event {
+                    tenant: Some(tenant),
                     topic: "mailbox.scanner.requeue",
                     body: json!({ "shard": shard, "count": count }),
                 });
@@ -156,6 +187,8 @@ impl Tally {
                 if *samples >= BURST && !*reported {
                     *reported = true;
                     events.push(Event {
+                        // A credential that is refused belongs to nobody that the server knows.
+                        tenant: None,
                         topic: "mailbox.auth.revoked",
                         body: json!({
                             "scope": scope, "samples": samples, "window_s": WINDOW_SECONDS,
@@ -180,18 +213,18 @@ impl Engine {
     }
 
     /// Publishes an event, with the time.
-    pub fn publish_event(&self, topic: &'static str, mut body: Value) {
-        if let Some(body) = body.as_object_mut() {
+    pub fn publish_event(&self, mut event: Event) {
+        if let Some(body) = event.body.as_object_mut() {
             body.insert("ts".to_owned(), self.now().to_string().into());
         }
-        self.events.publish(topic, body);
+        self.events.publish(event);
     }
 
     /// Publishes the counts since the last call. Call it about once a second: that bounds the rate of
     /// events.
     pub fn publish_counts(&self) {
         for event in self.metrics.mailbox.tally.take(self.now()) {
-            self.publish_event(event.topic, event.body);
+            self.publish_event(event);
         }
     }
 }
@@ -200,6 +233,17 @@ impl Engine {
 mod tests {
     use super::*;
 
+    const OURS: TenantId = TenantId::from_bytes([1; 16]);
+    const THEIRS: TenantId = TenantId::from_bytes([2; 16]);
+
+    fn of(tenant: Option<TenantId>, n: usize) -> Event {
+        Event {
+            tenant,
+            topic: "x",
+            body: json!(n),
+        }
+    }
+
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_millis(seconds * 1_000)
     }
@@ -207,9 +251,9 @@ mod tests {
     #[tokio::test]
     async fn a_slow_reader_loses_the_oldest_and_is_told_how_many() {
         let events = Events::default();
-        let mut reader = events.subscribe();
+        let mut reader = events.subscribe(OURS);
         for n in 0..CAPACITY + 3 {
-            events.publish("x", json!(n));
+            events.publish(of(Some(OURS), n));
         }
         let (lost, event) = reader.next().await.unwrap();
         assert_eq!((lost, &event.body), (3, &json!(3)));
@@ -221,13 +265,32 @@ mod tests {
         assert!(reader.next().await.is_none());
     }
 
+    #[tokio::test]
+    async fn a_reader_sees_its_own_tenant_and_the_server_only() {
+        let events = Events::default();
+        let mut reader = events.subscribe(OURS);
+        for (n, tenant) in [Some(THEIRS), Some(OURS), Some(THEIRS), None]
+            .into_iter()
+            .enumerate()
+        {
+            events.publish(of(tenant, n));
+        }
+        drop(events);
+        let mut seen = Vec::new();
+        while let Some((_, event)) = reader.next().await {
+            seen.push(event.body.clone());
+        }
+        assert_eq!(seen, [json!(1), json!(3)]);
+    }
+
     #[test]
     fn what_happens_often_is_told_once_with_its_number() {
         let tally = Tally::default();
         for _ in 0..3 {
-            tally.died("user_inbox", "E_PARSE");
-            tally.requeued(7);
+            tally.died(OURS, "user_inbox", "E_PARSE");
+            tally.requeued(OURS, 7);
         }
+        tally.requeued(THEIRS, 7);
         let told = tally.take(at(1));
         let bodies: Vec<&Value> = told.iter().map(|event| &event.body).collect();
         assert_eq!(
@@ -235,8 +298,11 @@ mod tests {
             [
                 &json!({"topic_class": "user_inbox", "reason": "E_PARSE", "count": 3}),
                 &json!({"shard": 7, "count": 3}),
+                &json!({"shard": 7, "count": 1}),
             ]
         );
+        let tenants: Vec<_> = told.iter().map(|event| event.tenant).collect();
+        assert_eq!(tenants, [Some(OURS), Some(OURS), Some(THEIRS)]);
         assert_eq!(tally.take(at(2)), []);
     }
 

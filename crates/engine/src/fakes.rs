@@ -7,9 +7,12 @@
     reason = "a test fails by panicking"
 )]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use asyncgate_api::Code;
@@ -103,8 +106,9 @@ pub fn caller(role: Role) -> Caller {
 /// The key of an admin in [`FakeKeys`].
 pub const ADMIN_KEY: &str = "admin";
 
-/// An authenticator with a key for an admin ([`ADMIN_KEY`]) and one for an agent (`agent`). With the key
-/// `down` it answers that the stored keys cannot be read.
+/// An authenticator with a key for an admin ([`ADMIN_KEY`]), one for an agent (`agent`), and one for an admin
+/// that ends soon after it was accepted (`brief`). With the key `down` it answers that the stored keys cannot
+/// be read.
 #[derive(Debug)]
 pub struct FakeKeys;
 
@@ -114,12 +118,19 @@ impl Authenticator for FakeKeys {
         request: &RequestContext<'a>,
     ) -> BoxFuture<'a, Result<Caller, Fault>> {
         let answer = match request.credential {
-            Some(ADMIN_KEY) => Ok(caller(Role::Admin)),
+            Some(ADMIN_KEY | "brief") => Ok(caller(Role::Admin)),
             Some("agent") => Ok(caller(Role::Agent)),
             Some("down") => Err(Fault::new(Code::Unavailable, "no keys").retry_after(3)),
             _ => Err(Fault::new(Code::Unauthorized, "no such key")),
         };
         Box::pin(std::future::ready(answer))
+    }
+
+    fn until_ended(&self, request: &RequestContext<'_>) -> BoxFuture<'static, ()> {
+        match request.credential {
+            Some("brief") => Box::pin(tokio::time::sleep(Duration::from_millis(100))),
+            _ => Box::pin(std::future::pending()),
+        }
     }
 }
 

@@ -11,6 +11,10 @@ use crate::rate_headers::Header;
 
 /// The detail that marks a compressed body as a bomb.
 const BOMB: &str = "ratio_cap";
+/// The detail of a fault for which the disk is to blame.
+const STORAGE: &str = "storage";
+/// The detail of a fault of a server that has more to do than it can.
+const BUSY: &str = "saturated";
 
 /// A refusal or a failure, ready for any facade.
 ///
@@ -49,10 +53,22 @@ impl Fault {
         Self::new(Code::BadRequest, message)
     }
 
+    /// Makes the fault of a stream whose credential has ended.
+    pub fn credential_ended() -> Self {
+        Self::new(Code::Unauthorized, "the credential has ended")
+    }
+
     /// Makes the fault of a body that is larger than `limit` bytes.
     pub fn too_large(limit: usize) -> Self {
         let message = format!("the body is larger than {limit} bytes");
         Self::new(Code::TooLarge, message).with("limit", limit)
+    }
+
+    /// Returns the refusal of a caller that holds more memory than its share.
+    pub fn crowded(what: &str) -> Self {
+        let message =
+            format!("too many {what} of yours are under way; try again when some are done");
+        Self::new(Code::RateLimit, message).retry_after(1)
     }
 
     /// Makes the fault of a compressed body that would unpack to more than `cap` times its size.
@@ -68,6 +84,15 @@ impl Fault {
         self.details
             .get("reason")
             .is_some_and(|reason| reason == BOMB)
+    }
+
+    /// Returns what a server that failed lacks: room, its disk, or something else that it needs.
+    pub(crate) fn outage(&self) -> &'static str {
+        match self.details.get("reason").and_then(Value::as_str) {
+            Some(STORAGE) => STORAGE,
+            Some(BUSY) => BUSY,
+            Some(_) | None => "degraded",
+        }
     }
 
     /// Adds a public detail.
@@ -131,13 +156,17 @@ impl From<Error> for Fault {
                 Code::Unavailable,
                 "the server is busy; nothing was changed; try again",
             )
+            .with("reason", BUSY)
             .retry_after(1),
             Error::Unavailable(_) => Self::new(
                 Code::Unavailable,
                 "storage is not available; nothing was changed; try again",
             )
+            .with("reason", STORAGE)
             .retry_after(5),
-            Error::Corrupt(_) => Self::new(Code::Internal, "stored data could not be read"),
+            Error::Corrupt(_) => {
+                Self::new(Code::Internal, "stored data could not be read").with("reason", STORAGE)
+            }
         }
         .because(cause)
     }

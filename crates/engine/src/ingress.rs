@@ -5,19 +5,18 @@
 //! anything about a message that is not signed, a replay costs no token, and a message that is refused for
 //! its rate has not used its nonce.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+mod provider;
+
+use std::collections::BTreeMap;
 
 use asyncgate_api::{Code, CreateTask, Operation as _};
 use asyncgate_core::{
     Env, Json, Principal, TenantId, Timestamp,
     admission::{Asks, LimitCheck, NonceCheck, NonceResult, Tier, Verdicts, sha256},
-    hex,
     task::{self, Created, NewTask},
 };
 use asyncgate_store::{Decided, Error, ReadSet, Snapshot, Tasks, transact, transact_admitted};
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Map, Value};
-use sha2::Sha256;
 
 use crate::{
     Engine, Fault, Remote, Touches,
@@ -26,13 +25,17 @@ use crate::{
     rate_headers::{Header, ReportedLimit, headers},
     view,
 };
+use provider::wrong;
+pub use provider::{Message, Provider, Secret};
 
-const MAX_NONCE_CHARS: usize = 128;
 const MAX_KEY_BYTES: usize = 256;
 /// The memory that a task takes besides its payload, roughly.
 const TASK_WEIGHT: usize = 1_024;
 /// The most that is read of a body for an ingress that does not exist.
 const UNKNOWN_MAX_BYTES: usize = 1 << 20;
+
+/// The name of every ingress that the settings do not have, in metrics and the log.
+const UNKNOWN_INGRESS: &str = "unknown";
 
 /// Every ingress, by its name.
 pub type Ingresses = BTreeMap<String, Ingress>;
@@ -40,6 +43,8 @@ pub type Ingresses = BTreeMap<String, Ingress>;
 /// A way in for one kind of sender.
 #[derive(Debug, Clone)]
 pub struct Ingress {
+    /// The form of its messages.
+    pub provider: Provider,
     /// The secrets that messages may be signed with.
     pub secrets: Vec<Secret>,
     /// The tenant of the tasks.
@@ -69,34 +74,6 @@ pub enum LimitBy {
     Field(Vec<String>),
 }
 
-/// The secret that a sender signs with. It appears in no rendering.
-#[derive(Clone)]
-pub struct Secret(Arc<[u8]>);
-
-impl Secret {
-    /// Makes a secret of these bytes.
-    pub fn new(bytes: &[u8]) -> Self {
-        Self(bytes.into())
-    }
-
-    /// Returns true if a body was signed with this secret. The comparison takes the same time wherever the
-    /// signatures differ.
-    fn signed(&self, body: &[u8], signature: &[u8]) -> bool {
-        // HMAC takes a key of any length, so this cannot fail.
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else {
-            return false;
-        };
-        mac.update(body);
-        mac.verify_slice(signature).is_ok()
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(secret)")
-    }
-}
-
 /// A message that became a task.
 #[derive(Debug, Clone)]
 pub struct Received {
@@ -116,27 +93,38 @@ impl Engine {
         ingress.map_or(UNKNOWN_MAX_BYTES, |ingress| ingress.max_body_bytes)
     }
 
-    /// Makes a task of a message to an ingress. `signature` is the value of its header `X-Signature-256`.
-    pub async fn receive(
-        &self,
-        name: &str,
-        signature: Option<&[u8]>,
-        body: &[u8],
-    ) -> Result<Received, Fault> {
+    /// Makes a task of a message to an ingress.
+    pub async fn receive(&self, name: &str, message: Message<'_>) -> Result<Received, Fault> {
+        let received = self.receive_message(name, message).await;
+        match &received {
+            Ok(_) => self.metrics.admission.received(name),
+            Err(fault) => self.note_refused_message(name, fault),
+        }
+        received
+    }
+
+    /// Counts and logs a message that an ingress refuses. Neither its name nor anything else that the sender
+    /// wrote is repeated, unless the settings have such an ingress.
+    pub fn note_refused_message(&self, name: &str, fault: &Fault) {
+        let settings = self.settings();
+        let known = settings.ingress.get_key_value(name);
+        let ingress = known.map_or(UNKNOWN_INGRESS, |(name, _)| name.as_str());
+        let reason = fault.code.as_str();
+        self.metrics.admission.refused(ingress, reason);
+        tracing::info!(
+            event = "ingress.refused",
+            ingress,
+            reason,
+            retry_after = fault.retry_after_seconds,
+        );
+    }
+
+    async fn receive_message(&self, name: &str, message: Message<'_>) -> Result<Received, Fault> {
         let settings = self.settings();
         let unknown = || Fault::new(Code::UnknownIngress, "there is no ingress of this name");
         let ingress = settings.ingress.get(name).ok_or_else(unknown)?;
-        let forged = || {
-            let message = "X-Signature-256 must be sha256= and the HMAC-SHA256 of the raw body";
-            Fault::new(Code::InvalidSignature, message)
-        };
-        let signature = signature.and_then(read_signature).ok_or_else(forged)?;
-        // All secrets are tried, so that the time does not show which of them fits.
-        let signed = |found, secret: &Secret| secret.signed(body, &signature) | found;
-        if !ingress.secrets.iter().fold(false, signed) {
-            return Err(forged());
-        }
-        let (payload, sent) = Sent::read(body, ingress)?;
+        ingress.provider.check(&ingress.secrets, &message)?;
+        let (payload, sent) = Sent::read(&message, ingress)?;
         let now = self.now();
         sent.in_time(now, ingress.timestamp_window_secs)?;
         if !self.is_accepting() {
@@ -268,35 +256,28 @@ impl Engine {
 /// The fields of a message that the ingress reads.
 struct Sent {
     nonce: String,
-    /// Seconds since 1970.
-    timestamp: i64,
+    /// Seconds since 1970, if the provider tells them.
+    timestamp: Option<i64>,
     key: String,
 }
 
 impl Sent {
-    fn read(body: &[u8], ingress: &Ingress) -> Result<(Json, Self), Fault> {
-        let text = std::str::from_utf8(body).ok().map(str::to_owned);
+    fn read(message: &Message<'_>, ingress: &Ingress) -> Result<(Json, Self), Fault> {
+        let text = std::str::from_utf8(message.body).ok().map(str::to_owned);
         let payload = text.and_then(Json::from_text);
-        let fields: Option<Map<String, Value>> = serde_json::from_slice(body).ok();
+        let fields: Option<Map<String, Value>> = serde_json::from_slice(message.body).ok();
         let (Some(payload), Some(fields)) = (payload, fields) else {
             return Err(Fault::bad_request("the body must be a JSON object"));
         };
-        let wrong = |field: &str, what: &str| {
-            Fault::bad_request(format!("{field} must be {what}")).with("field", field)
-        };
-        let nonce = fields.get("nonce").and_then(Value::as_str);
-        let nonce = nonce.filter(|nonce| (1..=MAX_NONCE_CHARS).contains(&nonce.chars().count()));
-        let nonce = nonce.ok_or_else(|| wrong("nonce", "a string of 1 to 128 characters"))?;
-        let timestamp = fields.get("timestamp").and_then(read_time);
-        let timestamp = timestamp
-            .ok_or_else(|| wrong("timestamp", "seconds since 1970 or an RFC 3339 time"))?;
+        let nonce = ingress.provider.nonce(message, &fields)?;
+        let timestamp = ingress.provider.timestamp(message, &fields)?;
         let key = match &ingress.key {
             LimitBy::Address => Remote::client_key(),
             LimitBy::Field(path) => read_key(&fields, path)
                 .ok_or_else(|| wrong(&path.join("."), "a string of 1 to 256 bytes, or a number"))?,
         };
         let sent = Self {
-            nonce: nonce.to_owned(),
+            nonce,
             timestamp,
             key,
         };
@@ -305,10 +286,11 @@ impl Sent {
 
     fn in_time(&self, now: Timestamp, window_secs: u64) -> Result<(), Fault> {
         let now = now.as_millis().div_euclid(1_000);
-        if self.timestamp.abs_diff(now) <= window_secs {
+        let differs = self.timestamp.map(|timestamp| timestamp.abs_diff(now));
+        if differs.is_none_or(|seconds| seconds <= window_secs) {
             return Ok(());
         }
-        let message = format!("timestamp must be within {window_secs} seconds of now");
+        let message = format!("the time of a message must be within {window_secs} seconds of now");
         Err(Fault::new(Code::TimestampOutOfWindow, message).with("now", now))
     }
 }
@@ -324,22 +306,6 @@ fn new_task(ingress: &Ingress, payload: Json) -> NewTask {
 /// Returns the decision that creates a task.
 fn creating(new: NewTask) -> impl FnMut(Env, Snapshot) -> Decided<Tasks, Created> + Send + 'static {
     move |env, snapshot| task::create(env, snapshot.head, new.clone(), snapshot.keyed)
-}
-
-/// Reads the bytes of a signature from `sha256=` and digits in either case.
-fn read_signature(text: &[u8]) -> Option<[u8; 32]> {
-    hex::decode_any_case(text.strip_prefix(b"sha256=")?)
-}
-
-/// Reads seconds since 1970 from a number or a text.
-fn read_time(value: &Value) -> Option<i64> {
-    match value.as_str() {
-        Some(text) => {
-            let time: Timestamp = text.parse().ok()?;
-            Some(time.as_millis().div_euclid(1_000))
-        }
-        None => value.as_i64(),
-    }
 }
 
 fn read_key(fields: &Map<String, Value>, path: &[String]) -> Option<String> {
@@ -367,7 +333,12 @@ fn refusal(verdicts: &Verdicts, headers: Vec<Header>) -> Fault {
     }
     let waits = verdicts.limits.iter().filter(|limited| !limited.allowed);
     let wait = waits.filter_map(|limited| limited.retry_after_secs).max();
-    let message = "too many messages; send this one again later, with the same nonce";
+    let message = match wait {
+        Some(wait) => {
+            format!("too many messages; send this one again in {wait} seconds, with the same nonce")
+        }
+        None => "too many messages; this sender may send no more".to_owned(),
+    };
     let mut fault = Fault::new(Code::RateLimit, message);
     fault.headers = headers;
     match wait {
@@ -392,39 +363,6 @@ fn store_fault(error: Error, message: &'static str) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn signatures_are_read_and_anything_else_is_not() {
-        let digits = "0aF1".repeat(16);
-        let read = read_signature(format!("sha256={digits}").as_bytes()).unwrap();
-        assert_eq!(read[..2], [0x0a, 0xf1]);
-        for text in [
-            String::new(),
-            digits.clone(),
-            format!("sha1={digits}"),
-            format!("sha256={}", &digits[1..]),
-            format!("sha256={digits}0"),
-            format!("sha256=+{}", &digits[1..]),
-            format!("sha256={}ä", &digits[2..]),
-        ] {
-            assert_eq!(read_signature(text.as_bytes()), None, "{text}");
-        }
-    }
-
-    /// RFC 4231, the second test case.
-    #[test]
-    fn the_published_vector_holds() {
-        let secret = Secret::new(b"Jefe");
-        let body = b"what do ya want for nothing?";
-        let told = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
-        let signature = read_signature(format!("sha256={told}").as_bytes()).unwrap();
-        assert!(secret.signed(body, &signature));
-        for bit in 0..256 {
-            let mut wrong = signature;
-            wrong[bit / 8] ^= 1 << (bit % 8);
-            assert!(!secret.signed(body, &wrong), "bit {bit}");
-        }
-    }
 
     #[test]
     fn keys_are_found_within_the_body() {

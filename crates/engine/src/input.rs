@@ -2,19 +2,13 @@
 
 use std::{ops::RangeInclusive, str::FromStr, time::Duration};
 
+use asyncgate_api::bounds::{MAX_NAME_BYTES, MAX_NAMES, MAX_TEXT_BYTES, MAX_WAIT_SECONDS};
 use asyncgate_core::{Json, ReceiptId, Seq};
 use asyncgate_store::SeqPage;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::{Engine, Fault, Source};
-
-const MAX_NAME_BYTES: usize = 256;
-const MAX_TEXT_BYTES: usize = 4_096;
-const MAX_NAMES: usize = 64;
-const MAX_WAIT_SECONDS: u32 = 60;
-/// The longest time that anything may be asked to last: a hundred years.
-pub(crate) const MAX_MILLIS: i64 = 100 * 366 * 86_400_000;
 
 /// Decodes an operation's input.
 ///

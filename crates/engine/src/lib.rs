@@ -4,6 +4,7 @@
 //! as they came, and encode the answer or the [`Fault`]. Every call takes the way of the module `call`.
 
 mod authorise;
+mod budget;
 mod call;
 mod call_limits;
 mod caller;
@@ -23,6 +24,7 @@ mod operations;
 mod origin;
 mod rate_headers;
 mod registry;
+pub mod schema;
 mod settings;
 mod sign;
 mod sweep;
@@ -30,6 +32,8 @@ mod touches;
 mod view;
 
 pub use asyncgate_core::{Principal, PrincipalKind, TenantId};
+pub use asyncgate_warrants::Network;
+pub use budget::{Budget, Grant, Holder};
 pub use call::execute;
 pub use caller::{Authenticator, Caller, RequestContext, Role};
 pub use clock::{Clock, Entropy};
@@ -37,7 +41,7 @@ pub use domains::{DomainAnswer, DomainRequest, Domains};
 pub use engine::Engine;
 pub use events::{Event, Events, Subscription};
 pub use fault::Fault;
-pub use ingress::{Ingress, Ingresses, LimitBy, Received, Secret};
+pub use ingress::{Ingress, Ingresses, LimitBy, Message, Provider, Received, Secret};
 pub use input::decode;
 pub use mailbox::{MessageStream, Streamed};
 pub use operations::{Descriptor, Execute};

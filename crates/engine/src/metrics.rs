@@ -8,8 +8,8 @@ pub(crate) mod span;
 use std::sync::OnceLock;
 
 use asyncgate_api::Spec;
-use asyncgate_core::task::Status;
-use asyncgate_store::Stopwatch;
+use asyncgate_core::{TenantId, task::Status};
+use asyncgate_store::{Error, Stopwatch};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{
@@ -21,9 +21,12 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{Durability, Engine, Fault, registry};
+use crate::{Durability, Engine, Fault, Settings, registry};
 use admission::AdmissionMetrics;
-use mailbox::MailboxMetrics;
+use mailbox::{Classes, MailboxMetrics};
+
+/// The number of topics that are read at a time.
+const TOPICS_PER_LOOK: usize = 1_000;
 
 /// The code of a success.
 pub(crate) const OK: &str = "OK";
@@ -214,23 +217,53 @@ impl Engine {
             let rows = i64::try_from(rows).unwrap_or(i64::MAX);
             self.metrics.admission.rows.set(rows);
         }
-        if let Ok(load) = self.store.mailbox().load().await {
-            let policy = &self.settings().policy.mailbox;
-            self.metrics.mailbox.refresh(policy, &load);
+        if let Ok(load) = self.store.mailbox().load(self.now()).await {
+            let settings = self.settings();
+            let policy = &settings.policy.mailbox;
+            self.metrics.mailbox.set_load(policy, &load);
+            if let Ok(classes) = self.sum_up_topics(&settings, load.tenants.keys()).await {
+                self.metrics.mailbox.set_classes(policy, &classes);
+            }
         }
     }
 
-    /// Counts a fault that stopped a call before its operation was known.
-    pub fn note_refusal(&self, fault: &Fault) {
-        self.metrics.mailbox.rejected(fault);
+    /// Sums up the topics of tenants by their classes.
+    async fn sum_up_topics<'a>(
+        &self,
+        settings: &'a Settings,
+        tenants: impl Iterator<Item = &TenantId>,
+    ) -> Result<Classes<'a>, Error> {
+        let mut classes = Classes::new(settings, self.now());
+        for tenant in tenants {
+            let mut after = None;
+            loop {
+                let page = self.store.mailbox().topics(*tenant, after, TOPICS_PER_LOOK);
+                let page = page.await?;
+                page.iter().for_each(|topic| classes.add(topic));
+                after = page.last().map(|topic| topic.name.clone());
+                if page.len() < TOPICS_PER_LOOK {
+                    break;
+                }
+            }
+        }
+        Ok(classes)
     }
 
-    /// Counts a fault, and gives it the code that the operation's plane has for it. A facade calls this
-    /// for a fault that stops a call before it reaches the engine; every other call passes it anyway.
+    /// Counts a fault that stopped a call before its operation was known, and logs it if it is about a
+    /// credential.
+    pub fn note_refusal(&self, fault: &Fault) {
+        self.metrics.mailbox.rejected(fault);
+        mailbox::log_denied(None, fault);
+    }
+
+    /// Counts a fault, logs it if it is about a credential, and gives it the code that the operation's
+    /// plane has for it. A facade calls this for a fault that stops a call before it reaches the engine;
+    /// every other call passes it anyway.
     #[must_use]
     pub fn refuse(&self, spec: &Spec, mut fault: Fault) -> Fault {
-        fault.code = spec.plane.code(fault.code);
+        // Counted by its own code, which tells more than the plane's.
         self.metrics.mailbox.refused(spec, &fault);
+        fault.code = spec.plane.code(fault.code);
         fault
     }
 }

@@ -1,21 +1,27 @@
-//! The origin of a request: the other end of its connection, and its correlation id.
+//! The origin of a request: its client, and its correlation id.
 //!
 //! Both follow the request through its task, so that every line of the log can name them without an
 //! argument in every function. No rule reads them; a message without a correlation id of its own takes
 //! the request's.
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 tokio::task_local! {
     static REMOTE: Remote;
     static CORR_ID: CorrId;
 }
 
-/// The other end of a connection.
+/// The client of a request: the other end of its connection, or somebody behind a proxy there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remote {
     /// Somebody on the network.
     Network(SocketAddr),
+    /// Somebody whose request a trusted proxy passed on.
+    Forwarded(IpAddr),
     /// A process of this machine, run by this user.
     Local {
         /// The user's number.
@@ -27,18 +33,28 @@ impl fmt::Display for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Network(address) => address.fmt(f),
+            Self::Forwarded(address) => address.fmt(f),
             Self::Local { uid } => write!(f, "uid:{uid}"),
         }
     }
 }
 
 impl Remote {
-    /// Runs `work` on behalf of this end of a connection.
+    /// Returns the client's address on the network, if it has one.
+    pub fn ip(self) -> Option<IpAddr> {
+        match self {
+            Self::Network(address) => Some(address.ip().to_canonical()),
+            Self::Forwarded(address) => Some(address.to_canonical()),
+            Self::Local { .. } => None,
+        }
+    }
+
+    /// Runs `work` on behalf of this client.
     pub fn scope<F: Future>(self, work: F) -> impl Future<Output = F::Output> {
         REMOTE.scope(self, work)
     }
 
-    /// Returns the other end of the connection that the current work is for.
+    /// Returns the client that the current work is for.
     pub fn current() -> Option<Self> {
         REMOTE.try_get().ok()
     }

@@ -2,13 +2,18 @@
 
 use asyncgate_api::{self as api, Spec};
 use futures_util::future::BoxFuture;
-use schemars::{JsonSchema, Schema, generate::SchemaSettings};
+use schemars::Schema;
 
-use crate::{Caller, Engine, Fault, Settings, call, operations::Execute, rate_headers::Header};
+use crate::{
+    Caller, Engine, Fault, Grant, Settings, call, operations::Execute, rate_headers::Header, schema,
+};
 
 /// Returns every operation, in the order in which documents list them.
 pub fn registry() -> &'static [Entry] {
-    ENTRIES
+    // A constant would be copied into every crate that names it, and every operation would be compiled
+    // again with each copy. A static is compiled here and nowhere else.
+    static REGISTRY: &[Entry] = ENTRIES;
+    REGISTRY
 }
 
 const ENTRIES: &[Entry] = &[
@@ -101,6 +106,8 @@ pub struct Answer {
     pub created: bool,
     /// HTTP headers of the answer.
     pub headers: Vec<Header>,
+    /// The memory that it may take until it is read.
+    pub grant: Option<Grant>,
 }
 
 /// Runs an operation from its encoded input to its encoded output.
@@ -135,27 +142,18 @@ impl Entry {
 const fn entry<O: Execute>() -> Entry {
     Entry {
         spec: &O::SPEC,
-        input_schema: schema::<O::Input>,
-        output_schema: output_schema::<O::Output>,
+        input_schema: schema::input::<O::Input>,
+        output_schema: schema::output::<O::Output>,
         max_input_bytes: O::max_input_bytes,
         call: |engine, caller, source| Box::pin(call::answer::<O>(engine, caller, source)),
     }
 }
 
-fn schema<T: JsonSchema>() -> Schema {
-    SchemaSettings::draft2020_12()
-        .into_generator()
-        .into_root_schema_for::<T>()
-}
-
-fn output_schema<T: JsonSchema>() -> Schema {
-    let settings = SchemaSettings::draft2020_12().for_serialize();
-    settings.into_generator().into_root_schema_for::<T>()
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+
+    use asyncgate_api::Toolset;
 
     use super::*;
 
@@ -171,10 +169,65 @@ mod tests {
                 spec.path
             );
             assert!(
-                spec.tool.is_none_or(|tool| tools.insert(tool)),
+                spec.tool
+                    .is_none_or(|tool| tools.insert(tool.replace('.', "_"))),
                 "{:?}",
                 spec.tool
             );
+        }
+    }
+
+    #[test]
+    fn documents_name_operations_by_their_names() {
+        for entry in registry() {
+            let Spec { summary, doc, .. } = entry.spec;
+            for tool in registry().iter().filter_map(|entry| entry.spec.tool) {
+                let names_the_tool = summary.contains(tool) || doc.contains(tool);
+                assert!(!names_the_tool, "{}: {tool}", entry.spec.name);
+            }
+        }
+    }
+
+    #[test]
+    fn toolsets_follow_from_the_operations() {
+        let of = |name: &str| {
+            let entry = registry().iter().find(|entry| entry.spec.name == name);
+            entry.unwrap().spec.toolset()
+        };
+        for (toolset, names) in [
+            (
+                Toolset::Agent,
+                &[
+                    "create_task",
+                    "get_task",
+                    "list_open_obligations",
+                    "ack_receipt",
+                ][..],
+            ),
+            (Toolset::Worker, &["lease_next", "complete", "fail"]),
+            (
+                Toolset::Mailbox,
+                &["mailbox_send", "mailbox_recv", "mailbox_dlq"],
+            ),
+            (
+                Toolset::Admission,
+                &["host_check_nonces", "limits_check", "limits_policies"],
+            ),
+            (
+                Toolset::Ops,
+                &[
+                    "mailbox_purge",
+                    "host_revoke",
+                    "host_revocations",
+                    "read_ledger",
+                    "get_config",
+                    "bootstrap",
+                ],
+            ),
+        ] {
+            for name in names {
+                assert_eq!(of(name), toolset, "{name}");
+            }
         }
     }
 

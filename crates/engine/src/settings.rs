@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use asyncgate_core::{Policy, admission::Limits};
-use asyncgate_warrants::RevocationPolicy;
+use asyncgate_warrants::{Network, RevocationPolicy};
 
 use crate::{Domains, Ingresses};
 
@@ -24,6 +24,8 @@ pub struct Settings {
     pub policy: Arc<Policy>,
     /// The limits of request bodies.
     pub bodies: Bodies,
+    /// The proxies whose word about the client of a request counts.
+    pub trusted_proxies: Vec<Network>,
     /// The page size when a list names none.
     pub default_list_limit: u32,
     /// The largest page.
@@ -56,9 +58,18 @@ impl Settings {
     pub fn topic_class(&self, topic: &str) -> &str {
         let mut classes = self.topic_classes.iter();
         let found = classes.find(|(prefix, _)| topic.starts_with(prefix.as_str()));
-        found.map_or("other", |(_, class)| class)
+        found.map_or(OTHER, |(_, class)| class)
+    }
+
+    /// Returns every class that a topic may have.
+    pub fn classes(&self) -> impl Iterator<Item = &str> {
+        let named = self.topic_classes.iter().map(|(_, class)| class.as_str());
+        named.chain([OTHER])
     }
 }
+
+/// The class of topics that have no other.
+const OTHER: &str = "other";
 
 /// The limits of request bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +78,8 @@ pub struct Bodies {
     pub ratio_cap: u32,
     /// The longest pause while a body arrives.
     pub pause: Duration,
+    /// The memory that all bodies and answers under way may take together.
+    pub budget_bytes: usize,
 }
 
 impl Default for Bodies {
@@ -74,6 +87,7 @@ impl Default for Bodies {
         Self {
             ratio_cap: 10,
             pause: Duration::from_secs(5),
+            budget_bytes: 1 << 30,
         }
     }
 }
@@ -107,6 +121,7 @@ impl Default for Settings {
             profile: "macronode",
             policy: Arc::new(Policy::default()),
             bodies: Bodies::default(),
+            trusted_proxies: Vec::new(),
             default_list_limit: 50,
             max_list_limit: 200,
             default_bootstrap_items: 50,

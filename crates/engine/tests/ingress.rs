@@ -13,7 +13,7 @@ use asyncgate_core::{
     hex,
 };
 use asyncgate_engine::{
-    Clock, Engine, Ingress, LimitBy, Principal, PrincipalKind, Secret, Settings,
+    Clock, Engine, Ingress, LimitBy, Message, Principal, PrincipalKind, Provider, Secret, Settings,
     fakes::{Counter, FakeClock, TENANT},
 };
 use asyncgate_store::{admission::Host as _, memory::MemoryStore};
@@ -28,6 +28,7 @@ const WINDOW: i64 = 300;
 /// Returns an engine over `store` that asks `host` about nonces.
 fn engine(store: &Arc<MemoryStore>, host: &Arc<MemoryStore>, clock: &Arc<FakeClock>) -> Engine {
     let hooks = Ingress {
+        provider: Provider::Own,
         secrets: vec![Secret::new(b"secret")],
         tenant: TENANT,
         principal: Principal::new(PrincipalKind::Service, "hooks"),
@@ -60,8 +61,12 @@ async fn send(engine: &Engine, nonce: &str, timestamp: i64) -> Result<String, Co
     let mut mac = Hmac::<Sha256>::new_from_slice(b"secret").unwrap();
     mac.update(body.as_bytes());
     let signature = format!("sha256={}", hex::encode(&mac.finalize().into_bytes()));
-    let received = engine.receive("hooks", Some(signature.as_bytes()), body.as_bytes());
-    let received = received.await.map_err(|fault| fault.code)?;
+    let message = Message {
+        header: &|name| (name == "x-signature-256").then_some(signature.as_bytes()),
+        body: body.as_bytes(),
+    };
+    let received = engine.receive("hooks", message).await;
+    let received = received.map_err(|fault| fault.code)?;
     Ok(received.task_id)
 }
 

@@ -65,9 +65,10 @@ impl Gate {
         let (head, body) = request.into_parts();
         let call = Call {
             engine: &self.engine,
-            caller,
+            auth: self.auth.as_ref(),
             corr_id,
-            limits: BodyLimits::new(&self.engine, self.max_bytes(method)),
+            limits: BodyLimits::new(&self.engine, self.max_bytes(method)).of(caller.tenant),
+            caller,
             headers: head.headers,
             body,
         };

@@ -13,7 +13,7 @@ use std::{
 
 use asyncgate_api::Code;
 use asyncgate_edge::{BODY_TIMEOUT, BodyLimits, in_time};
-use asyncgate_engine::Fault;
+use asyncgate_engine::{Fault, Grant};
 use axum::body::Body;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use futures_util::Stream;
@@ -48,6 +48,8 @@ pub(crate) struct Messages {
     limits: BodyLimits,
     /// The bytes that have come and are not read yet.
     bytes: BytesMut,
+    /// The memory for them.
+    grant: Grant,
     ended: bool,
 }
 
@@ -55,6 +57,7 @@ impl Messages {
     pub(crate) fn new(body: Body, limits: BodyLimits) -> Self {
         Self {
             body,
+            grant: limits.budget.take_always(limits.holder, 0),
             limits,
             bytes: BytesMut::new(),
             ended: false,
@@ -104,6 +107,9 @@ impl Messages {
                     // A frame without data is a trailer, which means nothing here.
                     Poll::Ready(Some(Ok(frame))) => {
                         let data = frame.into_data().unwrap_or_default();
+                        if !self.grant.grow(self.bytes.len() + data.len()) {
+                            return Poll::Ready(Err(Fault::crowded("messages")));
+                        }
                         self.bytes.extend_from_slice(&data);
                         self.check_length()?;
                     }
@@ -266,7 +272,7 @@ mod tests {
     use std::time::Duration;
 
     use asyncgate_api::Code;
-    use asyncgate_engine::Bodies;
+    use asyncgate_engine::{Bodies, Budget, Holder};
     use futures_util::{StreamExt as _, stream};
     use tokio::time::Instant;
 
@@ -291,6 +297,8 @@ mod tests {
         BodyLimits {
             max_bytes,
             bodies: Bodies::default(),
+            budget: Budget::new(1 << 30),
+            holder: Holder::Client(None),
         }
     }
 

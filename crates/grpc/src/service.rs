@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use asyncgate_api::{self as api, Operation as _, Spec};
-use asyncgate_edge::BodyLimits;
-use asyncgate_engine::{Caller, Engine, Execute, Fault, execute};
+use asyncgate_edge::{BodyLimits, request_context};
+use asyncgate_engine::{Authenticator, Caller, Engine, Execute, Fault, execute};
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, future::BoxFuture};
 use http::{HeaderMap, HeaderName, Response};
 use http_body::Frame;
 use prost::Message;
@@ -102,9 +102,9 @@ impl Method {
 }
 
 /// A call that passed the gate.
-#[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) engine: &'a Arc<Engine>,
+    pub(crate) auth: &'a dyn Authenticator,
     pub(crate) caller: Caller,
     pub(crate) corr_id: &'a str,
     /// The limits on each message of the request.
@@ -118,8 +118,8 @@ impl Call<'_> {
         match method {
             Method::Send => self.send().await,
             Method::RecvStream => self.receive().await,
-            Method::SendStream => Ok(self.stream(stream::send)),
-            Method::AckStream => Ok(self.stream(stream::ack)),
+            Method::SendStream => Ok(self.stream(method, stream::send)),
+            Method::AckStream => Ok(self.stream(method, stream::ack)),
             Method::SendBatch => {
                 unary::<api::SendMessages, pb::SendBatchRequest, pb::SendBatchResponse>(self).await
             }
@@ -180,22 +180,42 @@ impl Call<'_> {
     }
 
     async fn receive(self) -> Answer {
+        let refuse = self.refusal(&api::ReceiveMessages::SPEC);
+        let ended = self.until_ended();
         let message: Result<pb::RecvRequest, Fault> = message::read(self.body, self.limits).await;
         let input = message.and_then(Decode::decode);
-        stream::receive(self.engine, &self.caller, input).await
+        let frames = stream::receive(self.engine, &self.caller, input).await?;
+        Ok(message::many(stream::until(ended, refuse, frames)))
     }
 
     /// Answers with a stream, which goes on for as long as the request.
-    fn stream<S>(self, answer: impl FnOnce(Session) -> S) -> Response<Body>
+    fn stream<S>(self, method: Method, answer: impl FnOnce(Session) -> S) -> Response<Body>
     where
         S: Stream<Item = Frame<Bytes>> + Send + 'static,
     {
-        message::many(answer(Session {
+        let refuse = self.refusal(method.spec());
+        let ended = self.until_ended();
+        let frames = answer(Session {
             engine: Arc::clone(self.engine),
             caller: self.caller,
             corr_id: self.corr_id.to_owned(),
             messages: Messages::new(self.body, self.limits),
-        }))
+        });
+        message::many(stream::until(ended, refuse, frames))
+    }
+
+    /// Waits for the end of the caller's credential.
+    fn until_ended(&self) -> BoxFuture<'static, ()> {
+        self.auth.until_ended(&request_context(&self.headers))
+    }
+
+    /// Returns what makes the last frame of a stream whose credential has ended.
+    fn refusal(&self, spec: &'static Spec) -> impl FnOnce() -> Frame<Bytes> + Send + 'static {
+        let (engine, corr_id) = (Arc::clone(self.engine), self.corr_id.to_owned());
+        move || {
+            let fault = engine.refuse(spec, Fault::credential_ended());
+            Frame::trailers(stream::failure(&fault, &corr_id))
+        }
     }
 }
 

@@ -58,6 +58,7 @@ const fn status_code(code: Code) -> tonic::Code {
         | Code::EIntegrity
         | Code::EStaleLease
         | Code::ENotLeased
+        | Code::ELeased
         | Code::EIdemConflict => tonic::Code::FailedPrecondition,
         Code::TooLarge
         | Code::EFrameTooLarge
@@ -87,6 +88,7 @@ mod tests {
             (Code::ENotFound, tonic::Code::NotFound),
             (Code::EStaleLease, tonic::Code::FailedPrecondition),
             (Code::ENotLeased, tonic::Code::FailedPrecondition),
+            (Code::ELeased, tonic::Code::FailedPrecondition),
             (Code::EIdemConflict, tonic::Code::FailedPrecondition),
             (Code::Internal, tonic::Code::Internal),
         ] {

@@ -5,14 +5,13 @@
 //! Sends or acks that arrive together on a stream are one commit; more of them are read only when the
 //! connection has taken the results.
 
-use std::sync::Arc;
+use std::{sync::Arc, task::Poll};
 
 use asyncgate_api::{self as api, RecvInput};
 use asyncgate_engine::{Caller, Engine, Execute, Fault, Streamed, execute};
-use axum::body::Body;
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt as _, stream};
-use http::{HeaderMap, HeaderValue, Response};
+use futures_util::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture, stream};
+use http::{HeaderMap, HeaderValue};
 use http_body::Frame;
 use prost::Message;
 
@@ -102,7 +101,7 @@ impl Session {
     }
 }
 
-fn failure(fault: &Fault, corr_id: &str) -> HeaderMap {
+pub(crate) fn failure(fault: &Fault, corr_id: &str) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     if status(fault, corr_id).add_header(&mut trailers).is_err() {
         // Only a status that is not fit for a header could fail, and ours are fit.
@@ -116,7 +115,7 @@ pub(crate) async fn receive(
     engine: &Arc<Engine>,
     caller: &Caller,
     input: Result<RecvInput, Fault>,
-) -> Result<Response<Body>, Fault> {
+) -> Result<impl Stream<Item = Frame<Bytes>> + Send + use<>, Fault> {
     let stream = engine.receive_stream(caller, input).await?;
     // The connection asks for the next frame only when it has room for it. When the call is over it
     // drops the body, and with it the stream.
@@ -134,5 +133,21 @@ pub(crate) async fn receive(
         }
     });
     let end = stream::once(async { Frame::trailers(success()) });
-    Ok(message::many(deliveries.chain(end)))
+    Ok(deliveries.chain(end))
+}
+
+/// Gives the frames of a stream until its credential ends. Then `refuse` makes the last one.
+pub(crate) fn until(
+    mut ended: BoxFuture<'static, ()>,
+    refuse: impl FnOnce() -> Frame<Bytes> + Send + 'static,
+    frames: impl Stream<Item = Frame<Bytes>> + Send + 'static,
+) -> impl Stream<Item = Frame<Bytes>> + Send {
+    let mut frames = Box::pin(frames);
+    let mut refuse = Some(refuse);
+    stream::poll_fn(move |cx| {
+        if refuse.is_some() && ended.poll_unpin(cx).is_pending() {
+            return frames.as_mut().poll_next(cx);
+        }
+        Poll::Ready(refuse.take().map(|refuse| refuse()))
+    })
 }

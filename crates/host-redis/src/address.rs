@@ -1,6 +1,10 @@
 //! The address of Redis, as settings write it.
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use percent_encoding::percent_decode_str;
 
@@ -85,6 +89,20 @@ pub(crate) struct Login {
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Login")
+    }
+}
+
+impl Address {
+    /// Makes the relative paths of its files relative to a directory.
+    pub fn relative_to(&mut self, dir: &Path) {
+        let Some(files) = &mut self.tls else {
+            return;
+        };
+        let client = files.client.iter_mut();
+        let client = client.flat_map(|client| [&mut client.cert, &mut client.key]);
+        for path in files.ca.iter_mut().chain(client) {
+            *path = dir.join(&*path);
+        }
     }
 }
 

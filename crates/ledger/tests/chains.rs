@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use asyncgate_core::{
     Env, Ids, Policy, Stamp, Timestamp,
-    mailbox::{ChainHead, Message, Outgoing, SendContext, Wish, ack, receive, send},
+    mailbox::{ChainHead, Lines, Message, Outgoing, SendContext, Share, Wish, ack, receive, send},
 };
 use asyncgate_ledger::{BrokenChain, ChainVerifier};
 
@@ -23,6 +23,7 @@ fn sent() -> (Vec<Message>, BTreeMap<u16, ChainHead>) {
         topic: format!("topic-{}", n % 5),
         idem_key: format!("key-{n}"),
         payload: format!("payload {n}").into_bytes().into(),
+        is_text: false,
         attrs: BTreeMap::from([("n".to_owned(), n.to_string())]),
         partition_key: None,
         delay_ms: 0,
@@ -53,11 +54,24 @@ fn what_was_sent_holds_also_with_gaps_and_what_is_gone() {
         max_messages: 1,
         max_bytes: 1 << 20,
     };
-    let received = receive(env(), &wish, 0, vec![messages[3].clone()]).unwrap();
+    let received = receive(
+        env(),
+        &wish,
+        Share::default(),
+        vec![messages[3].clone()],
+        Lines::new(),
+    )
+    .unwrap();
     let lease = received.output.messages[0]
         .delivery
         .map(|delivery| delivery.lease);
-    let settled = ack(&env(), received.output.messages.into_iter().next(), lease).unwrap();
+    let settled = ack(
+        &env(),
+        received.output.messages.into_iter().next(),
+        lease,
+        Lines::new(),
+    )
+    .unwrap();
     messages[3] = settled.changes.messages[0].message.clone();
     assert_eq!(check(&messages, &heads), Ok(40));
     messages.retain(|message| message.id.seq() % 3 != 0);

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use asyncgate_api::Spec;
+use asyncgate_api::{Spec, Toolset};
+use asyncgate_edge::BodyLimits;
 use asyncgate_engine::{
-    Answer, Authenticator, Bodies, Caller, Engine, Fault, RequestContext, Source, registry,
+    Answer, Authenticator, Caller, Engine, Fault, RequestContext, Role, Source, registry,
 };
 use futures_util::future::BoxFuture;
 use schemars::Schema;
@@ -33,6 +34,12 @@ pub(crate) trait Backend: Send + Sync + 'static {
         input: &'a [u8],
     ) -> BoxFuture<'a, Result<Answer, Fault>>;
 
+    /// Returns true if a caller has the right to call an operation at all.
+    fn may_call(&self, caller: &Self::Caller, operation: usize) -> bool;
+
+    /// Returns the toolset that a caller is shown who does not choose.
+    fn usual_toolset(&self, caller: &Self::Caller) -> Toolset;
+
     /// Returns how many bytes an operation's input may have where others may have `usual`.
     fn input_limit(&self, operation: usize, usual: usize) -> usize;
 
@@ -43,8 +50,8 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// Counts a fault that stopped a message before anybody knew which operation it calls.
     fn refused_unread(&self, fault: &Fault);
 
-    /// Returns the settings for bodies.
-    fn bodies(&self) -> Bodies;
+    /// Returns the limits of a body that may have `max_bytes`. Without a caller it is a stranger's.
+    fn body_limits(&self, caller: Option<&Self::Caller>, max_bytes: usize) -> BodyLimits;
 
     /// Makes a correlation id.
     fn corr_id(&self) -> Arc<str>;
@@ -89,6 +96,17 @@ impl Backend for EngineBackend {
         (registry()[operation].call)(&self.engine, caller, Source::Json(input))
     }
 
+    fn may_call(&self, caller: &Caller, operation: usize) -> bool {
+        caller.may_call(registry()[operation].spec)
+    }
+
+    fn usual_toolset(&self, caller: &Caller) -> Toolset {
+        match caller.role {
+            Role::Worker => Toolset::Worker,
+            Role::Agent | Role::Admin => Toolset::Agent,
+        }
+    }
+
     fn input_limit(&self, operation: usize, usual: usize) -> usize {
         registry()[operation].input_limit(&self.engine, usual)
     }
@@ -101,8 +119,12 @@ impl Backend for EngineBackend {
         self.engine.note_refusal(fault);
     }
 
-    fn bodies(&self) -> Bodies {
-        self.engine.settings().bodies
+    fn body_limits(&self, caller: Option<&Caller>, max_bytes: usize) -> BodyLimits {
+        let limits = BodyLimits::new(&self.engine, max_bytes);
+        match caller {
+            Some(caller) => limits.of(caller.tenant),
+            None => limits,
+        }
     }
 
     fn corr_id(&self) -> Arc<str> {

@@ -1,17 +1,22 @@
 //! Several messages in one body, which 2025-03-26 and older allow.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use futures_util::future::join_all;
 use serde_json::value::RawValue;
 
 use crate::{
     backend::Backend,
+    client::Client,
     dispatch::Dispatcher,
     era::{self, admit},
-    jsonrpc::{self, Error, Message, read_message},
+    jsonrpc::{self, Error, ErrorCode, Message, read_message},
 };
 
 /// More messages than this in one body are refused: they would all run at once.
 const MOST: usize = 100;
+/// The most bytes that the answers of a batch may have together.
+const MAX_ANSWER_BYTES: usize = 32 << 20;
 
 /// Checks that a batch may be answered at all.
 pub(crate) fn check(messages: &[&RawValue], version: &str) -> Result<(), Error> {
@@ -26,16 +31,34 @@ pub(crate) fn check(messages: &[&RawValue], version: &str) -> Result<(), Error> 
     Ok(())
 }
 
-/// Answers all messages of a batch, side by side. Returns nothing if none of them is owed an answer.
+/// Answers all messages of a batch, side by side. Returns nothing if none of them is owed an answer. A small batch can
+/// ask for much: what is too much together is dropped at once, and its message is told to come alone.
 pub(crate) async fn answer<B: Backend>(
     dispatcher: &Dispatcher<B>,
-    caller: &B::Caller,
+    client: &Client<B::Caller>,
     messages: &[&RawValue],
     corr_id: &str,
 ) -> Option<Vec<u8>> {
-    let answers = messages
-        .iter()
-        .map(|raw| answer_one(dispatcher, caller, raw, corr_id));
+    answer_within(MAX_ANSWER_BYTES, dispatcher, client, messages, corr_id).await
+}
+
+async fn answer_within<B: Backend>(
+    max_bytes: usize,
+    dispatcher: &Dispatcher<B>,
+    client: &Client<B::Caller>,
+    messages: &[&RawValue],
+    corr_id: &str,
+) -> Option<Vec<u8>> {
+    let taken = AtomicUsize::new(0);
+    let answers = messages.iter().map(async |raw| {
+        let answer = answer_one(dispatcher, client, raw, corr_id).await?;
+        let before = taken.fetch_add(answer.len(), Ordering::Relaxed);
+        if before.saturating_add(answer.len()) <= max_bytes {
+            return Some(answer);
+        }
+        taken.fetch_sub(answer.len(), Ordering::Relaxed);
+        Some(too_large(raw))
+    });
     let answers: Vec<_> = join_all(answers).await.into_iter().flatten().collect();
     if answers.is_empty() {
         return None;
@@ -46,10 +69,20 @@ pub(crate) async fn answer<B: Backend>(
     Some(json)
 }
 
+fn too_large(raw: &RawValue) -> Vec<u8> {
+    let id = match read_message(raw) {
+        Ok(Message::Request(request)) => Some(request.id),
+        Ok(Message::Notification(_) | Message::Response) | Err(_) => None,
+    };
+    let message = "TOO_LARGE: the answers of this batch are too large together; whatever this message asked for was \
+                   done, but to see its answer send it alone";
+    jsonrpc::error_answer(id, &Error::new(ErrorCode::Internal, message))
+}
+
 /// Answers one message of several, or one that is known not to be `initialize`.
 pub(crate) async fn answer_one<B: Backend>(
     dispatcher: &Dispatcher<B>,
-    caller: &B::Caller,
+    client: &Client<B::Caller>,
     raw: &RawValue,
     corr_id: &str,
 ) -> Option<Vec<u8>> {
@@ -64,7 +97,7 @@ pub(crate) async fn answer_one<B: Backend>(
         admit(&request, None)
     };
     match admitted {
-        Ok(admitted) => Some(dispatcher.answer(caller, &admitted, corr_id).await.json),
+        Ok(admitted) => Some(dispatcher.answer(client, &admitted, corr_id).await.json),
         Err(error) => Some(jsonrpc::error_answer(Some(request.id), &error)),
     }
 }
@@ -78,8 +111,8 @@ mod tests {
 
     async fn run(json: &str) -> Option<Value> {
         let messages: Vec<&RawValue> = serde_json::from_str(json).unwrap();
-        let dispatcher = Dispatcher::new(Fake::default(), 1000);
-        let answer = answer(&dispatcher, &fake::ALICE, &messages, "c").await?;
+        let dispatcher = fake::dispatcher(Fake::default());
+        let answer = answer(&dispatcher, &fake::client(), &messages, "c").await?;
         Some(serde_json::from_slice(&answer).unwrap())
     }
 
@@ -110,6 +143,19 @@ mod tests {
             ]
         );
         assert_eq!(run(r#"[{"jsonrpc":"2.0","method":"n"}]"#).await, None);
+    }
+
+    #[tokio::test]
+    async fn answers_that_are_too_large_together_are_left_out() {
+        let json = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]"#;
+        let messages: Vec<&RawValue> = serde_json::from_str(json).unwrap();
+        let dispatcher = fake::dispatcher(Fake::default());
+        let answer = answer_within(60, &dispatcher, &fake::client(), &messages, "c").await;
+        let answers: Value = serde_json::from_slice(&answer.unwrap()).unwrap();
+        assert_eq!(answers[0]["result"], json!({}));
+        assert_eq!(answers[1]["id"], json!(2));
+        let message = answers[1]["error"]["message"].as_str().unwrap();
+        assert!(message.starts_with("TOO_LARGE"), "{message}");
     }
 
     #[test]

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use asyncgate_api::Code;
-use asyncgate_edge::{error_body, log_fault};
-use asyncgate_engine::{Bodies, Fault};
+use asyncgate_edge::{BodyLimits, error_body, log_fault};
+use asyncgate_engine::Fault;
 use serde_json::value::RawValue;
 
 use crate::{
     Options,
     backend::Backend,
+    client::Client,
     era::{self, Era, Params},
+    instructions::guide,
     jsonrpc::{self, Error, ErrorCode, Request},
+    names::ToolNames,
     tools::Catalogue,
-    wire::{self, Fixed},
+    wire::Results,
 };
 
 /// Everything that answers are made from. It never changes, so all requests share it.
@@ -21,7 +24,8 @@ use crate::{
 pub(crate) struct Dispatcher<B> {
     backend: B,
     tools: Catalogue,
-    fixed: Fixed,
+    names: ToolNames,
+    results: Results,
     max_input_bytes: usize,
     /// The most bytes that a message may have, whatever tool it calls.
     pub max_message_bytes: usize,
@@ -44,16 +48,21 @@ pub(crate) struct Reply {
 }
 
 impl<B: Backend> Dispatcher<B> {
-    pub(crate) fn new(backend: B, max_input_bytes: usize) -> Arc<Self> {
+    pub(crate) fn new(backend: B, options: &Options) -> Arc<Self> {
+        let Options {
+            tool_names: names,
+            max_input_bytes,
+            ..
+        } = *options;
         let operations = backend.operations();
-        let tools = Catalogue::new(&operations);
         let limits = 0..operations.len();
         let limits = limits.map(|operation| backend.input_limit(operation, max_input_bytes));
         let largest = limits.max().unwrap_or(max_input_bytes);
         Arc::new(Self {
-            fixed: Fixed::new(tools.json()),
+            tools: Catalogue::new(&operations, names),
+            results: Results::default(),
+            names,
             backend,
-            tools,
             max_input_bytes,
             max_message_bytes: Options::max_message_bytes(largest),
         })
@@ -76,18 +85,19 @@ impl<B: Backend> Dispatcher<B> {
         }
     }
 
-    pub(crate) fn bodies(&self) -> Bodies {
-        self.backend.bodies()
+    /// Returns the limits of a body that may have `max_bytes`. Without a caller it is a stranger's.
+    pub(crate) fn body_limits(&self, caller: Option<&B::Caller>, max_bytes: usize) -> BodyLimits {
+        self.backend.body_limits(caller, max_bytes)
     }
 
     pub(crate) async fn answer(
         &self,
-        caller: &B::Caller,
+        client: &Client<B::Caller>,
         admitted: &Admitted<'_>,
         corr_id: &str,
     ) -> Reply {
         let id = admitted.request.id;
-        match self.result(caller, admitted, corr_id).await {
+        match self.result(client, admitted, corr_id).await {
             Ok(json) => Reply {
                 json,
                 failure: None,
@@ -101,19 +111,22 @@ impl<B: Backend> Dispatcher<B> {
 
     async fn result(
         &self,
-        caller: &B::Caller,
+        client: &Client<B::Caller>,
         admitted: &Admitted<'_>,
         corr_id: &str,
     ) -> Result<Vec<u8>, Error> {
         let id = admitted.request.id;
         match (admitted.request.method.as_ref(), admitted.era) {
-            ("tools/call", _) => self.call_tool(caller, admitted, corr_id).await,
-            ("tools/list", Era::Handshake) => Ok(whole(id, &self.fixed.handshake_tools)),
-            ("tools/list", Era::Stateless) => Ok(whole(id, &self.fixed.stateless_tools)),
-            ("server/discover", Era::Stateless) => Ok(whole(id, &self.fixed.discover)),
+            ("tools/call", _) => self.call_tool(client, admitted, corr_id).await,
+            ("tools/list", era) => Ok(whole(id, &self.results.tools(era, &self.list(client)))),
+            ("server/discover", Era::Stateless) => {
+                let guide = self.guide(client);
+                Ok(whole(id, &self.results.discovered(&guide)))
+            }
             ("initialize", Era::Handshake) => {
                 let version = requested_version(&admitted.params)?;
-                Ok(whole(id, &wire::initialized(version).to_string()))
+                let guide = self.guide(client);
+                Ok(whole(id, &self.results.initialized(version, &guide)))
             }
             ("ping", Era::Handshake) => Ok(whole(id, "{}")),
             (_, _) => Err(Error::new(
@@ -123,9 +136,21 @@ impl<B: Backend> Dispatcher<B> {
         }
     }
 
+    /// Returns the tools that a client is shown: of its toolsets, those that it may call.
+    fn list(&self, client: &Client<B::Caller>) -> String {
+        let shown = client.shown(&self.backend);
+        self.tools.list(|number, toolset| {
+            shown.contains(toolset) && self.backend.may_call(&client.caller, number)
+        })
+    }
+
+    fn guide(&self, client: &Client<B::Caller>) -> String {
+        guide(client.shown(&self.backend), self.names)
+    }
+
     async fn call_tool(
         &self,
-        caller: &B::Caller,
+        client: &Client<B::Caller>,
         admitted: &Admitted<'_>,
         corr_id: &str,
     ) -> Result<Vec<u8>, Error> {
@@ -141,20 +166,20 @@ impl<B: Backend> Dispatcher<B> {
             Err(self.backend.refuse(number, too_large(limit)))
         } else {
             let input = arguments.as_bytes();
-            self.backend.call(number, caller, input).await
+            self.backend.call(number, &client.caller, input).await
         };
         let era = admitted.era;
         let mut json;
         match outcome {
             Ok(answer) => {
                 json = jsonrpc::begin_result(admitted.request.id, answer.json.len() * 2 + 256);
-                self.fixed.write_success(&mut json, era, &answer.json)?;
+                self.results.write_success(&mut json, era, &answer.json)?;
             }
             Err(fault) => {
                 log_fault(&fault, corr_id);
                 json = jsonrpc::begin_result(admitted.request.id, 512);
                 let body = error_body(&fault, corr_id);
-                self.fixed.write_failure(&mut json, era, &body)?;
+                self.results.write_failure(&mut json, era, &body)?;
             }
         }
         json.push(b'}');
@@ -196,18 +221,23 @@ mod tests {
         era::admit,
         fake::{self, Fake},
         jsonrpc::{Message, read_message},
+        toolsets::Toolsets,
     };
 
     const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
     async fn ask(message: &str) -> String {
-        let dispatcher = Dispatcher::new(Fake::default(), 1000);
+        ask_as(fake::client(), message).await
+    }
+
+    async fn ask_as(client: Client<&'static str>, message: &str) -> String {
+        let dispatcher = fake::dispatcher(Fake::default());
         let raw: &RawValue = serde_json::from_str(message).unwrap();
         let Ok(Message::Request(request)) = read_message(raw) else {
             panic!("not a request: {message}");
         };
         let admitted = admit(&request, None).unwrap();
-        let reply = dispatcher.answer(&fake::ALICE, &admitted, "corr-1").await;
+        let reply = dispatcher.answer(&client, &admitted, "corr-1").await;
         String::from_utf8(reply.json).unwrap()
     }
 
@@ -341,6 +371,82 @@ mod tests {
                 let code = answer.get("error").map(|error| error["code"].clone());
                 let expected = (!served).then(|| json!(-32601));
                 assert_eq!(code, expected, "{method} {params}");
+            }
+        }
+    }
+
+    /// Returns the names in the list that a client gets.
+    async fn listed(caller: &'static str, toolsets: &str) -> Vec<String> {
+        let toolsets = Toolsets::parse(toolsets).unwrap();
+        let message = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+        let answer = parsed(&ask_as(Client { caller, toolsets }, message).await);
+        let tools = answer["result"]["tools"].as_array().unwrap().clone();
+        let names = tools.iter().map(|tool| tool["name"].as_str().unwrap());
+        names.map(str::to_owned).collect()
+    }
+
+    #[tokio::test]
+    async fn a_client_is_shown_the_toolsets_it_asks_for_and_of_those_what_it_may_call() {
+        for (caller, toolsets, expected) in [
+            (fake::ALICE, "", &["fake_echo"][..]),
+            (fake::BOB, "", &["fake_wait"]),
+            (fake::ROOT, "", &["fake_echo"]),
+            (fake::ALICE, "worker,agent", &["fake_echo", "fake_wait"]),
+            (fake::ALICE, "ops", &["fake_old"]),
+            (fake::ROOT, "ops", &["fake_refuse", "fake_old"]),
+            (
+                fake::ROOT,
+                "all",
+                &["fake_echo", "fake_wait", "fake_refuse", "fake_old"],
+            ),
+            (fake::ROOT, "mailbox", &[]),
+        ] {
+            assert_eq!(
+                listed(caller, toolsets).await,
+                expected,
+                "{caller} {toolsets}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_is_not_listed_can_be_called_by_either_name() {
+        for tool in ["fake.wait", "fake_wait"] {
+            let client = Client {
+                toolsets: Toolsets::parse("mailbox").unwrap(),
+                ..fake::client()
+            };
+            let message = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#
+            );
+            let asking = ask_as(client, &message);
+            // It waits for ever, because nobody wakes it: it was found and called.
+            let waiting = tokio::time::timeout(std::time::Duration::ZERO, asking);
+            assert!(waiting.await.is_err(), "{tool}");
+        }
+        let refused = parsed(&call("fake_refuse", "{}").await);
+        assert_eq!(refused["result"]["isError"], true);
+    }
+
+    #[tokio::test]
+    async fn the_guide_is_about_the_tools_that_are_shown() {
+        let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
+        let discover =
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{{{META}}}}}"#);
+        for message in [hello, &discover] {
+            for (toolsets, has, has_not) in [
+                ("", "create_task", "lease_next"),
+                ("worker", "lease_next", "create_task"),
+                ("mailbox", "mailbox_recv", "create_task"),
+            ] {
+                let toolsets = Toolsets::parse(toolsets).unwrap();
+                let client = Client {
+                    toolsets,
+                    ..fake::client()
+                };
+                let answer = parsed(&ask_as(client, message).await);
+                let said = answer["result"]["instructions"].as_str().unwrap();
+                assert!(said.contains(has) && !said.contains(has_not), "{said}");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The streamable HTTP transport: one endpoint, one POST per message, no streams of our own.
 //!
-//! The order of the checks is fixed: `Origin`, credential, method, media types, size, JSON,
+//! The order of the checks is fixed: `Origin`, credential, method, query, media types, size, JSON,
 //! envelope. So a stranger learns nothing but that a credential is missing.
 //!
 //! A request that fails before JSON-RPC is reached gets the error answer of all facades; one that
@@ -10,25 +10,37 @@ use std::sync::Arc;
 
 use asyncgate_api::Code;
 use asyncgate_edge::{
-    BodyLimits, coding, correlate, error_response, json_response, read_body, request_context,
-    response, set_corr_id, status,
+    BodyLimits, coding, correlate, error_response, json_response, keep_grant, read_body,
+    request_context, response, set_corr_id, status,
 };
 use asyncgate_engine::Fault;
-use axum::{Router, body::Body, response::Response, routing::any};
+use axum::{
+    Router,
+    body::{Body, HttpBody as _},
+    response::Response,
+    routing::any,
+};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request as HttpRequest, StatusCode, header};
+use http::{
+    HeaderMap, HeaderValue, Method, Request as HttpRequest, StatusCode, header, request::Parts,
+};
 
 use crate::{
     Options,
     backend::{Backend, Guard},
     batch,
+    client::Client,
     dispatch::Dispatcher,
     era::{self, Era, admit},
     headers::Routing,
     jsonrpc::{self, Body as Messages, Error, ErrorCode, Message, Notification, Request},
     origin::Origins,
+    toolsets::Toolsets,
     wire,
 };
+
+/// The most bytes of a message that are read to tell a stranger what it may not call.
+const MOST_OF_A_STRANGER: usize = 64 * 1024;
 
 /// The path of the endpoint.
 pub const PATH: &str = "/mcp";
@@ -42,6 +54,7 @@ pub(crate) fn mount<B: Backend, G: Guard<B::Caller>>(
     let endpoint = Arc::new(Endpoint {
         origins: Origins::new(&options.allowed_origins),
         realm: options.realm.replace(['"', '\\'], ""),
+        toolsets: options.toolsets,
         dispatcher,
         guard,
     });
@@ -57,6 +70,8 @@ struct Endpoint<B, G> {
     guard: G,
     origins: Origins,
     realm: String,
+    /// The toolsets that clients are shown that do not choose.
+    toolsets: Option<Toolsets>,
 }
 
 /// A request that does not come as far as JSON-RPC.
@@ -85,7 +100,7 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
         let mut corr_id = correlate(&parts.headers, || self.dispatcher.corr_id());
         // The id names this exchange, which may hold many calls: a message in it may have another.
         corr_id.given = false;
-        let answering = self.post(&parts.method, &parts.headers, body, &corr_id.text);
+        let answering = self.post(&parts, body, &corr_id.text);
         let mut response = match corr_id.scope(answering).await {
             Ok(response) => response,
             Err(refusal) => refusal.into_response(&corr_id.text),
@@ -94,51 +109,72 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
         response
     }
 
-    async fn post(
-        &self,
-        method: &Method,
-        headers: &HeaderMap,
-        body: Body,
-        corr_id: &str,
-    ) -> Result<Response, Refusal> {
+    async fn post(&self, parts: &Parts, body: Body, corr_id: &str) -> Result<Response, Refusal> {
+        let Parts {
+            method,
+            uri,
+            headers,
+            ..
+        } = parts;
         if !self.origins.allow(headers) {
             let message = "This origin may not call this server.";
             return Err(Refusal::new(Fault::new(Code::Forbidden, message)));
         }
         let context = request_context(headers);
-        let checked = self.guard.check(&context).await;
-        let refuse = |fault| {
-            let tool = Routing::read(headers).tool();
-            self.dispatcher.refuse(tool.as_deref(), fault)
+        let caller = match self.guard.check(&context).await {
+            Ok(caller) => caller,
+            Err(fault) => {
+                let fault = self.refuse_stranger(headers, body, fault).await;
+                return Err(self.unauthenticated(context.credential.is_some(), fault));
+            }
         };
-        let tried = context.credential.is_some();
-        let caller = checked.map_err(|fault| self.unauthenticated(tried, refuse(fault)))?;
         if method != Method::POST {
             let message =
                 "Only POST is served here: there is no session to end and no stream to open.";
             let refusal = Refusal::new(Fault::new(Code::MethodNotAllowed, message));
             return Err(refusal.with(header::ALLOW, "POST"));
         }
+        let asked = Toolsets::asked(uri.query());
+        let asked = asked.map_err(|error| Refusal::new(Fault::bad_request(error.to_string())))?;
+        let client = Client {
+            caller,
+            toolsets: asked.or(self.toolsets),
+        };
         let form = form(headers)?;
         check_content_type(headers)?;
-        let body = self.read(headers, body).await;
-        let body = body.map_err(|fault| Refusal::new(refuse(fault)))?;
-        let answer = self.answer(&caller, headers, &body, corr_id).await;
-        Ok(answer.into_response(form))
+        let most = self.dispatcher.max_message_bytes;
+        let limits = self.dispatcher.body_limits(Some(&client.caller), most);
+        let (budget, holder) = (limits.budget.clone(), limits.holder);
+        let body = read(headers, body, limits).await.map_err(|fault| {
+            let tool = Routing::read(headers).tool();
+            Refusal::new(self.dispatcher.refuse(tool.as_deref(), fault))
+        })?;
+        let answer = self.answer(&client, headers, &body, corr_id).await;
+        let size = answer.json.as_ref().map_or(0, Vec::len);
+        let grant = budget.take_always(holder, size);
+        let response = answer.into_response(form);
+        Ok(response.map(|body| keep_grant(body, grant)))
     }
 
-    /// Reads a body that has at most as many bytes as any message may.
-    async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
-        let limits = BodyLimits {
-            max_bytes: self.dispatcher.max_message_bytes,
-            bodies: self.dispatcher.bodies(),
-        };
-        read_body(body, coding(headers)?, limits).await
+    /// Gives a refused credential the code of the plane whose tool was called. A stranger's message is
+    /// looked into for that, but only if it is small, so that strangers cannot make the server keep much.
+    async fn refuse_stranger(&self, headers: &HeaderMap, body: Body, fault: Fault) -> Fault {
+        if let Some(tool) = Routing::read(headers).tool() {
+            return self.dispatcher.refuse(Some(&tool), fault);
+        }
+        let announced = body.size_hint().upper();
+        let mut message = Bytes::new();
+        if announced.is_some_and(|bytes| bytes <= MOST_OF_A_STRANGER as u64) {
+            let limits = self.dispatcher.body_limits(None, MOST_OF_A_STRANGER);
+            message = read(headers, body, limits).await.unwrap_or_default();
+        }
+        let tool = era::called_tool(&message);
+        self.dispatcher.refuse(tool.as_deref(), fault)
     }
 
     async fn answer(
         &self,
-        caller: &B::Caller,
+        client: &Client<B::Caller>,
         headers: &HeaderMap,
         body: &[u8],
         corr_id: &str,
@@ -151,14 +187,14 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
                 if let Err(error) = batch::check(&messages, version) {
                     return Answer::malformed(None, &error);
                 }
-                let json = batch::answer(&self.dispatcher, caller, &messages, corr_id).await;
+                let json = batch::answer(&self.dispatcher, client, &messages, corr_id).await;
                 return json.map_or(Answer::accepted(), |json| Answer::new(StatusCode::OK, json));
             }
             Err(error) => return Answer::malformed(None, &error),
         };
         match jsonrpc::read_message(raw) {
             Ok(Message::Request(request)) => {
-                self.request(caller, &request, &routing, corr_id).await
+                self.request(client, &request, &routing, corr_id).await
             }
             Ok(Message::Notification(notification)) => accept(&notification, &routing),
             Ok(Message::Response) => accept_response(&routing),
@@ -168,7 +204,7 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
 
     async fn request(
         &self,
-        caller: &B::Caller,
+        client: &Client<B::Caller>,
         request: &Request<'_>,
         routing: &Routing<'_>,
         corr_id: &str,
@@ -177,7 +213,7 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
             Ok(admitted) => admitted,
             Err(error) => return Answer::malformed(Some(request.id), &error),
         };
-        let reply = self.dispatcher.answer(caller, &admitted, corr_id).await;
+        let reply = self.dispatcher.answer(client, &admitted, corr_id).await;
         let unknown_method = reply.failure == Some(ErrorCode::MethodNotFound);
         let status = if unknown_method && admitted.era == Era::Stateless {
             StatusCode::NOT_FOUND
@@ -202,6 +238,10 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
         let challenge = format!(r#"Bearer realm="{realm}"{error}"#);
         refusal.with(header::WWW_AUTHENTICATE, challenge)
     }
+}
+
+async fn read(headers: &HeaderMap, body: Body, limits: BodyLimits) -> Result<Bytes, Fault> {
+    read_body(body, coding(headers)?, limits).await
 }
 
 /// Accepts a notification, which needs no answer and has no effect on a server without state.

@@ -40,7 +40,11 @@ fn bare(method: &str) -> Ask {
 }
 
 fn post() -> Ask {
-    bare("POST")
+    post_to("/mcp")
+}
+
+fn post_to(uri: &str) -> Ask {
+    Ask(HttpRequest::post(uri))
         .with("authorization", "Bearer alice-key")
         .with("content-type", "application/json")
         .with("accept", "application/json, text/event-stream")
@@ -60,9 +64,11 @@ impl Ask {
     async fn send(self, body: impl Into<Body>) -> Got {
         let options = Options {
             allowed_origins: vec!["https://ok.example.com".to_owned()],
+            max_input_bytes: LIMIT,
             ..Options::default()
         };
-        let router = mount(Dispatcher::new(Fake::default(), LIMIT), Keys, options);
+        let dispatcher = Dispatcher::new(Fake::default(), &options);
+        let router = mount(dispatcher, Keys, options);
         let request = self.0.body(body.into()).unwrap();
         let response = router.oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
@@ -113,6 +119,63 @@ async fn strangers_learn_only_that_a_credential_is_missing() {
         .send("")
         .await;
     assert_eq!(basic.status, 401);
+}
+
+#[tokio::test]
+async fn a_stranger_is_told_in_the_words_of_the_tool_it_calls() {
+    let call = |name: &str| request("tools/call", &json!({"name": name, "arguments": {}}));
+    let ask = || bare("POST").with("authorization", "Bearer nope");
+    for tool in ["fake.echo", "fake_echo"] {
+        let got = ask().send(call(tool)).await;
+        let found = (got.status, got.json()["code"].clone());
+        assert_eq!(found, (401, json!("E_CAP_AUTH")), "{tool}");
+    }
+    let large = " ".repeat(MOST_OF_A_STRANGER);
+    for body in [
+        call("fake.wait"),
+        call("nope"),
+        call("fake.echo") + &large,
+        "{".to_owned(),
+    ] {
+        let got = ask().send(body).await;
+        let found = (got.status, got.json()["code"].clone());
+        assert_eq!(found, (401, json!("UNAUTHORIZED")));
+    }
+}
+
+#[tokio::test]
+async fn a_query_chooses_toolsets() {
+    let list = || request("tools/list", &json!({}));
+    let names = |got: &Got| -> Vec<String> {
+        let tools = got.json()["result"]["tools"].as_array().unwrap().clone();
+        let names = tools.iter().map(|tool| tool["name"].as_str().unwrap());
+        names.map(str::to_owned).collect()
+    };
+    for (uri, expected) in [
+        ("/mcp", &["fake_echo"][..]),
+        ("/mcp?tools=worker", &["fake_wait"]),
+        ("/mcp?tools=worker,agent", &["fake_echo", "fake_wait"]),
+        ("/mcp?tools=all", &["fake_echo", "fake_wait", "fake_old"]),
+    ] {
+        let got = post_to(uri).send(list()).await;
+        assert_eq!(names(&got), expected, "{uri}");
+    }
+    for uri in ["/mcp?tools=agents", "/mcp?tools=agent,x", "/mcp?tool=agent"] {
+        let got = post_to(uri).send(list()).await;
+        assert_eq!(
+            (got.status, &got.json()["code"]),
+            (400, &json!("BAD_REQUEST")),
+            "{uri}"
+        );
+    }
+    let got = post_to("/mcp?tools=agents").send(list()).await;
+    let said = got.json()["message"].to_string();
+    assert!(
+        said.contains("agents") && said.contains("admission"),
+        "{said}"
+    );
+    let stranger = Ask(HttpRequest::post("/mcp?tools=agents")).send("").await;
+    assert_eq!(stranger.status, 401);
 }
 
 #[tokio::test]
@@ -348,6 +411,15 @@ async fn a_stateless_request_needs_no_handshake() {
         .send(body)
         .await;
     assert_eq!(got.json()["result"]["resultType"], "complete");
+    let body = request(
+        "tools/call",
+        &with_meta(MODERN, json!({"name": "fake_echo"})),
+    );
+    let got = modern("tools/call")
+        .with("mcp-name", "fake.echo")
+        .send(body)
+        .await;
+    assert_eq!(got.json()["result"]["isError"], false);
     let body = request("tools/call", &with_meta(MODERN, json!({"name": "nope"})));
     let got = modern("tools/call")
         .with("mcp-name", "nope")

@@ -10,13 +10,15 @@
 //! - Where a header and the body disagree the request is refused, never guessed at: a proxy may
 //!   have acted on the header.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
 use crate::{
     dispatch::Admitted,
     headers::Routing,
-    jsonrpc::{self, Error, ErrorCode, Request, is_object, present},
+    jsonrpc::{self, Body, Error, ErrorCode, Message, Request, is_object, present},
 };
 
 /// The version of the era without a handshake.
@@ -112,6 +114,21 @@ pub(crate) fn admit<'a>(
         params,
         era,
     })
+}
+
+/// Returns the tool that a message calls, if it is one message and calls one.
+pub(crate) fn called_tool(body: &[u8]) -> Option<String> {
+    let Ok(Body::One(raw)) = jsonrpc::read_body(body) else {
+        return None;
+    };
+    let Ok(Message::Request(request)) = jsonrpc::read_message(raw) else {
+        return None;
+    };
+    if request.method != "tools/call" {
+        return None;
+    }
+    let name = Params::read(request.params).ok()?.name?;
+    jsonrpc::text(name).map(Cow::into_owned)
 }
 
 /// Returns the era of a request, from the version its headers name (over HTTP) and its params.

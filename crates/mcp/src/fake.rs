@@ -2,16 +2,26 @@
 
 use std::sync::Arc;
 
-use asyncgate_api::{Access, Code, Effect, Method, Plane, Spec};
-use asyncgate_engine::{Answer, Bodies, Fault, RequestContext};
+use asyncgate_api::{Access, Code, Effect, Method, Plane, Spec, Toolset};
+use asyncgate_edge::BodyLimits;
+use asyncgate_engine::{Answer, Bodies, Budget, Fault, Holder, RequestContext};
 use futures_util::future::BoxFuture;
 use schemars::{Schema, json_schema};
 use tokio::sync::Notify;
 
-use crate::backend::{Backend, Guard, Listed};
+use crate::{
+    Options,
+    backend::{Backend, Guard, Listed},
+    client::Client,
+    dispatch::Dispatcher,
+};
 
-/// The caller that tests run as.
+/// The caller that tests run as, an agent.
 pub(crate) const ALICE: &str = "alice";
+/// A worker.
+pub(crate) const BOB: &str = "bob";
+/// An admin.
+pub(crate) const ROOT: &str = "root";
 
 const BASE: Spec = Spec {
     name: "echo_all",
@@ -20,12 +30,9 @@ const BASE: Spec = Spec {
     tool: Some("fake.echo"),
     access: Access::Any,
     effect: Effect::Read,
-    brings_work: false,
     summary: "Gives back.",
     doc: "All of it.",
-    plane: Plane::Tasks,
-    headers: &[],
-    successor: None,
+    ..Spec::of(Plane::Tasks)
 };
 static SPECS: [Spec; 5] = [
     BASE,
@@ -39,6 +46,7 @@ static SPECS: [Spec; 5] = [
         name: "wait",
         path: "/wait",
         tool: Some("fake.wait"),
+        access: Access::Worker,
         effect: Effect::Advance,
         ..BASE
     },
@@ -46,6 +54,7 @@ static SPECS: [Spec; 5] = [
         name: "refuse",
         path: "/refuse",
         tool: Some("fake.refuse"),
+        access: Access::Admin,
         effect: Effect::Add,
         ..BASE
     },
@@ -66,6 +75,23 @@ static SPECS: [Spec; 5] = [
 #[derive(Debug, Default)]
 pub(crate) struct Fake {
     pub wake: Arc<Notify>,
+}
+
+/// Returns Alice, who did not choose any toolsets.
+pub(crate) fn client() -> Client<&'static str> {
+    Client {
+        caller: ALICE,
+        toolsets: None,
+    }
+}
+
+/// Returns a dispatcher that takes up to 1,000 bytes of arguments.
+pub(crate) fn dispatcher(backend: Fake) -> Arc<Dispatcher<Fake>> {
+    let options = Options {
+        max_input_bytes: 1_000,
+        ..Options::default()
+    };
+    Dispatcher::new(backend, &options)
 }
 
 pub(crate) fn operations() -> Vec<Listed> {
@@ -112,24 +138,49 @@ impl Backend for Fake {
             json.push(b'}');
             Ok(Answer {
                 headers: Vec::new(),
+                grant: None,
                 json,
                 created: false,
             })
         })
     }
 
+    /// Lists are by role here; a call is never refused, so that tests can tell one from the other.
+    fn may_call(&self, caller: &&'static str, operation: usize) -> bool {
+        *caller == ROOT || SPECS[operation].access != Access::Admin
+    }
+
+    fn usual_toolset(&self, caller: &&'static str) -> Toolset {
+        match *caller {
+            BOB => Toolset::Worker,
+            _ => Toolset::Agent,
+        }
+    }
+
     fn input_limit(&self, _operation: usize, usual: usize) -> usize {
         usual
     }
 
-    fn refuse(&self, _operation: usize, fault: Fault) -> Fault {
-        fault
+    /// The first tool gives refused credentials the code of another plane.
+    fn refuse(&self, operation: usize, fault: Fault) -> Fault {
+        match (operation, fault.code) {
+            (0, Code::Unauthorized) => Fault {
+                code: Code::ECapAuth,
+                ..fault
+            },
+            _ => fault,
+        }
     }
 
     fn refused_unread(&self, _fault: &Fault) {}
 
-    fn bodies(&self) -> Bodies {
-        Bodies::default()
+    fn body_limits(&self, _: Option<&Self::Caller>, max_bytes: usize) -> BodyLimits {
+        BodyLimits {
+            max_bytes,
+            bodies: Bodies::default(),
+            budget: Budget::new(1 << 30),
+            holder: Holder::Client(None),
+        }
     }
 
     fn corr_id(&self) -> Arc<str> {

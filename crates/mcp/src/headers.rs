@@ -5,7 +5,10 @@ use std::borrow::Cow;
 
 use http::HeaderMap;
 
-use crate::jsonrpc::{Error, ErrorCode};
+use crate::{
+    jsonrpc::{Error, ErrorCode},
+    names,
+};
 
 const VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
@@ -36,7 +39,8 @@ impl<'a> Routing<'a> {
         self.name.filter(|_| called).and_then(decode)
     }
 
-    /// Checks that the headers agree with the body's version, method and (for a tool call) name.
+    /// Checks that the headers agree with the body's version, method and (for a tool call) name. Either
+    /// name of a tool agrees with the other: both are known to mean it.
     pub(crate) fn check(
         &self,
         version: &str,
@@ -57,10 +61,11 @@ impl<'a> Routing<'a> {
             return Err(mismatch("the header Mcp-Method does not match the method"));
         }
         let named = self.name.and_then(decode);
-        if name.is_some() && name != named.as_deref() {
-            return Err(mismatch("the header Mcp-Name does not match `params.name`"));
+        let agree = |name| named.is_some_and(|named| names::agree(&named, name));
+        if name.is_none_or(agree) {
+            return Ok(());
         }
-        Ok(())
+        Err(mismatch("the header Mcp-Name does not match `params.name`"))
     }
 
     fn single(&mut self, headers: &'a HeaderMap, name: &'static str) -> Option<&'a str> {
@@ -152,6 +157,8 @@ mod tests {
         for (header, name) in [
             ("asyncgate.create_task", "asyncgate.create_task"),
             ("  asyncgate.fail\t", "asyncgate.fail"),
+            ("asyncgate.fail", "asyncgate_fail"),
+            ("asyncgate_fail", "asyncgate.fail"),
             ("=?base64?Y2Fmw6k=?=", "café"),
             ("=?base64?SGVsbG8h?=", "Hello!"),
             ("=?base64?SGk=", "=?base64?SGk="),

@@ -13,17 +13,22 @@
 
 mod backend;
 mod batch;
+mod client;
+mod compact;
 mod dispatch;
 mod endpoint;
 mod era;
 mod headers;
+mod instructions;
 mod jsonrpc;
 mod line_reader;
+mod names;
 mod options;
 mod origin;
 mod portable;
 mod stdio;
 mod tools;
+mod toolsets;
 mod wire;
 
 #[cfg(test)]
@@ -36,13 +41,15 @@ use axum::Router;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use endpoint::PATH;
+pub use names::ToolNames;
 pub use options::Options;
+pub use toolsets::{Toolsets, Unreadable};
 
-use crate::{backend::EngineBackend, dispatch::Dispatcher};
+use crate::{backend::EngineBackend, client::Client, dispatch::Dispatcher, tools::Catalogue};
 
 /// Returns the HTTP endpoint `/mcp`.
 pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Options) -> Router {
-    let dispatcher = Dispatcher::new(EngineBackend::new(engine), options.max_input_bytes);
+    let dispatcher = Dispatcher::new(EngineBackend::new(engine), &options);
     endpoint::mount(dispatcher, auth, options)
 }
 
@@ -60,11 +67,18 @@ pub async fn stdio(
     reader: impl AsyncRead + Unpin + Send,
     writer: impl AsyncWrite + Unpin + Send,
 ) -> io::Result<()> {
-    let dispatcher = Dispatcher::new(EngineBackend::new(engine), options.max_input_bytes);
-    stdio::serve(dispatcher, caller, reader, writer).await
+    let dispatcher = Dispatcher::new(EngineBackend::new(engine), &options);
+    let client = Client {
+        caller,
+        toolsets: options.toolsets,
+    };
+    stdio::serve(dispatcher, client, reader, writer).await
 }
 
-/// Returns the tools as `tools/list` gives them: `{"tools": [...]}`.
+/// Returns all tools as `tools/list` gives them: `{"tools": [...]}`.
 pub fn tool_list() -> serde_json::Value {
-    serde_json::json!({"tools": tools::describe(&backend::operations())})
+    let catalogue = Catalogue::new(&backend::operations(), ToolNames::default());
+    let tools = catalogue.list(|_, _| true);
+    let tools: serde_json::Value = serde_json::from_str(&tools).unwrap_or_default();
+    serde_json::json!({ "tools": tools })
 }

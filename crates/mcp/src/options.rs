@@ -1,5 +1,7 @@
 //! The settings of this facade.
 
+use crate::{names::ToolNames, toolsets::Toolsets};
+
 /// Settings of the MCP facade.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -10,6 +12,11 @@ pub struct Options {
     pub max_input_bytes: usize,
     /// The realm that a 401 names.
     pub realm: String,
+    /// The form in which lists show the names of tools.
+    pub tool_names: ToolNames,
+    /// The toolsets that clients are shown that do not choose. Without it, a worker is shown the tools
+    /// of workers, and everybody else those of agents.
+    pub toolsets: Option<Toolsets>,
 }
 
 impl Options {
@@ -26,6 +33,8 @@ impl Default for Options {
             allowed_origins: Vec::new(),
             max_input_bytes: 1024 * 1024,
             realm: "asyncgate".to_owned(),
+            tool_names: ToolNames::default(),
+            toolsets: None,
         }
     }
 }

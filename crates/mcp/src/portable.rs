@@ -1,11 +1,10 @@
 //! Schemas in the plain dialect that every client and model provider reads.
 //!
 //! schemars writes legal JSON Schema for Rust's types, but some clients cannot read all of it:
-//! `true` as a property's schema, lists of types (`["string", "null"]`), choices of constants, and
+//! `true` as a property's schema, lists of types (`["string", "null"]`), choices beside properties, and
 //! formats such as `uint32` that no standard knows. The schemas are rewritten here to mean the
-//! same, with one liberty: an optional *input* is shown without its `null`, because leaving it out
-//! says the same and is what a model should do. Names of Rust's types are left out, since a model
-//! pays for every word of the list.
+//! same. Names of Rust's types are left out, since a model pays for every word of the list; so are
+//! bounds.
 
 use schemars::{
     Schema,
@@ -13,16 +12,24 @@ use schemars::{
 };
 use serde_json::{Map, Value, json};
 
-/// Returns the schema of a tool's input: an object, its optional members without `null`.
+use crate::compact::{self, ShapeOnly, Shown};
+
+/// Returns the schema of a tool's input: an object.
 pub(crate) fn input(schema: Schema) -> Value {
-    let mut schema = plain(schema);
-    OptionalWithoutNull.transform(&mut schema);
-    schema.to_value()
+    let mut schema = plain(schema).to_value();
+    compact::inline(&mut schema);
+    schema
 }
 
-/// Returns the schema of a tool's output: an object.
-pub(crate) fn output(schema: Schema) -> Value {
-    plain(schema).to_value()
+/// Returns the schema of a tool's output: the shape of an object. Records that are shown elsewhere are
+/// named only.
+pub(crate) fn output(schema: Schema, shown: &[Shown]) -> Value {
+    let mut schema = plain(schema);
+    ShapeOnly.transform(&mut schema);
+    let mut schema = schema.to_value();
+    compact::refer(&mut schema, shown);
+    compact::inline(&mut schema);
+    schema
 }
 
 fn plain(mut schema: Schema) -> Schema {
@@ -45,81 +52,37 @@ struct Plain;
 impl Transform for Plain {
     fn transform(&mut self, schema: &mut Schema) {
         if let Some(members) = schema.as_object_mut() {
-            unwrap_description(members);
-            drop_rust_format(members);
-            list_constants(members);
+            drop_checks(members);
             split_type(members);
         }
         transform_subschemas(self, schema);
     }
 }
 
-/// Takes `null` from the alternatives of members that may be left out.
-#[derive(Debug, Clone)]
-struct OptionalWithoutNull;
-
-impl Transform for OptionalWithoutNull {
-    fn transform(&mut self, schema: &mut Schema) {
-        let required = schema.get("required").cloned().unwrap_or_default();
-        let is_required = |name: &str| {
-            let names = required.as_array();
-            names.is_some_and(|names| names.iter().any(|one| one == name))
-        };
-        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-            for (name, property) in properties {
-                if let Value::Object(property) = property
-                    && !is_required(name)
-                {
-                    drop_null_default(property);
-                    drop_null(property);
-                }
-            }
-        }
-        transform_subschemas(self, schema);
+/// Leaves out formats and bounds: descriptions say in words what matters of them, and the server says so
+/// when it refuses. Some model providers refuse a choice beside properties.
+fn drop_checks(members: &mut Map<String, Value>) {
+    for name in CHECKS {
+        members.remove(name);
+    }
+    if members.contains_key("properties") {
+        members.remove("oneOf");
     }
 }
 
-/// Joins the lines of each paragraph: doc comments are wrapped, descriptions are not.
-fn unwrap_description(members: &mut Map<String, Value>) {
-    if let Some(Value::String(text)) = members.get_mut("description") {
-        let paragraphs = text.split("\n\n").map(|lines| lines.replace('\n', " "));
-        *text = paragraphs.collect::<Vec<_>>().join("\n");
-    }
-}
-
-fn drop_rust_format(members: &mut Map<String, Value>) {
-    let format = members.get("format").and_then(Value::as_str);
-    if format.is_some_and(|format| format.starts_with("int") || format.starts_with("uint")) {
-        members.remove("format");
-    }
-}
-
-/// Turns `oneOf` constants into an `enum`, and moves the description of each into that of the whole.
-fn list_constants(members: &mut Map<String, Value>) {
-    let Some(Value::Array(choices)) = members.get("oneOf") else {
-        return;
-    };
-    let constants: Option<Vec<_>> = choices
-        .iter()
-        .map(|choice| choice.get("const").filter(|value| value.is_string()))
-        .collect();
-    let Some(constants) = constants else {
-        return;
-    };
-    let about = members.get("description").and_then(Value::as_str);
-    let mut text = about.unwrap_or_default().to_owned();
-    for choice in choices {
-        let (value, said) = (&choice["const"], choice["description"].as_str());
-        if let (Some(value), Some(said)) = (value.as_str(), said) {
-            text.push_str(&format!("\n- {value}: {said}"));
-        }
-    }
-    let constants = json!(constants);
-    members.remove("oneOf");
-    members.insert("type".to_owned(), "string".into());
-    members.insert("enum".to_owned(), constants);
-    members.insert("description".to_owned(), text.trim().into());
-}
+const CHECKS: [&str; 11] = [
+    "format",
+    "pattern",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "maxProperties",
+    "dependentRequired",
+    "not",
+];
 
 /// Turns `type: [T, null]` into `anyOf: [T, null]`.
 fn split_type(members: &mut Map<String, Value>) {
@@ -142,30 +105,6 @@ fn split_type(members: &mut Map<String, Value>) {
     }
     *members = notes;
     members.insert("anyOf".to_owned(), json!([branch, {"type": "null"}]));
-}
-
-fn drop_null(property: &mut Map<String, Value>) {
-    let Some(Value::Array(branches)) = property.get("anyOf") else {
-        return;
-    };
-    let null = json!({"type": "null"});
-    let mut others = branches.iter().filter(|branch| **branch != null);
-    let (Some(Value::Object(only)), None, true) =
-        (others.next(), others.next(), branches.contains(&null))
-    else {
-        return;
-    };
-    let only = only.clone();
-    property.remove("anyOf");
-    for (name, value) in only {
-        property.entry(name).or_insert(value);
-    }
-}
-
-fn drop_null_default(property: &mut Map<String, Value>) {
-    if property.get("default").is_some_and(Value::is_null) {
-        property.remove("default");
-    }
 }
 
 /// Returns true for keywords that describe a value and do not check it.
@@ -199,13 +138,13 @@ mod tests {
 
     #[test]
     fn lists_of_types_become_alternatives() {
-        let schema = output(sample());
+        let schema = plain(sample()).to_value();
         assert_eq!(schema["type"], "object");
         assert_eq!(schema["additionalProperties"], false);
         assert_eq!(
             schema["properties"]["must"],
             json!({"description": "Must.",
-                "anyOf": [{"type": "string", "maxLength": 9}, {"type": "null"}]})
+                "anyOf": [{"type": "string"}, {"type": "null"}]})
         );
         assert_eq!(schema["properties"]["payload"], json!({}));
         assert_eq!(
@@ -219,51 +158,24 @@ mod tests {
     }
 
     #[test]
-    fn constants_are_listed_and_explained() {
-        let schema = output(json_schema!({
+    fn rust_names_and_formats_are_left_out() {
+        let schema = plain(json_schema!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": "RustName",
             "description": "Says less than the tool does.",
             "properties": {
-                "kind": {"description": "What it\nis.\n\nMore.", "oneOf": [
-                    {"type": "string", "const": "a", "description": "First."},
-                    {"type": "string", "const": "b"},
-                ]},
                 "n": {"type": "integer", "format": "uint32", "minimum": 0},
-                "t": {"type": "string", "format": "date-time"},
+                "t": {"type": "string", "format": "date-time", "pattern": "^x$"},
                 "either": {"oneOf": [{"type": "string", "const": "a"}, {"type": "integer"}]},
             },
         }));
         assert_eq!(
-            schema,
+            schema.to_value(),
             json!({"type": "object", "properties": {
-                "kind": {"type": "string", "enum": ["a", "b"],
-                    "description": "What it is.\nMore.\n- a: First."},
-                "n": {"type": "integer", "minimum": 0},
-                "t": {"type": "string", "format": "date-time"},
+                "n": {"type": "integer"},
+                "t": {"type": "string"},
                 "either": {"oneOf": [{"type": "string", "const": "a"}, {"type": "integer"}]},
             }})
-        );
-    }
-
-    #[test]
-    fn optional_inputs_are_shown_without_null_and_required_ones_with_it() {
-        let schema = input(sample());
-        assert_eq!(
-            schema["properties"]["may"],
-            json!({"type": "integer", "minimum": 0, "description": "May."})
-        );
-        assert_eq!(
-            schema["properties"]["kind"],
-            json!({"description": "Kind.", "$ref": "#/$defs/Kind"})
-        );
-        assert_eq!(
-            schema["$defs"]["Kind"]["properties"]["id"],
-            json!({"type": "string"})
-        );
-        assert_eq!(
-            schema["properties"]["must"]["anyOf"][1],
-            json!({"type": "null"})
         );
     }
 }

@@ -16,6 +16,7 @@ use tokio::{
 use crate::{
     backend::Backend,
     batch,
+    client::Client,
     dispatch::{Dispatcher, requested_version},
     era::{self, Params, admit},
     jsonrpc::{self, Body, Error, ErrorCode, Message, Notification},
@@ -29,14 +30,14 @@ const MOST_CALLS: usize = 256;
 /// Serves one client until its stream ends and its calls are answered.
 pub(crate) async fn serve<B: Backend>(
     dispatcher: Arc<Dispatcher<B>>,
-    caller: B::Caller,
+    client: Client<B::Caller>,
     reader: impl AsyncRead + Unpin,
     mut writer: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
     let mut lines = LineReader::new(reader, dispatcher.max_message_bytes);
     let mut session = Session {
         dispatcher,
-        caller: Arc::new(caller),
+        client: Arc::new(client),
         version: era::HANDSHAKE[0],
         calls: JoinSet::new(),
         running: HashMap::new(),
@@ -62,7 +63,7 @@ pub(crate) async fn serve<B: Backend>(
 
 struct Session<B: Backend> {
     dispatcher: Arc<Dispatcher<B>>,
-    caller: Arc<B::Caller>,
+    client: Arc<Client<B::Caller>>,
     /// The version that the handshake agreed on; it decides only whether batches are taken.
     version: &'static str,
     calls: JoinSet<Option<Vec<u8>>>,
@@ -122,15 +123,15 @@ impl<B: Backend> Session<B> {
             self.version = version;
         }
         let corr_id = self.dispatcher.corr_id();
-        let reply = self.dispatcher.answer(&self.caller, &admitted, &corr_id);
+        let reply = self.dispatcher.answer(&self.client, &admitted, &corr_id);
         Some(reply.await.json)
     }
 
     /// Runs a line beside the loop.
     fn start(&mut self, id: Option<Box<RawValue>>, line: Vec<u8>) {
         let dispatcher = Arc::clone(&self.dispatcher);
-        let caller = Arc::clone(&self.caller);
-        let run = async move { run(&dispatcher, &caller, &line).await };
+        let client = Arc::clone(&self.client);
+        let run = async move { run(&dispatcher, &client, &line).await };
         let handle = self.calls.spawn(run);
         self.running.insert(handle.id(), Running { id, handle });
     }
@@ -172,13 +173,13 @@ impl<B: Backend> Session<B> {
 /// Answers a line that was found to be a tool call or a batch.
 async fn run<B: Backend>(
     dispatcher: &Dispatcher<B>,
-    caller: &B::Caller,
+    client: &Client<B::Caller>,
     line: &[u8],
 ) -> Option<Vec<u8>> {
     let corr_id = dispatcher.corr_id();
     match jsonrpc::read_body(line) {
-        Ok(Body::Batch(messages)) => batch::answer(dispatcher, caller, &messages, &corr_id).await,
-        Ok(Body::One(raw)) => batch::answer_one(dispatcher, caller, raw, &corr_id).await,
+        Ok(Body::Batch(messages)) => batch::answer(dispatcher, client, &messages, &corr_id).await,
+        Ok(Body::One(raw)) => batch::answer_one(dispatcher, client, raw, &corr_id).await,
         Err(error) => Some(jsonrpc::error_answer(None, &error)),
     }
 }

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::fake::{ALICE, Fake};
+use crate::fake::{self, Fake};
 
 struct Client {
     writer: Option<WriteHalf<DuplexStream>>,
@@ -21,9 +21,9 @@ fn connect() -> Client {
     let (ours, theirs) = duplex(1 << 20);
     let backend = Fake::default();
     let wake = Arc::clone(&backend.wake);
-    let dispatcher = Dispatcher::new(backend, 1000);
+    let dispatcher = fake::dispatcher(backend);
     let (theirs_in, theirs_out) = split(theirs);
-    let server = tokio::spawn(serve(dispatcher, ALICE, theirs_in, theirs_out));
+    let server = tokio::spawn(serve(dispatcher, fake::client(), theirs_in, theirs_out));
     let (reader, writer) = split(ours);
     Client {
         writer: Some(writer),

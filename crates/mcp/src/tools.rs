@@ -1,33 +1,50 @@
-//! The tool list, made once from the operations.
+//! The tools, made once from the operations.
 //!
 //! Invariants:
 //! - Tools stand in the order of the registry, always.
 //! - Both schemas of a tool are objects at their root.
+//! - A tool is found by either of its names, and whether or not a list shows it.
 
 use std::collections::HashMap;
 
-use asyncgate_api::{Effect, Spec};
+use asyncgate_api::{Effect, Spec, Toolset};
 use serde_json::{Value, json};
 
-use crate::{backend::Listed, portable};
+use crate::{backend::Listed, compact::Shown, names::ToolNames, portable};
 
 /// The tools' names, and their descriptions as JSON.
 #[derive(Debug)]
 pub(crate) struct Catalogue {
-    numbers: HashMap<&'static str, usize>,
+    numbers: HashMap<String, usize>,
+    tools: Vec<Tool>,
+}
+
+#[derive(Debug)]
+struct Tool {
+    /// The number of the operation behind it.
+    number: usize,
+    toolset: Toolset,
     json: String,
 }
 
 impl Catalogue {
-    pub(crate) fn new(operations: &[Listed]) -> Self {
-        let named = operations
-            .iter()
-            .enumerate()
-            .filter_map(|(number, operation)| Some((operation.spec.tool?, number)));
-        Self {
-            numbers: named.collect(),
-            json: describe(operations).to_string(),
+    pub(crate) fn new(operations: &[Listed], names: ToolNames) -> Self {
+        let mut numbers = HashMap::new();
+        let mut tools = Vec::new();
+        for (number, operation) in operations.iter().enumerate() {
+            let Some(tool) = operation.spec.tool else {
+                continue;
+            };
+            for name in [ToolNames::Dotted, ToolNames::Underscore] {
+                numbers.insert(name.listed(tool), number);
+            }
+            tools.push(Tool {
+                number,
+                toolset: operation.spec.toolset(),
+                json: describe(operation, tool, operations, names).to_string(),
+            });
         }
+        Self { numbers, tools }
     }
 
     /// Returns the number of the operation behind a tool.
@@ -35,39 +52,46 @@ impl Catalogue {
         self.numbers.get(tool).copied()
     }
 
-    /// Returns the array of tools as JSON.
-    pub(crate) fn json(&self) -> &str {
-        &self.json
+    /// Returns the array of the tools that are wanted, as JSON.
+    pub(crate) fn list(&self, wanted: impl Fn(usize, Toolset) -> bool) -> String {
+        let wanted = self
+            .tools
+            .iter()
+            .filter(|tool| wanted(tool.number, tool.toolset));
+        let tools: Vec<&str> = wanted.map(|tool| tool.json.as_str()).collect();
+        format!("[{}]", tools.join(","))
     }
 }
 
-/// Returns the array of tools, for `tools/list`.
-pub(crate) fn describe(operations: &[Listed]) -> Value {
-    let tools = operations.iter().filter_map(|operation| {
-        let spec = operation.spec;
-        Some(json!({
-            "name": spec.tool?,
-            "title": title(spec.name),
-            "description": description(spec, operations),
-            "inputSchema": portable::input(operation.input.clone()),
-            "outputSchema": portable::output(operation.output.clone()),
-            "annotations": annotations(spec.effect),
-        }))
+fn describe(operation: &Listed, tool: &str, operations: &[Listed], names: ToolNames) -> Value {
+    let spec = operation.spec;
+    let shown = shown_elsewhere(spec, operations, names);
+    json!({
+        "name": names.listed(tool),
+        "description": description(spec, operations, names),
+        "inputSchema": portable::input(operation.input.clone()),
+        "outputSchema": portable::output(operation.output.clone(), &shown),
+        "annotations": annotations(spec.effect),
+    })
+}
+
+/// Returns the records that tools of the same toolset return. Whoever is shown the operation is shown
+/// those too.
+fn shown_elsewhere(spec: &Spec, operations: &[Listed], names: ToolNames) -> Vec<Shown> {
+    let beside = operations
+        .iter()
+        .filter(|other| other.spec.name != spec.name && other.spec.toolset() == spec.toolset());
+    let shown = beside.filter_map(|other| {
+        Some(Shown {
+            record: other.output.get("title")?.as_str()?.to_owned(),
+            tool: names.listed(other.spec.tool?),
+        })
     });
-    Value::Array(tools.collect())
+    shown.collect()
 }
 
-/// Turns `create_task` into `Create task`.
-fn title(name: &str) -> String {
-    let mut words = name.replace('_', " ");
-    if let Some(first) = words.get_mut(..1) {
-        first.make_ascii_uppercase();
-    }
-    words
-}
-
-fn description(spec: &Spec, operations: &[Listed]) -> String {
-    let mut text = format!("{}\n\n{}", spec.summary, spec.doc);
+fn description(spec: &Spec, operations: &[Listed], names: ToolNames) -> String {
+    let mut text = format!("{} {}", spec.summary, spec.doc);
     let successor = spec.successor.and_then(|path| {
         let next = operations.iter().find(|next| next.spec.path == path)?;
         next.spec.tool
@@ -75,11 +99,14 @@ fn description(spec: &Spec, operations: &[Listed]) -> String {
     if let Some(successor) = successor
         && !text.contains("Deprecated")
     {
-        text.push_str(&format!("\n\nDeprecated: call {successor} instead."));
+        let successor = names.listed(successor);
+        text.push_str(&format!(" Deprecated: call {successor} instead."));
     }
-    text.trim().to_owned()
+    names.within(text.trim().to_owned())
 }
 
+/// Returns the hints by which hosts decide whether to ask a person first. All tools act on this server
+/// and nothing else.
 fn annotations(effect: Effect) -> Value {
     let (read_only, destructive, idempotent) = match effect {
         Effect::Read => (true, false, true),
@@ -96,78 +123,5 @@ fn annotations(effect: Effect) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fake;
-
-    #[test]
-    fn tools_keep_the_order_of_the_operations_and_skip_those_without_a_tool() {
-        let operations = fake::operations();
-        let tools = describe(&operations);
-        let names: Vec<_> = tools
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|t| &t["name"])
-            .collect();
-        assert_eq!(names, ["fake.echo", "fake.wait", "fake.refuse", "fake.old"]);
-        let catalogue = Catalogue::new(&operations);
-        assert_eq!(
-            catalogue.find("fake.refuse"),
-            Some(3),
-            "hidden ones keep their number"
-        );
-        assert_eq!(catalogue.find("hidden"), None);
-        assert_eq!(catalogue.json(), tools.to_string());
-    }
-
-    #[test]
-    fn every_tool_of_the_product_is_fit_for_clients() {
-        let tools = describe(&crate::backend::operations());
-        let tools = tools.as_array().unwrap();
-        assert!(tools.len() >= 18);
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-        for tool in tools {
-            let name = tool["name"].as_str().unwrap();
-            assert!(name.len() <= 128 && name.bytes().all(plain), "{name}");
-            for side in ["inputSchema", "outputSchema"] {
-                assert_eq!(tool[side]["type"], "object", "{name}");
-                let text = tool[side].to_string();
-                assert!(!text.contains(r#""type":["#), "{name}: {text}");
-                assert!(!text.contains(r#""format":"uint"#), "{name}: {text}");
-            }
-            let said = tool["description"].as_str().unwrap();
-            assert!(said.len() > 30 && !said.contains("  "), "{name}: {said}");
-        }
-    }
-
-    #[test]
-    fn a_tool_says_what_it_is_and_what_it_does() {
-        let tools = describe(&fake::operations());
-        let echo = &tools[0];
-        assert_eq!(echo["title"], "Echo all");
-        assert_eq!(echo["description"], "Gives back.\n\nAll of it.");
-        assert_eq!(echo["annotations"]["readOnlyHint"], true);
-        assert_eq!(echo["annotations"]["openWorldHint"], false);
-        let old = &tools[3];
-        assert_eq!(
-            old["description"],
-            "Is old.\n\nStill works.\n\nDeprecated: call fake.echo instead."
-        );
-        assert_eq!(old["annotations"]["destructiveHint"], true);
-        assert_eq!(old["annotations"]["idempotentHint"], true);
-    }
-
-    #[test]
-    fn schemas_are_objects_and_so_are_those_of_their_properties() {
-        let tools = describe(&fake::operations());
-        for tool in tools.as_array().unwrap() {
-            for side in ["inputSchema", "outputSchema"] {
-                assert_eq!(tool[side]["type"], "object", "{tool}");
-            }
-        }
-        let input = &tools[0]["inputSchema"];
-        assert_eq!(input["properties"]["payload"], json!({}));
-        assert_eq!(input["additionalProperties"], false);
-    }
-}
+#[path = "tools_tests.rs"]
+mod tests;

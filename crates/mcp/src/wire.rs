@@ -11,42 +11,63 @@ use crate::{
 };
 
 /// The time for which a client may keep the tool list and the answer of `server/discover`. Both
-/// change only when the server is replaced by a newer one.
+/// change only when the server is replaced by a newer one, or the caller gets other rights.
 const TTL_MS: u32 = 300_000;
 
-const INSTRUCTIONS: &str = include_str!("instructions.md");
+/// Who may share those answers: nobody, because they depend on the caller's rights.
+const CACHE_SCOPE: &str = "private";
 
-/// Results that never change while the process lives.
+/// Writes results.
 #[derive(Debug)]
-pub(crate) struct Fixed {
-    pub discover: String,
-    pub handshake_tools: String,
-    pub stateless_tools: String,
-    /// The end of every other result in the stateless era.
+pub(crate) struct Results {
+    /// The end of every result in the stateless era.
     stateless_end: String,
 }
 
-impl Fixed {
-    pub(crate) fn new(tools: &str) -> Self {
-        let meta = json!({"io.modelcontextprotocol/serverInfo": server_info()});
-        let discover = json!({
+impl Default for Results {
+    fn default() -> Self {
+        let meta = meta();
+        Self {
+            stateless_end: format!(r#","resultType":"complete","_meta":{meta}}}"#),
+        }
+    }
+}
+
+impl Results {
+    /// Returns the result of `tools/list`.
+    pub(crate) fn tools(&self, era: Era, tools: &str) -> String {
+        let end = &self.stateless_end;
+        match era {
+            Era::Handshake => format!(r#"{{"tools":{tools}}}"#),
+            Era::Stateless => {
+                format!(r#"{{"tools":{tools},"ttlMs":{TTL_MS},"cacheScope":"{CACHE_SCOPE}"{end}"#)
+            }
+        }
+    }
+
+    /// Returns the result of `server/discover`.
+    pub(crate) fn discovered(&self, guide: &str) -> String {
+        let result = json!({
             "supportedVersions": era::supported(),
             "capabilities": capabilities(),
-            "instructions": INSTRUCTIONS.trim(),
+            "instructions": guide,
             "resultType": "complete",
             "ttlMs": TTL_MS,
-            "cacheScope": "public",
-            "_meta": meta,
+            "cacheScope": CACHE_SCOPE,
+            "_meta": meta(),
         });
-        let end = format!(r#""resultType":"complete","_meta":{meta}}}"#);
-        Self {
-            discover: discover.to_string(),
-            handshake_tools: format!(r#"{{"tools":{tools}}}"#),
-            stateless_tools: format!(
-                r#"{{"tools":{tools},"ttlMs":{TTL_MS},"cacheScope":"public",{end}"#
-            ),
-            stateless_end: format!(",{end}"),
-        }
+        result.to_string()
+    }
+
+    /// Returns the result of `initialize`.
+    pub(crate) fn initialized(&self, version: &str, guide: &str) -> String {
+        let result = json!({
+            "protocolVersion": version,
+            "capabilities": capabilities(),
+            "serverInfo": server_info(),
+            "instructions": guide,
+        });
+        result.to_string()
     }
 
     /// Appends the result of a tool that did what it was asked.
@@ -94,16 +115,6 @@ impl Fixed {
     }
 }
 
-/// Returns the answer to `initialize`.
-pub(crate) fn initialized(version: &str) -> Value {
-    json!({
-        "protocolVersion": version,
-        "capabilities": capabilities(),
-        "serverInfo": server_info(),
-        "instructions": INSTRUCTIONS.trim(),
-    })
-}
-
 /// Replaces the line breaks of a message by spaces, for framings where a line is a message. In JSON
 /// they can only stand between tokens, where a space means the same.
 pub(crate) fn on_one_line(mut json: Vec<u8>) -> Vec<u8> {
@@ -117,6 +128,10 @@ pub(crate) fn on_one_line(mut json: Vec<u8>) -> Vec<u8> {
 
 fn capabilities() -> Value {
     json!({"tools": {}})
+}
+
+fn meta() -> Value {
+    json!({"io.modelcontextprotocol/serverInfo": server_info()})
 }
 
 fn server_info() -> Value {
@@ -141,40 +156,24 @@ mod tests {
 
     #[test]
     fn cacheable_results_say_how_long_and_for_whom() {
-        let fixed = Fixed::new(r#"[{"name":"t"}]"#);
-        for json in [&fixed.discover, &fixed.stateless_tools] {
+        let results = Results::default();
+        let discover = results.discovered("About a lease.");
+        let listed = results.tools(Era::Stateless, r#"[{"name":"t"}]"#);
+        for json in [&discover, &listed] {
             let value = parsed(json);
             assert_eq!(value["resultType"], "complete");
             assert_eq!(value["ttlMs"], TTL_MS);
-            assert_eq!(value["cacheScope"], "public");
+            assert_eq!(value["cacheScope"], "private");
             let info = &value["_meta"]["io.modelcontextprotocol/serverInfo"];
             assert_eq!(info["name"], "asyncgate");
         }
-        let discover = parsed(&fixed.discover);
+        let discover = parsed(&discover);
         assert_eq!(discover["supportedVersions"][0], "2026-07-28");
         assert_eq!(discover["capabilities"], json!({"tools": {}}));
-        assert!(discover["instructions"].as_str().unwrap().contains("lease"));
-        assert_eq!(
-            parsed(&fixed.stateless_tools)["tools"],
-            json!([{"name": "t"}])
-        );
-        assert_eq!(fixed.handshake_tools, r#"{"tools":[{"name":"t"}]}"#);
-    }
-
-    #[test]
-    fn the_guide_names_only_tools_that_exist() {
-        let tools = crate::tool_list();
-        let names: Vec<_> = tools["tools"].as_array().unwrap().iter().collect();
-        let exists = |tool: &str| names.iter().any(|one| one["name"] == tool);
-        let words = INSTRUCTIONS.split(|c: char| c.is_whitespace() || ",:;`".contains(c));
-        let named: Vec<_> = words
-            .map(|word| word.trim_end_matches('.'))
-            .filter(|word| word.starts_with("asyncgate."))
-            .collect();
-        assert!(named.len() >= 8, "{named:?}");
-        for tool in named {
-            assert!(exists(tool), "{tool}");
-        }
+        assert_eq!(discover["instructions"], "About a lease.");
+        assert_eq!(parsed(&listed)["tools"], json!([{"name": "t"}]));
+        let older = results.tools(Era::Handshake, r#"[{"name":"t"}]"#);
+        assert_eq!(older, r#"{"tools":[{"name":"t"}]}"#);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Routes, mounted from the registry.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use asyncgate_api::{Access, Code, Method, Spec};
 use asyncgate_edge::{
-    BodyLimits, add_headers, answer, correlate, error_response, json_response, request_context,
-    set_corr_id,
+    BodyLimits, add_headers, answer, correlate, error_response, json_response, keep_grant,
+    request_context, set_corr_id,
 };
 use asyncgate_engine::{
     Answer, Authenticator, Caller, CorrId, Engine, Entry, Fault, Principal, Role, TenantId,
@@ -17,6 +17,9 @@ use axum::{
     http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header},
     routing::{MethodFilter, MethodRouter, get, on, post},
 };
+use bytes::Bytes;
+
+use futures_util::future::BoxFuture;
 
 use crate::{
     input::{self, Input},
@@ -24,7 +27,10 @@ use crate::{
     stream,
 };
 
-const DOCUMENT: &str = "/openapi.json";
+/// The path of the document.
+pub(crate) const DOCUMENT: &str = "/openapi.json";
+/// The document is the same for every router, and takes some time to make.
+static DOCUMENT_TEXT: LazyLock<Bytes> = LazyLock::new(|| openapi().to_string().into());
 /// The document changes only when the server is replaced, so clients may keep it for some minutes.
 const DOCUMENT_CACHING: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
@@ -60,10 +66,9 @@ pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Option
         stream::PATH,
         post(move |request| stream::serve(Arc::clone(&streaming), request)),
     );
-    let document: bytes::Bytes = openapi().to_string().into();
     let describing = Arc::clone(&app);
     let document = move |request: Request<Body>| {
-        let mut response = json_response(StatusCode::OK, document.clone());
+        let mut response = json_response(StatusCode::OK, DOCUMENT_TEXT.clone());
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, DOCUMENT_CACHING);
         set_corr_id(&mut response, &describing.corr_id(request.headers()).text);
@@ -130,7 +135,7 @@ impl App {
         let received = async {
             // The credential comes first: a stranger's body is not read.
             let caller = self.caller(spec, &parts.headers).await?;
-            let limits = BodyLimits::new(&self.engine, limit);
+            let limits = BodyLimits::new(&self.engine, limit).of(caller.tenant);
             let input = input::gather(spec, &parts, body, limits).await?;
             Ok((caller, input))
         };
@@ -144,6 +149,11 @@ impl App {
             return Ok(nobody());
         }
         self.auth.authenticate(&request_context(headers)).await
+    }
+
+    /// Waits for the end of the credential in these headers.
+    pub(crate) fn until_ended(&self, headers: &HeaderMap) -> BoxFuture<'static, ()> {
+        self.auth.until_ended(&request_context(headers))
     }
 
     pub(crate) fn corr_id(&self, headers: &HeaderMap) -> CorrId {
@@ -166,7 +176,11 @@ fn success(spec: &Spec, answer: Answer) -> Response<Body> {
     } else {
         StatusCode::OK
     };
-    let mut response = json_response(status, answer.json);
+    let mut body = Body::from(answer.json);
+    if let Some(grant) = answer.grant {
+        body = keep_grant(body, grant);
+    }
+    let mut response = json_response(status, body);
     let headers = response.headers_mut();
     add_headers(headers, &answer.headers);
     if let Some(successor) = spec.successor {

@@ -14,7 +14,7 @@ use axum::{
     http::{HeaderValue, Request, Response, header},
 };
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 
 use crate::routes::App;
 
@@ -26,7 +26,7 @@ pub(crate) const DOC: &str = "Takes what POST /v1/recv takes and stays open. Eac
     as /v1/recv gives it; settle it with /v1/ack, /v1/nack or /v1/extend. max_messages is how many \
     messages you have at a time: when you settle one or its time is over, the next one comes. An \
     empty line after 15 seconds of silence keeps the connection alive. The stream ends when you \
-    close it or the server stops; then open it again.";
+    close it, when your credential ends or when the server stops; then open it again.";
 
 /// Opens a stream and answers with it.
 pub(crate) async fn serve(app: Arc<App>, request: Request<Body>) -> Response<Body> {
@@ -49,6 +49,7 @@ pub(crate) async fn serve(app: Arc<App>, request: Request<Body>) -> Response<Bod
 async fn open(app: &App, request: Request<Body>) -> Result<Body, Fault> {
     let spec = &ReceiveMessages::SPEC;
     let limit = app.options.max_body_bytes;
+    let ended = app.until_ended(request.headers());
     let (caller, input) = app.receive(spec, request, limit).await?;
     let input = decode(input.source());
     let stream = app.engine.receive_stream(&caller, input).await?;
@@ -58,7 +59,7 @@ async fn open(app: &App, request: Request<Body>) -> Result<Body, Fault> {
         let lines = stream.next().await.and_then(encode)?;
         Some((Ok::<_, Infallible>(lines), stream))
     });
-    Ok(Body::from_stream(lines))
+    Ok(Body::from_stream(lines.take_until(ended)))
 }
 
 /// Returns the lines of what a stream gives. An empty line is a sign of life.

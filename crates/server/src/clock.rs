@@ -1,11 +1,11 @@
 //! The only place that reads the clock and the random source of the machine.
 //!
-//! Invariants: [`GuardedClock`] never runs backwards, not over a wall-clock jump and not over a
+//! Invariants: [`GuardedClock`] never runs backwards, not over a wall-clock step and not over a
 //! restart; [`Random`] cannot be predicted from what it gave before, since lease ids are fencing tokens.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use asyncgate_core::Timestamp;
 use asyncgate_engine::{Clock, Entropy};
@@ -16,10 +16,33 @@ use asyncgate_engine::{Clock, Entropy};
     reason = "this is where the wall clock is read"
 )]
 pub fn wall() -> Timestamp {
-    let wall = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp::from_millis(i64::try_from(wall.as_millis()).unwrap_or(i64::MAX))
+    let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_millis(match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => millis(since),
+        Err(before) => -millis(before.duration()),
+    })
+}
+
+/// The machine's clock shows a time that HTTP has no date for.
+#[derive(Debug, thiserror::Error)]
+#[error("the machine's clock shows {0}; set it to a time between 1970 and 9999, and start again")]
+pub struct UnusableTime(Timestamp);
+
+/// The first time after the last date of HTTP, 9999-12-31.
+const END_OF_DATES_MS: i64 = 253_402_300_800_000;
+
+/// Refuses a machine whose clock HTTP has no date for.
+pub fn check_wall() -> Result<(), UnusableTime> {
+    let wall = wall();
+    match has_date(wall) {
+        true => Ok(()),
+        false => Err(UnusableTime(wall)),
+    }
+}
+
+/// Returns true for times that HTTP has a date for.
+pub fn has_date(time: Timestamp) -> bool {
+    (0..END_OF_DATES_MS).contains(&time.as_millis())
 }
 
 /// A clock that shows wall time at the start, and from then on only adds elapsed time.
@@ -169,7 +192,6 @@ impl Pool {
 mod tests {
     use std::collections::HashSet;
     use std::sync::Arc;
-    use std::time::Duration;
 
     use asyncgate_engine::fakes::FakeClock;
     use asyncgate_engine::{Engine, Settings};
@@ -201,6 +223,20 @@ mod tests {
         assert!((1_000_000..1_010_000).contains(&now), "{now}");
         clock.raise_to(Timestamp::from_millis(7));
         assert!(clock.now().as_millis() >= now);
+    }
+
+    #[test]
+    fn only_times_from_1970_to_9999_have_a_date() {
+        for (millis, fine) in [
+            (-1, false),
+            (0, true),
+            (END_OF_DATES_MS - 1, true),
+            (END_OF_DATES_MS, false),
+        ] {
+            assert_eq!(has_date(Timestamp::from_millis(millis)), fine, "{millis}");
+        }
+        let end = Timestamp::from_millis(END_OF_DATES_MS);
+        assert_eq!(end.to_string(), "10000-01-01T00:00:00.000Z");
     }
 
     #[test]

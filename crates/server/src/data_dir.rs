@@ -1,11 +1,13 @@
 //! The data directory: made at the first start, and used by one process at a time.
 //!
 //! Two processes on one directory would each have a clock, waiting calls and a queue of their own. A
-//! commit of one would not wake the calls that wait in the other.
+//! commit of one would not wake the calls that wait in the other. So a process locks the directory itself,
+//! which nobody can remove from under it, and a file in it, for file systems that do not lock directories
+//! and for older versions.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The reason why a directory cannot be used.
@@ -21,7 +23,7 @@ pub enum Error {
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
-    _lock: File,
+    _locks: [File; 2],
 }
 
 impl DataDir {
@@ -31,16 +33,26 @@ impl DataDir {
             path: path.to_owned(),
             reason,
         };
+        let in_use = || Error::InUse {
+            path: path.to_owned(),
+        };
         make(path).map_err(unusable)?;
-        let lock = private_file(&path.join("asyncgate.lock")).map_err(unusable)?;
-        match lock.try_lock() {
+        let dir = File::open(path).map_err(unusable)?;
+        match dir.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(in_use()),
+            Err(TryLockError::Error(error)) => {
+                tracing::warn!(%error, "the data directory cannot be locked; do not remove the file asyncgate.lock in it");
+            }
+        }
+        warn_of_writers(path, &dir).map_err(unusable)?;
+        let file = private_file(&path.join("asyncgate.lock")).map_err(unusable)?;
+        match file.try_lock() {
             Ok(()) => Ok(Self {
                 path: path.to_owned(),
-                _lock: lock,
+                _locks: [dir, file],
             }),
-            Err(TryLockError::WouldBlock) => Err(Error::InUse {
-                path: path.to_owned(),
-            }),
+            Err(TryLockError::WouldBlock) => Err(in_use()),
             Err(TryLockError::Error(reason)) => Err(unusable(reason)),
         }
     }
@@ -53,6 +65,20 @@ impl DataDir {
             Err(reason) => Err(Error::Unusable { path, reason }),
         }
     }
+}
+
+/// Warns if everybody may put files into the directory: they could put others in the place of the database
+/// and the keys. Directories that worked before still do, so this does not stop the start.
+fn warn_of_writers(path: &Path, dir: &File) -> io::Result<()> {
+    let mode = dir.metadata()?.permissions().mode();
+    if mode & 0o002 != 0 {
+        tracing::warn!(
+            path = %path.display(),
+            mode = format!("{:o}", mode & 0o7777),
+            "everybody on this machine may write into the data directory and so become an admin; set its mode to 700"
+        );
+    }
+    Ok(())
 }
 
 fn private_file(path: &Path) -> io::Result<File> {
@@ -110,8 +136,6 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]
@@ -120,6 +144,9 @@ mod tests {
         let path = parent.path().join("a/b");
         let first = DataDir::open(&path).unwrap();
         assert!(matches!(DataDir::open(&path), Err(Error::InUse { .. })));
+        std::fs::remove_file(path.join("asyncgate.lock")).unwrap();
+        let without_its_lock_file = DataDir::open(&path);
+        assert!(matches!(without_its_lock_file, Err(Error::InUse { .. })));
         drop(first);
         assert!(DataDir::open(&path).is_ok());
     }

@@ -1,4 +1,5 @@
-//! `GET /v1/events`: the events of the server as they happen, as server-sent events, for admins only.
+//! `GET /v1/events`: the events of a tenant and of the server as they happen, as server-sent events, for the
+//! tenant's admins only.
 //!
 //! A reader first gets the present state, then the changes. It may be slow: events that it misses are
 //! lost, and it is told how many.
@@ -9,7 +10,9 @@ use std::time::Duration;
 
 use asyncgate_api::Code;
 use asyncgate_edge::{answer, correlate, request_context, response};
-use asyncgate_engine::{Authenticator, Engine, Fault, Role, Subscription};
+use asyncgate_engine::{
+    Authenticator, Caller, Engine, Event, Fault, RequestContext, Role, Subscription,
+};
 use asyncgate_rest::EVENTS;
 use axum::Router;
 use axum::body::Body;
@@ -17,8 +20,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use axum::routing::get;
-use futures_util::stream;
-use serde_json::Value;
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt as _, stream};
 
 use crate::readiness::Monitor;
 
@@ -45,30 +48,32 @@ pub fn router(engine: Arc<Engine>, keys: Arc<dyn Authenticator>, monitor: Arc<Mo
 async fn serve(State(app): State<App>, headers: HeaderMap) -> Response {
     let corr_id = correlate(&headers, || app.engine.corr_id());
     let following = async {
-        app.admit(&headers).await?;
-        Ok(app.follow())
+        let context = request_context(&headers);
+        let admitted = app.admit(&context).await;
+        let caller = admitted.inspect_err(|fault| app.engine.note_refusal(fault))?;
+        Ok(app.follow(&caller, app.keys.until_ended(&context)))
     };
     answer(&corr_id, following).await
 }
 
 impl App {
     /// Refuses everybody but admins.
-    async fn admit(&self, headers: &HeaderMap) -> Result<(), Fault> {
-        let caller = self.keys.authenticate(&request_context(headers)).await?;
+    async fn admit(&self, context: &RequestContext<'_>) -> Result<Caller, Fault> {
+        let caller = self.keys.authenticate(context).await?;
         if caller.role != Role::Admin {
             let fault = Fault::new(Code::Forbidden, "only an admin may read events");
             return Err(fault.with("required_role", "admin"));
         }
-        Ok(())
+        Ok(caller)
     }
 
-    /// Answers with the present state and all events that follow.
-    fn follow(&self) -> Response {
+    /// Answers with the present state and all events that follow, until the credential ends.
+    fn follow(&self, caller: &Caller, ended: BoxFuture<'static, ()>) -> Response {
         // Subscribed before the state is read, so that no change falls in between.
-        let subscription = self.engine.events().subscribe();
+        let subscription = self.engine.events().subscribe(caller.tenant);
         let mut first = String::new();
-        for (topic, body) in self.monitor.events() {
-            first.push_str(&event(topic, &body));
+        for event in self.monitor.events() {
+            first.push_str(&encode(&event));
         }
         let events = stream::unfold(
             (Some(first), subscription, Arc::clone(&self.engine)),
@@ -80,7 +85,7 @@ impl App {
                 Some((Ok::<_, Infallible>(text), (None, subscription, engine)))
             },
         );
-        let mut response = response(Body::from_stream(events));
+        let mut response = response(Body::from_stream(events.take_until(ended)));
         let stream = HeaderValue::from_static("text/event-stream");
         response.headers_mut().insert(header::CONTENT_TYPE, stream);
         response
@@ -98,13 +103,13 @@ async fn next(subscription: &mut Subscription, engine: &Engine) -> Option<String
                 0 => String::new(),
                 lost => format!(": {lost} events were lost\n\n"),
             };
-            Some(notice + &event(found.topic, &found.body))
+            Some(notice + &encode(&found))
         }
         () = engine.drained() => None,
         () = tokio::time::sleep(HEARTBEAT) => Some(": still here\n\n".to_owned()),
     }
 }
 
-fn event(topic: &str, body: &Value) -> String {
-    format!("event: {topic}\ndata: {body}\n\n")
+fn encode(event: &Event) -> String {
+    format!("event: {}\ndata: {}\n\n", event.topic, event.body)
 }

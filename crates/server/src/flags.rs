@@ -111,6 +111,17 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl SettingsArgs {
+    /// Returns the value of one setting if no other one was given, else the flag that gave another.
+    pub fn only(&self, name: &str) -> Result<Option<&str>, &str> {
+        if self.config.is_some() {
+            return Err("--config");
+        }
+        match self.flags.iter().find(|flag| flag.name != name) {
+            Some(other) => Err(&other.flag),
+            None => Ok(self.flags.last().map(|flag| flag.text.as_str())),
+        }
+    }
+
     /// Returns the sources that settings are to be read from.
     pub fn inputs(self, env: impl IntoIterator<Item = (OsString, OsString)>) -> Inputs {
         let env: Vec<(OsString, OsString)> = env.into_iter().collect();

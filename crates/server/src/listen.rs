@@ -8,25 +8,25 @@
 //! Invariants: at most [`Options::connections`] are open; no connection outlives [`Listener::drain`];
 //! every answer passes [`Service::answer`], which counts it and puts the security headers on it.
 
+mod http1;
 mod http2;
+mod linger;
 mod preface;
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asyncgate_edge::SecurityHeaders;
-use asyncgate_engine::Remote;
-use axum::Router;
+use asyncgate_edge::{SecurityHeaders, correlate, error_response, forwarded_for};
+use asyncgate_engine::{Engine, Fault, Remote};
+use axum::body::HttpBody;
 use axum::extract::Request;
+use axum::http::{Version, header};
 use axum::response::Response;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use axum::{BoxError, Router};
+use bytes::Bytes;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -34,16 +34,17 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
-use crate::progress::{ObservedStream, Phase, Progress, StallDetector, Timeouts};
+use crate::progress::{Phase, Timeouts};
 use crate::reloadable::Reloadable;
 use crate::serve::PREFIX;
 use crate::tls;
 use crate::traffic::{Report, Traffic};
 use crate::uds::UnixSocket;
+pub use http1::read_first_date;
 use preface::{Protocol, peeked, read};
 
 /// The largest request line with headers.
@@ -98,7 +99,7 @@ pub enum Socket {
     /// From the network.
     Tcp(TcpListener),
     /// From the network, with TLS.
-    Tls(TcpListener, TlsAcceptor),
+    Tls(TcpListener, Reloadable<TlsAcceptor>),
     /// From processes of this machine.
     Unix(UnixSocket),
 }
@@ -126,7 +127,7 @@ impl Socket {
                 let (stream, address) = socket.accept().await?;
                 // The handshake happens in the connection's own task: nobody else waits for it.
                 Ok((
-                    Stream::Tls(acceptor.clone(), stream),
+                    Stream::Tls(acceptor.get(), stream),
                     Remote::Network(address),
                 ))
             }
@@ -171,6 +172,7 @@ impl Listener {
     pub fn start(
         socket: impl Into<Socket>,
         router: Router,
+        engine: Arc<Engine>,
         options: Options,
         metrics: Metrics,
     ) -> io::Result<Self> {
@@ -188,6 +190,7 @@ impl Listener {
         let connection = Connection {
             service: Service {
                 router,
+                engine,
                 traffic: metrics.traffic.clone(),
                 security: SecurityHeaders { hsts },
             },
@@ -219,11 +222,14 @@ impl Listener {
     /// Stops accepting, and lets requests in flight finish for at most `limit`. Returns true if all did.
     pub async fn drain(self, limit: Duration) -> bool {
         self.stage.send_replace(Stage::Draining);
-        // The task ends by itself, except for a bug, which must not keep the process alive.
-        let _ = timeout(limit, self.accepting).await;
         let all = u32::try_from(self.connections).unwrap_or(u32::MAX);
-        // Every connection holds a slot: who holds all of them knows that none is left.
-        let finished = timeout(limit, self.slots.acquire_many(all)).await.is_ok();
+        let left = async {
+            // The task ends by itself, except for a bug, which must not keep the process alive.
+            let _ = self.accepting.await;
+            // Every connection holds a slot: who holds all of them knows that none is left.
+            let _ = self.slots.acquire_many(all).await;
+        };
+        let finished = timeout(limit, left).await.is_ok();
         self.stage.send_replace(Stage::Ended);
         finished
     }
@@ -233,17 +239,68 @@ impl Listener {
 #[derive(Debug, Clone)]
 struct Service {
     router: Router,
+    engine: Arc<Engine>,
     traffic: Arc<Traffic>,
     security: SecurityHeaders,
 }
 
 impl Service {
-    async fn answer(mut self, request: Request<Incoming>) -> Response {
+    async fn answer<B>(mut self, request: Request<B>) -> Response
+    where
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
         let passage = self.traffic.begin(request.method(), request.uri().path());
-        let Ok(mut response) = self.router.call(request).await;
+        let mut response = match check_host(&request) {
+            Ok(()) => self.route(request).await,
+            Err(fault) => self.refuse(&request, &fault),
+        };
         self.security.apply(response.headers_mut());
         passage.answered(response.status());
         response
+    }
+
+    /// Hands a request to the router, on behalf of its client.
+    async fn route<B>(&mut self, request: Request<B>) -> Response
+    where
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let client = self.client(&request);
+        let routed = self.router.call(request);
+        let Ok(response) = match client {
+            Some(client) => client.scope(routed).await,
+            None => routed.await,
+        };
+        response
+    }
+
+    /// Returns the client that a trusted proxy names, if it does.
+    fn client<B>(&self, request: &Request<B>) -> Option<Remote> {
+        let settings = self.engine.settings();
+        if settings.trusted_proxies.is_empty() {
+            return None;
+        }
+        let peer = Remote::current()?.ip()?;
+        let client = forwarded_for(peer, request.headers(), &settings.trusted_proxies);
+        client.map(Remote::Forwarded)
+    }
+
+    fn refuse<B>(&self, request: &Request<B>, fault: &Fault) -> Response {
+        self.engine.note_refusal(fault);
+        let corr_id = correlate(request.headers(), || self.engine.corr_id());
+        error_response(fault, &corr_id.text)
+    }
+}
+
+/// Refuses a request of HTTP/1.1 that does not name its host exactly once. Programs on its way could
+/// each take it for a request to another host.
+fn check_host<B>(request: &Request<B>) -> Result<(), Fault> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let one = hosts.next().is_some() && hosts.next().is_none();
+    match request.version() {
+        Version::HTTP_11 if !one => Err(Fault::bad_request(
+            "a request must have the header Host, once",
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -360,63 +417,13 @@ impl Connection {
         match recognised {
             Err(_) => Some(Phase::Open),
             Ok(Err(_)) => None,
-            Ok(Ok((Protocol::Http1, stream))) => self.run_http1(stream).await,
+            Ok(Ok((Protocol::Http1, stream))) => http1::run(self, stream).await,
             Ok(Ok((Protocol::Http2, stream))) => {
                 // A box keeps what HTTP/1.1 has no use for out of its connections.
                 Box::pin(http2::run(self, stream)).await
             }
         }
     }
-
-    async fn run_http1(self, stream: impl AsyncRead + AsyncWrite + Unpin) -> Option<Phase> {
-        let Self {
-            service,
-            timeouts,
-            mut stage,
-            ..
-        } = self;
-        let timeouts = timeouts.get();
-        let progress = Arc::new(Progress::default());
-        let mut detector = StallDetector::new(progress.clone(), timeouts);
-        let io = TokioIo::new(ObservedStream::new(stream, progress.clone()));
-        let service = service_fn(move |request| answer(service.clone(), progress.clone(), request));
-        let mut http = http1::Builder::new();
-        http.max_header_size(MAX_HEAD_BYTES);
-        let mut connection = pin!(http.serve_connection(io, service));
-        let mut tick = interval(timeouts.tick());
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first tick is immediate and tells nothing.
-        tick.reset();
-        loop {
-            tokio::select! {
-                biased;
-                // An error is the client's: it hung up or does not speak HTTP.
-                _ = connection.as_mut() => return None,
-                changed = stage.changed() => {
-                    if changed.is_err() || *stage.borrow_and_update() == Stage::Ended {
-                        return None;
-                    }
-                    connection.as_mut().graceful_shutdown();
-                }
-                _ = tick.tick() => {
-                    if let Some(phase) = detector.look() {
-                        return Some(phase);
-                    }
-                }
-            }
-        }
-    }
-}
-
-async fn answer(
-    service: Service,
-    progress: Arc<Progress>,
-    request: Request<Incoming>,
-) -> Result<Response, Infallible> {
-    progress.enter(Phase::Answer);
-    let response = service.answer(request).await;
-    progress.enter(Phase::Open);
-    Ok(response)
 }
 
 #[cfg(test)]

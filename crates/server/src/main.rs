@@ -16,6 +16,7 @@ mod keys;
 mod ledger_key;
 mod listen;
 mod loopback;
+mod memory;
 mod node;
 mod ops;
 mod progress;
@@ -34,8 +35,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use asyncgate_cli::{exit_code, output, signals};
-use clap::{CommandFactory as _, Parser as _};
+use asyncgate_cli::{Exit, complain, output, signals};
+use clap::CommandFactory as _;
 
 use check_data_dir::check_data_dir;
 use cli::{Cli, Command, ConfigCommand, SettingsArgs};
@@ -46,24 +47,29 @@ use reload::Running;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The exit code of a mistake in the settings or on the command line; clap uses the same.
-const BAD_SETTINGS: u8 = 2;
-
 /// The longest time that threads busy with the disk may delay the exit.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    match run(Cli::parse().into_command()) {
+    let (command, json) = match Cli::read() {
+        Ok(Some(read)) => read,
+        Ok(None) => return help(),
+        Err(wrong) => return wrong.end(),
+    };
+    match run(command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // The whole chain of causes on one line: scripts and people both read it.
-            output::complain(&format!("{error:#}"));
-            if error.is::<config::Error>() {
-                ExitCode::from(BAD_SETTINGS)
-            } else {
-                exit_code(&error).unwrap_or(ExitCode::FAILURE)
-            }
+        Err(error) if error.is::<config::Error>() => {
+            complain(&Exit::usage(format!("{error:#}")).into(), json)
         }
+        Err(error) => complain(&error, json),
+    }
+}
+
+/// Prints the help, for those who do not know yet what to ask for.
+fn help() -> ExitCode {
+    match output::say(Cli::command().render_help().to_string().trim_end()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(&error.into(), false),
     }
 }
 
@@ -73,8 +79,16 @@ fn run(command: Command) -> anyhow::Result<()> {
             let (settings, running) = start(args)?;
             on_runtime(serve::serve(settings, running))
         }
+        Command::Mcp(args) if args.bridge.is_wanted() => {
+            let toolsets = args.settings.only("mcp.toolsets").map_err(|flag| {
+                Exit::usage(format!(
+                    "{flag} is about a server of its own; with --url only --tools can be given"
+                ))
+            })?;
+            on_runtime(args.bridge.run(toolsets))
+        }
         Command::Mcp(args) => {
-            let (settings, _) = start(args)?;
+            let (settings, _) = start(args.settings)?;
             on_runtime(stdio::serve(settings))
         }
         Command::Openapi => print(&asyncgate_rest::openapi()),
@@ -121,6 +135,7 @@ fn read(args: SettingsArgs) -> Result<(Inputs, Effective), config::Error> {
 /// Reads the settings and starts the log.
 fn start(args: SettingsArgs) -> anyhow::Result<(Settings, Running)> {
     let (inputs, effective) = read(args)?;
+    clock::check_wall()?;
     let settings = effective.settings.clone();
     let logs = telemetry::start(&settings)?;
     for warning in &effective.warnings {
@@ -132,6 +147,7 @@ fn start(args: SettingsArgs) -> anyhow::Result<(Settings, Running)> {
 fn on_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .on_thread_start(listen::read_first_date)
         .build()
         .context("cannot start the runtime")?;
     let result = runtime.block_on(work);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use asyncgate_admission::Minimal;
-use asyncgate_core::{Locatability, Policy};
+use asyncgate_core::{Locatability, Policy, Timestamp};
 use asyncgate_engine::{Bodies, Clock, Durability, Engine};
 use asyncgate_host_redis::RedisHost;
 use asyncgate_store::Store;
@@ -19,6 +19,7 @@ use crate::config::{Backend, Settings, StoreKind};
 use crate::data_dir::DataDir;
 use crate::domains::for_domains;
 use crate::ledger_key::LedgerKey;
+use crate::memory;
 use crate::readiness::Monitor;
 use crate::supervise::keep;
 
@@ -127,11 +128,23 @@ fn open_sqlite(data_dir: &DataDir, settings: &Settings) -> anyhow::Result<Sqlite
     SqliteStore::open(&path, &options).with_context(|| format!("{}", path.display()))
 }
 
+/// The time without a commit after which a clock that is far ahead is the likelier explanation.
+const LONG_REST_MS: i64 = 30 * 86_400_000;
+
 /// Starts a clock that is not behind the last time that was stored before the restart.
 fn start_clock(store: &dyn Store) -> GuardedClock {
     let clock = GuardedClock::start();
     let wall = clock.now();
-    clock.raise_to(store.last_time());
+    let last = store.last_time();
+    let ahead_ms = wall.millis_since(last);
+    if last != Timestamp::default() && ahead_ms > LONG_REST_MS {
+        tracing::warn!(
+            ahead_days = ahead_ms / 86_400_000,
+            "the machine's clock is far ahead of the last commit; if it is wrong, stop this server, set the \
+             clock and start again: the server's time never runs back"
+        );
+    }
+    clock.raise_to(last);
     let behind_ms = clock.now().millis_since(wall);
     if behind_ms > 1_000 {
         tracing::warn!(
@@ -175,7 +188,9 @@ pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
         bodies: Bodies {
             ratio_cap: settings.decompress_ratio_cap,
             pause: settings.read_timeout,
+            budget_bytes: memory::budget(settings.memory_budget),
         },
+        trusted_proxies: settings.trusted_proxies.clone(),
         default_list_limit: settings.default_list_limit,
         max_list_limit: settings.max_list_limit,
         default_bootstrap_items: settings.default_bootstrap_items,
@@ -196,6 +211,8 @@ pub fn for_mcp(settings: &Settings) -> asyncgate_mcp::Options {
     asyncgate_mcp::Options {
         allowed_origins: settings.allowed_origins.clone(),
         max_input_bytes: settings.max_body_bytes,
+        tool_names: settings.tool_names,
+        toolsets: settings.toolsets,
         ..asyncgate_mcp::Options::default()
     }
 }

@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
+use asyncgate_api::{Code, Liveness};
 use asyncgate_edge::json_response;
+use asyncgate_rest::{HEALTHZ, METRICS, READYZ};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -12,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures_util::future::BoxFuture;
 use prometheus_client::registry::Registry;
-use serde_json::json;
+use serde::Serialize;
 
 /// The server's readiness for new work.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,6 +23,17 @@ pub struct Readiness {
     pub missing: Vec<&'static str>,
     /// The reason, in words that operators may see.
     pub reason: Option<String>,
+    /// Remarks that keep nobody from anything.
+    pub notices: Vec<Notice>,
+}
+
+/// A remark for operators.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// The name of its subject.
+    pub key: &'static str,
+    /// The remark, in words.
+    pub text: String,
 }
 
 impl Readiness {
@@ -49,10 +62,13 @@ struct Ops {
 
 /// Returns the routes `/healthz` and `/readyz`.
 pub fn health(vitals: Arc<dyn Vitals>) -> Router {
-    let alive = || async { answer(StatusCode::OK, &json!({ "status": "ok" })) };
+    let alive = || async {
+        let status = "ok".to_owned();
+        answer(StatusCode::OK, &Liveness { status })
+    };
     Router::new()
-        .route("/healthz", get(alive))
-        .route("/readyz", get(ready))
+        .route(HEALTHZ, get(alive))
+        .route(READYZ, get(ready))
         .with_state(vitals)
 }
 
@@ -62,22 +78,37 @@ pub fn metrics(vitals: Arc<dyn Vitals>, registry: Registry) -> Router {
         vitals,
         registry: Arc::new(registry),
     };
-    Router::new().route("/metrics", get(show)).with_state(ops)
+    Router::new().route(METRICS, get(show)).with_state(ops)
 }
 
 async fn ready(State(vitals): State<Arc<dyn Vitals>>) -> Response {
     let readiness = vitals.readiness();
+    let notices = readiness
+        .notices
+        .iter()
+        .map(|notice| asyncgate_api::Notice {
+            key: notice.key.to_owned(),
+            text: notice.text.clone(),
+        });
+    let notices = notices.collect();
     if readiness.is_ready() {
-        return answer(StatusCode::OK, &json!({ "status": "ready" }));
+        let body = asyncgate_api::Readiness {
+            status: "ready".to_owned(),
+            notices,
+            ..Default::default()
+        };
+        return answer(StatusCode::OK, &body);
     }
-    let body = json!({
-        "status": "not_ready",
-        "code": "UNAVAILABLE",
-        "reason": readiness.reason,
-        "degraded": true,
-        "missing": readiness.missing,
-        "retry_after": RETRY_AFTER,
-    });
+    let missing = readiness.missing.into_iter().map(str::to_owned);
+    let body = asyncgate_api::Readiness {
+        status: "not_ready".to_owned(),
+        code: Some(Code::Unavailable),
+        reason: readiness.reason,
+        degraded: Some(true),
+        missing: Some(missing.collect()),
+        retry_after: Some(RETRY_AFTER),
+        notices,
+    };
     let mut response = answer(StatusCode::SERVICE_UNAVAILABLE, &body);
     response
         .headers_mut()
@@ -100,8 +131,8 @@ async fn show(State(ops): State<Ops>) -> Response {
     }
 }
 
-fn answer(status: StatusCode, body: &serde_json::Value) -> Response {
-    json_response(status, body.to_string())
+fn answer(status: StatusCode, body: &impl Serialize) -> Response {
+    json_response(status, serde_json::to_vec(body).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -109,6 +140,7 @@ mod tests {
     use axum::body::{Body, to_bytes};
     use axum::extract::Request;
     use prometheus_client::metrics::counter::Counter;
+    use serde_json::json;
     use tower::ServiceExt as _;
 
     use super::*;
@@ -145,6 +177,7 @@ mod tests {
         let failing = || Readiness {
             missing: vec!["shards_ready"],
             reason: Some("the disk is full".to_owned()),
+            notices: Vec::new(),
         };
         assert_eq!(get(failing(), "/healthz").await.0, StatusCode::OK);
         let (status, body) = get(failing(), "/readyz").await;
@@ -159,6 +192,16 @@ mod tests {
             (status, body.as_str()),
             (StatusCode::OK, r#"{"status":"ready"}"#)
         );
+        let noticed = Readiness {
+            notices: vec![Notice {
+                key: "clock_skew",
+                text: "off".to_owned(),
+            }],
+            ..Readiness::default()
+        };
+        let (status, body) = get(noticed, "/readyz").await;
+        let expected = r#"{"status":"ready","notices":[{"key":"clock_skew","text":"off"}]}"#;
+        assert_eq!((status, body.as_str()), (StatusCode::OK, expected));
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use std::{io, io::IoSlice};
@@ -53,20 +53,35 @@ pub enum Phase {
 /// Both are in one number, so that one comparison shows whether anything happened. Only the
 /// connection's own task touches it, so no ordering is needed.
 #[derive(Debug, Default)]
-pub struct Progress(AtomicU64);
+pub struct Progress {
+    steps: AtomicU64,
+    /// True while a part of the last request's body was not read.
+    body_open: AtomicBool,
+}
 
 const PHASE_BITS: u32 = 2;
 
 impl Progress {
     /// Moves to a phase; its time starts now.
     pub fn enter(&self, phase: Phase) {
-        let step = (self.0.load(Ordering::Relaxed) >> PHASE_BITS).wrapping_add(1);
-        self.0
+        let step = (self.steps.load(Ordering::Relaxed) >> PHASE_BITS).wrapping_add(1);
+        self.steps
             .store(step << PHASE_BITS | phase as u64, Ordering::Relaxed);
     }
 
+    /// Notes whether a part of the request's body is still to be read.
+    pub fn set_body_open(&self, open: bool) {
+        self.body_open.store(open, Ordering::Relaxed);
+    }
+
+    /// Returns true if the client may still be sending a request that nobody reads: its body was left
+    /// alone, or its head was refused.
+    pub fn is_being_sent(&self) -> bool {
+        self.body_open.load(Ordering::Relaxed) || self.phase() == Phase::Head
+    }
+
     fn phase(&self) -> Phase {
-        match self.0.load(Ordering::Relaxed) & ((1 << PHASE_BITS) - 1) {
+        match self.steps.load(Ordering::Relaxed) & ((1 << PHASE_BITS) - 1) {
             1 => Phase::Head,
             2 => Phase::Answer,
             3 => Phase::Stuck,
@@ -133,7 +148,7 @@ impl StallDetector {
     /// Looks once; to be called every [`Timeouts::tick`]. Returns the phase in which the connection
     /// has stood still for too long.
     pub fn look(&mut self) -> Option<Phase> {
-        let now = self.progress.0.load(Ordering::Relaxed);
+        let now = self.progress.steps.load(Ordering::Relaxed);
         if now == self.seen {
             self.still += self.timeouts.tick();
         } else {
@@ -315,9 +330,9 @@ mod tests {
         assert_eq!(observed.read_u8().await.unwrap(), b'x');
         assert_eq!(progress.phase(), Phase::Head);
         progress.enter(Phase::Open);
-        let before = progress.0.load(Ordering::Relaxed);
+        let before = progress.steps.load(Ordering::Relaxed);
         observed.write_all(b"y").await.unwrap();
-        assert_ne!(progress.0.load(Ordering::Relaxed), before);
+        assert_ne!(progress.steps.load(Ordering::Relaxed), before);
         assert_eq!(progress.phase(), Phase::Open);
     }
 }

@@ -12,14 +12,17 @@ impl<T> Clone for Reloadable<T> {
     }
 }
 
-impl<T: Copy> Reloadable<T> {
+impl<T: Clone> Reloadable<T> {
     pub fn new(value: T) -> Self {
         Self(Arc::new(RwLock::new(value)))
     }
 
     /// Returns the value as it is now.
     pub fn get(&self) -> T {
-        *self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Puts another value in its place.

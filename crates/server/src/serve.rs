@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
+use tokio::time::sleep;
 
 use crate::config::Settings;
 use crate::events;
@@ -26,7 +27,7 @@ use crate::readiness::Monitor;
 use crate::reload::Running;
 use crate::signals::{Signals, Wish};
 use crate::supervise::keep;
-use crate::tls;
+use crate::tls::Tls;
 use crate::uds::UnixSocket;
 
 /// The prefix of the names of metrics that only this server has.
@@ -39,10 +40,13 @@ const LAST_SWEEP: Duration = Duration::from_secs(1);
 pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<()> {
     // Signals come first: from here on none of them kills the process in the middle of something.
     let mut signals = Signals::listen().context("cannot listen to signals")?;
+    // A certificate that cannot be used stops the start before anything listens.
+    let tls = settings.tls.as_ref().map(Tls::open).transpose()?;
     // A port that is taken must not leave a new database and key behind.
-    let sockets = Sockets::bind(&settings).await?;
+    let sockets = Sockets::bind(&settings, tls.as_ref()).await?;
     let node = Node::open(&settings)?;
     let (keys, fresh) = Keys::open(&settings, &node.clock)?;
+    let keys = Arc::new(keys);
     if let Some(token) = &fresh {
         show_once(token);
     }
@@ -52,13 +56,14 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
         let (monitor, restarts) = (monitor.clone(), node.restarts.clone());
         async move { keep("monitor", restarts, || monitor.watch()).await }
     });
-    let registry = registry(&node, &keys);
-    let routes = routes(&settings, &node, Arc::new(keys), &monitor);
+    let registry = registry(&node, &keys, &monitor);
+    let routes = routes(&settings, &node, keys.clone(), &monitor);
     let listeners = sockets.serve(&settings, &node.engine, routes, &monitor, registry)?;
     monitor.bound();
     let address = listeners.iter().find_map(Listener::address);
     let address = address.context("nothing listens on the network")?;
     running.announce();
+    warn_of_clear_text(&settings);
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "serving");
     let scheme = if settings.tls.is_some() {
         "https"
@@ -70,24 +75,28 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     while signals.next().await == Wish::Reload {
         running.reload(|settings| {
             node.reload(settings);
+            keys.reload(settings);
             for listener in &listeners {
                 listener.set_timeouts(timeouts(settings));
             }
         });
+        if let Some(tls) = &tls {
+            tls.reload();
+        }
     }
-    tracing::info!("stopping: requests in flight may finish");
     monitor.draining();
-    node.engine.drain();
-    let all = join_all(
-        listeners
-            .into_iter()
-            .map(|listener| listener.drain(settings.drain_timeout)),
-    );
+    // Somebody at a terminal wants an end, and has no balancer that must look elsewhere first.
+    let grace = match signals.interrupted() {
+        true => Duration::ZERO,
+        false => settings.drain_grace,
+    };
+    let drained = drain(grace, &settings, &node.engine, listeners);
     let finished = tokio::select! {
-        finished = all => finished.into_iter().all(|finished| finished),
+        finished = drained => finished,
         // An operator who asks twice does not want to wait.
         () = second_stop(&mut signals) => false,
     };
+    node.engine.drain();
     // Background work stops by itself when the engine drains; a transaction may be under way.
     let last = async { tokio::join!(background, watching) };
     let _ = tokio::time::timeout(LAST_SWEEP, last).await;
@@ -99,6 +108,40 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     Ok(())
 }
 
+/// Takes the listeners out of service. At first new work is refused, and whoever holds work can settle it;
+/// then everything that waits is released, and requests in flight may finish. Returns true if all did.
+///
+/// It takes at most [`Settings::drain_grace`] and [`Settings::drain_timeout`], whatever clients do.
+async fn drain(
+    grace: Duration,
+    settings: &Settings,
+    engine: &Engine,
+    listeners: Vec<Listener>,
+) -> bool {
+    tracing::info!(
+        grace_seconds = grace.as_secs_f64(),
+        "stopping: new work is refused, and work that was handed out can be settled"
+    );
+    sleep(grace).await;
+    tracing::info!("stopping: requests in flight may finish");
+    engine.drain();
+    let drains = listeners
+        .into_iter()
+        .map(|listener| listener.drain(settings.drain_timeout));
+    join_all(drains).await.into_iter().all(|finished| finished)
+}
+
+/// Warns of credentials that others on the network could read.
+fn warn_of_clear_text(settings: &Settings) {
+    if settings.tls.is_none() && !settings.bind.ip().is_loopback() {
+        tracing::warn!(
+            bind = %settings.bind,
+            "other machines can reach bind, and tls.enabled is false: credentials and payloads travel in \
+             clear text unless a proxy in front of this server speaks TLS"
+        );
+    }
+}
+
 /// The sockets of the server. Connections wait in their queues until somebody serves them.
 struct Sockets {
     main: Socket,
@@ -107,17 +150,15 @@ struct Sockets {
 }
 
 impl Sockets {
-    async fn bind(settings: &Settings) -> anyhow::Result<Self> {
+    async fn bind(settings: &Settings, tls: Option<&Tls>) -> anyhow::Result<Self> {
         let tcp = |address| async move {
             TcpListener::bind(address)
                 .await
                 .with_context(|| format!("cannot listen on {address}"))
         };
-        // A certificate that cannot be used stops the start before anything listens.
-        let acceptor = settings.tls.as_ref().map(tls::acceptor).transpose()?;
         let main = tcp(settings.bind).await?;
-        let main = match acceptor {
-            Some(acceptor) => Socket::Tls(main, acceptor),
+        let main = match tls {
+            Some(tls) => Socket::Tls(main, tls.acceptor()),
             None => main.into(),
         };
         let metrics = match settings.metrics_addr {
@@ -167,7 +208,13 @@ impl Sockets {
         let aside = health.clone().merge(metrics.clone());
         let aside = asyncgate_rest::refuse_methods(aside, engine.clone());
         let start = |socket: Socket, router| {
-            Listener::start(socket, router, options(settings), counts.clone())
+            Listener::start(
+                socket,
+                router,
+                engine.clone(),
+                options(settings),
+                counts.clone(),
+            )
         };
         let mut listeners = vec![start(self.main, main)?];
         if let Some(socket) = self.unix {
@@ -213,7 +260,7 @@ fn for_grpc(monitor: Arc<Monitor>) -> asyncgate_grpc::Options {
 }
 
 /// Returns all metrics but those of the listeners.
-fn registry(node: &Node, keys: &Keys) -> Registry {
+fn registry(node: &Node, keys: &Keys, monitor: &Monitor) -> Registry {
     let engine = &node.engine;
     let mut registry = Registry::default();
     engine.register_mailbox_metrics(&mut registry);
@@ -229,7 +276,9 @@ fn registry(node: &Node, keys: &Keys) -> Registry {
         ("dlq_profile", settings.durability.dlq_profile()),
     ]);
     registry.register("mailbox_profile", "How the mailbox is deployed", profile);
-    engine.register_metrics(registry.sub_registry_with_prefix(PREFIX));
+    let own = registry.sub_registry_with_prefix(PREFIX);
+    engine.register_metrics(own);
+    monitor.register_metrics(own);
     registry
 }
 
@@ -239,8 +288,9 @@ async fn second_stop(signals: &mut Signals) {
 
 /// Shows the first key. It does not go through the log, which others may collect and keep.
 fn show_once(token: &Token) {
-    output::complain(&format!(
-        "this is the admin API key; it is shown only now:\n\n    {}\n",
+    output::mutter(&format!(
+        "asyncgate: this is the admin API key; it is shown only now. \
+         Commands take it from ASYNCGATE_API_KEY.\n\n    {}\n",
         token.reveal()
     ));
 }

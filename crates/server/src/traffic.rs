@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use asyncgate_engine::registry;
+use asyncgate_rest::{EVENTS, HEALTHZ, METRICS, READYZ};
 use asyncgate_store::Stopwatch;
 use axum::http::{Method, StatusCode};
 use prometheus_client::collector::Collector;
@@ -72,7 +73,7 @@ impl Default for Traffic {
     /// The counts of every route that this server has.
     fn default() -> Self {
         let operations = registry().iter().map(|entry| entry.spec.path);
-        let own = ["/healthz", "/readyz", "/metrics", asyncgate_rest::EVENTS];
+        let own = [HEALTHZ, READYZ, METRICS, EVENTS];
         Self::new(
             operations
                 .chain(asyncgate_rest::PATHS)
@@ -285,6 +286,19 @@ mod tests {
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         text
+    }
+
+    /// gRPC and MCP describe themselves in other ways.
+    #[test]
+    fn every_route_is_in_the_openapi_document() {
+        let document = asyncgate_rest::openapi();
+        let elsewhere = |path: &str| {
+            path == OTHER || path == asyncgate_mcp::PATH || asyncgate_grpc::PATHS.contains(&path)
+        };
+        for route in Traffic::default().routes {
+            let described = document["paths"].get(route.template).is_some();
+            assert_ne!(described, elsewhere(route.template), "{}", route.template);
+        }
     }
 
     #[test]

@@ -87,8 +87,12 @@ pub enum Mutant {
     IgnoresOrder,
     /// It begins the chain anew with each message.
     BreaksChains,
-    /// It accepts more messages than a shard may hold.
+    /// It accepts more messages than a topic may hold.
     Overfills,
+    /// It lets messages pass others with their partition key.
+    JumpsTheLine,
+    /// It leaves the messages behind one that has ended blocked.
+    KeepsTheTurn,
     /// It purges messages that receivers hold.
     PurgesHeld,
     /// It delivers delayed messages at once.
@@ -105,7 +109,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every defect.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 35] = [
         Self::AnswersBeforeCommit,
         Self::ForgetsKeys,
         Self::LeasesTwice,
@@ -133,6 +137,8 @@ impl Mutant {
         Self::IgnoresOrder,
         Self::BreaksChains,
         Self::Overfills,
+        Self::JumpsTheLine,
+        Self::KeepsTheTurn,
         Self::PurgesHeld,
         Self::ForgetsDelays,
         Self::LosesMail,

@@ -58,8 +58,8 @@ setup! {
     mail: u32,
     /// The number of shards for messages.
     shards: u16,
-    /// The number of messages that may wait in a shard.
-    shard_capacity: u32,
+    /// The number of messages that may wait in a topic.
+    topic_capacity: u32,
     /// The number of messages that all receivers together may hold.
     inflight: u32,
     /// The number of sends that are remembered.
@@ -104,7 +104,7 @@ impl Setup {
             typed: !(seed / 8).is_multiple_of(JSON_EVERY),
             mail: MAIL[(seed % 8) as usize],
             shards: *rng.pick(&[1, 2, 8]),
-            shard_capacity: *rng.pick(&[4, 24, 4_096]),
+            topic_capacity: *rng.pick(&[4, 24, 4_096]),
             inflight: *rng.pick(&[2, 12, 8_192]),
             remembered: *rng.pick(&[24, 4_000_000, 4_000_000]),
             replay_ms: *rng.pick(&[2_000, 60_000, 300_000]),
@@ -138,7 +138,7 @@ impl Setup {
     fn mail_policy(&self) -> mailbox::Policy {
         mailbox::Policy {
             shards: self.shards,
-            shard_capacity: self.shard_capacity,
+            topic_capacity: self.topic_capacity,
             global_inflight: self.inflight,
             dedup_capacity: self.remembered,
             t_replay_ms: self.replay_ms,

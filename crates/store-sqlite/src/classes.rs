@@ -1,13 +1,13 @@
 //! The classes that have, or recently had, ready tasks.
 //!
-//! A class row exists so that `ready` rows can name it by a number. The classes that may have ready tasks are kept in
-//! memory: one is added when a task becomes ready, and dropped when a look finds its queue empty. Rows of classes that stay
-//! empty are deleted once there are many of them.
+//! A class row exists so that `ready` rows can name it by a number. Which classes have ready tasks, and from where on,
+//! is kept in memory. Rows of classes that stay empty are deleted once there are many of them.
 
 use std::collections::HashMap;
 
 use asyncgate_core::{Class, Reach};
-use rusqlite::{Result, params};
+use asyncgate_store::classes::{Classes as TenantClasses, Place};
+use rusqlite::{OptionalExtension, Result, params};
 
 use crate::{codec::Key, db::Db};
 
@@ -17,20 +17,13 @@ const MAX_IDLE: usize = 4_096;
 /// The classes of all tenants.
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
-    tenants: HashMap<i64, HashMap<Class, Entry>>,
-    /// The number of classes that are not live.
+    tenants: HashMap<i64, TenantClasses>,
+    /// The number of classes without ready tasks.
     idle: usize,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    class: i64,
-    /// True if there may be ready tasks.
-    live: bool,
-}
-
 impl Classes {
-    /// Loads every class of the file. Each counts as live until a look shows otherwise.
+    /// Loads every class of the file.
     pub(crate) fn load(db: &Db) -> Result<Self> {
         let mut classes = Self::default();
         let mut rows = db
@@ -38,28 +31,37 @@ impl Classes {
             .prepare("SELECT class, tenant, type, capabilities FROM class")?;
         let mut rows = rows.query([])?;
         while let Some(row) = rows.next()? {
-            let (class, tenant): (i64, i64) = (row.get(0)?, row.get(1)?);
+            let (number, tenant): (i64, i64) = (row.get(0)?, row.get(1)?);
             let capabilities: String = row.get(3)?;
-            let name = Class {
+            let class = Class {
                 task_type: row.get(2)?,
                 capabilities: serde_json::from_str(&capabilities).unwrap_or_default(),
             };
-            let entry = Entry { class, live: true };
-            classes
-                .tenants
-                .entry(tenant)
-                .or_default()
-                .insert(name, entry);
+            let known = classes.tenants.entry(tenant).or_default();
+            known.insert(class, number);
+            match first(db, number)? {
+                Some(place) => {
+                    known.enter(number, place);
+                }
+                None => classes.idle += 1,
+            }
         }
         Ok(classes)
     }
 
     /// Returns the number of a class that is about to get a ready task. A new class is given one.
-    pub(crate) fn enter(&mut self, db: &Db, tenant: i64, class: Class) -> Result<i64> {
-        if let Some(entry) = self.tenants.entry(tenant).or_default().get_mut(&class) {
-            self.idle -= usize::from(!entry.live);
-            entry.live = true;
-            return Ok(entry.class);
+    pub(crate) fn enter(
+        &mut self,
+        db: &Db,
+        tenant: i64,
+        class: Class,
+        place: Place,
+    ) -> Result<i64> {
+        if let Some(known) = self.tenants.get_mut(&tenant)
+            && let Some(number) = known.number(&class)
+        {
+            self.idle -= usize::from(known.enter(number, place));
+            return Ok(number);
         }
         if self.idle >= MAX_IDLE {
             self.drop_idle(db)?;
@@ -69,22 +71,18 @@ impl Classes {
             .prepare_cached("INSERT INTO class (tenant, type, capabilities) VALUES (?1, ?2, ?3)")?
             .execute(params![tenant, class.task_type, capabilities])?;
         let number = db.conn.last_insert_rowid();
-        let entry = Entry {
-            class: number,
-            live: true,
-        };
-        self.tenants.entry(tenant).or_default().insert(class, entry);
+        let known = self.tenants.entry(tenant).or_default();
+        known.insert(class, number);
+        known.enter(number, place);
         Ok(number)
     }
 
     /// Returns the number of a class, if it is known.
     pub(crate) fn number(&self, tenant: i64, class: &Class) -> Option<i64> {
-        let entry = self.tenants.get(&tenant)?.get(class)?;
-        Some(entry.class)
+        self.tenants.get(&tenant)?.number(class)
     }
 
-    /// Returns the first `limit` ready tasks that the worker can serve, by priority, then age: the heads of its classes,
-    /// merged.
+    /// Returns the first `limit` ready tasks that the worker can serve, by priority, then age.
     pub(crate) fn claimable(
         &mut self,
         db: &Db,
@@ -92,44 +90,45 @@ impl Classes {
         reach: &Reach,
         limit: usize,
     ) -> Result<Vec<Key>> {
-        let mut heads: Vec<(i64, i64)> = Vec::new();
-        let Some(classes) = self.tenants.get_mut(&tenant) else {
+        let Some(known) = self.tenants.get_mut(&tenant) else {
             return Ok(Vec::new());
         };
         let mut select = db.conn.prepare_cached(
-            "SELECT rank, task FROM ready WHERE class = ?1 ORDER BY rank, task LIMIT ?2",
+            "SELECT rank, task FROM ready WHERE class = ?1 AND (rank, task) >= (?2, ?3)
+             ORDER BY rank, task LIMIT ?4",
         )?;
-        for (class, entry) in classes.iter_mut() {
-            if !entry.live || !reach.serves(class) {
-                continue;
-            }
-            let found = heads.len();
-            let mut rows = select.query(params![entry.class, limit as i64])?;
-            while let Some(row) = rows.next()? {
-                heads.push((row.get(0)?, row.get(1)?));
-            }
-            // An empty answer means an empty queue only if something was asked for.
-            if heads.len() == found && limit > 0 {
-                entry.live = false;
-                self.idle += 1;
-            }
-        }
-        heads.sort_unstable();
-        heads.truncate(limit);
-        Ok(heads.into_iter().map(|(_, task)| Key(task)).collect())
+        let fetch = |number, from: Place, limit: usize| {
+            let rows = select.query_map(params![number, from.0, from.1, limit as i64], read)?;
+            rows.collect::<Result<Vec<Place>>>()
+        };
+        let found = known.first(reach, limit, fetch, |_| self.idle += 1)?;
+        Ok(found.into_iter().map(|(_, task)| Key(task)).collect())
     }
 
     fn drop_idle(&mut self, db: &Db) -> Result<()> {
         let mut delete = db
             .conn
             .prepare_cached("DELETE FROM class WHERE class = ?1")?;
-        for classes in self.tenants.values_mut() {
-            for entry in classes.values().filter(|entry| !entry.live) {
-                delete.execute([entry.class])?;
+        for known in self.tenants.values_mut() {
+            for number in known.drop_idle() {
+                delete.execute([number])?;
             }
-            classes.retain(|_, entry| entry.live);
         }
+        self.tenants.retain(|_, known| !known.is_empty());
         self.idle = 0;
         Ok(())
     }
+}
+
+fn first(db: &Db, class: i64) -> Result<Option<Place>> {
+    db.conn
+        .prepare_cached(
+            "SELECT rank, task FROM ready WHERE class = ?1 ORDER BY rank, task LIMIT 1",
+        )?
+        .query_row([class], read)
+        .optional()
+}
+
+fn read(row: &rusqlite::Row<'_>) -> Result<Place> {
+    Ok((row.get(0)?, row.get(1)?))
 }

@@ -125,11 +125,21 @@ impl SqliteStore {
         })
     }
 
+    /// Reads for the server itself.
     fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&mut Db) -> rusqlite::Result<T> + Send + 'static,
     ) -> Answer<'_, T> {
-        Box::pin(self.readers.run(query))
+        self.read_for(admission::NOBODY, query)
+    }
+
+    /// Reads for a tenant, when its turn comes.
+    fn read_for<T: Send + 'static>(
+        &self,
+        tenant: TenantId,
+        query: impl FnOnce(&mut Db) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Answer<'_, T> {
+        Box::pin(self.readers.run(tenant, query))
     }
 
     /// Reads rows of one tenant. For a tenant without rows it returns the default.
@@ -138,7 +148,7 @@ impl SqliteStore {
         tenant: TenantId,
         query: impl FnOnce(&mut Db, i64) -> rusqlite::Result<T> + Send + 'static,
     ) -> Answer<'_, T> {
-        self.read(move |db| match db.tenant(tenant)? {
+        self.read_for(tenant, move |db| match db.tenant(tenant)? {
             Some(tenant) => query(db, tenant),
             None => Ok(T::default()),
         })

@@ -1,16 +1,21 @@
 //! The reader threads: each has a connection of its own and sees the newest commit.
+//!
+//! Invariant: tenants take turns, by the time that their reads take. No read is long: each looks at a bounded number
+//! of rows and answers with a page.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
-    sync::{
-        Arc, Mutex, PoisonError,
-        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
-    },
+    sync::Arc,
     thread,
+    time::Duration,
 };
 
-use asyncgate_store::Error;
+use asyncgate_core::TenantId;
+use asyncgate_store::{
+    Error, Stopwatch,
+    fair::{FairQueue, Flow, Lane, Popped, Refused, Room},
+};
 use rusqlite::ErrorCode;
 use tokio::sync::oneshot;
 
@@ -22,36 +27,39 @@ use crate::{
 
 /// The most reads that wait; more are refused, as writes are.
 const MAX_QUEUED_READS: usize = 4_096;
+/// The longest sleep of a reader that has nothing to do. It is woken when there is.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 type Read = Box<dyn FnOnce(&mut Db) + Send>;
 
 /// The way to the reader threads. They end when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Readers {
-    reads: SyncSender<Read>,
+    reads: Arc<FairQueue<Read>>,
 }
 
 impl Readers {
     pub(crate) fn start(path: &Path, threads: usize) -> Result<Self, OpenError> {
-        let (reads, waiting) = sync_channel::<Read>(MAX_QUEUED_READS);
-        let waiting = Arc::new(Mutex::new(waiting));
+        let readers = Self {
+            reads: Arc::new(FairQueue::new(Room {
+                jobs: MAX_QUEUED_READS,
+                bytes: usize::MAX,
+            })),
+        };
         for n in 0..threads {
             let mut db = Db::open(path, Use::Read)?;
-            let waiting = Arc::clone(&waiting);
+            let reads = Arc::clone(&readers.reads);
             thread::Builder::new()
                 .name(format!("sqlite-reader-{n}"))
-                .spawn(move || {
-                    while let Some(read) = next(&waiting) {
-                        read(&mut db);
-                    }
-                })?;
+                .spawn(move || serve(&reads, &mut db))?;
         }
-        Ok(Self { reads })
+        Ok(readers)
     }
 
-    /// Runs a query on some reader thread.
+    /// Runs a query on some reader thread, when it is the tenant's turn.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
+        tenant: TenantId,
         query: impl FnOnce(&mut Db) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
@@ -60,10 +68,18 @@ impl Readers {
             // The caller may have gone.
             let _ = answer.send(answered.unwrap_or(Err(rusqlite::Error::UnwindingPanic)));
         });
-        self.reads.try_send(read).map_err(|error| match error {
-            TrySendError::Full(_) => Error::Busy,
-            TrySendError::Disconnected(_) => stopped(),
-        })?;
+        let flow = Flow {
+            tenant,
+            lane: Lane::Reads,
+            cost: 1,
+            bytes: 0,
+        };
+        self.reads
+            .push(flow, read)
+            .map_err(|refused| match refused {
+                Refused::Full => Error::Busy,
+                Refused::Closed => stopped(),
+            })?;
         answered
             .await
             .map_err(|_| stopped())?
@@ -71,12 +87,24 @@ impl Readers {
     }
 }
 
-fn next(waiting: &Mutex<Receiver<Read>>) -> Option<Read> {
-    waiting
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .recv()
-        .ok()
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.reads.close();
+    }
+}
+
+fn serve(reads: &FairQueue<Read>, db: &mut Db) {
+    loop {
+        match reads.pop(PATIENCE) {
+            Popped::Job(turn) => {
+                let watch = Stopwatch::start();
+                (turn.job)(db);
+                reads.settle(turn.charge, watch.elapsed());
+            }
+            Popped::Nothing => {}
+            Popped::Closed => return,
+        }
+    }
 }
 
 fn stopped() -> Error {

@@ -8,9 +8,11 @@
 use rusqlite::Connection;
 
 /// Each step brings a file from the version that is its index to the next.
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4];
-/// The oldest version that can be read as it stands. Its tables are those of the newest.
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5];
+/// The oldest version that can be read as it stands.
 const OLDEST_READABLE: u32 = 3;
+/// The first version whose table `message` has the partition keys.
+const WITH_PARTITIONS: u32 = 5;
 
 const V1: &str = "
     CREATE TABLE tenant (
@@ -214,6 +216,45 @@ const V3: &str = "
 /// is rewritten; the version keeps older programs from taking new rows for damaged ones.
 const V4: &str = "";
 
+/// The order of messages by partition key. `blocked` is 0 for the message that has the turn in its
+/// partition, 1 for those that wait behind it, and NULL for what stands in no line: messages without a key,
+/// dead letters and what is gone. Of messages that were waiting, the oldest of each key keeps its place and the
+/// others wait behind it, unless a receiver has one: then all of them do. `content.partition_key` is not
+/// read any more.
+const V5: &str = "
+    ALTER TABLE message ADD COLUMN partition_key TEXT;
+    ALTER TABLE message ADD COLUMN blocked INTEGER;
+    UPDATE message SET partition_key = c.partition_key FROM content c
+        WHERE c.message = message.message AND c.partition_key IS NOT NULL;
+    UPDATE message SET blocked = 0 WHERE partition_key IS NOT NULL AND state < 3;
+    CREATE INDEX message_partition ON message (topic, partition_key, blocked)
+        WHERE blocked IS NOT NULL;
+    UPDATE message SET state = 1, blocked = 1, due = expires_at
+        WHERE blocked = 0 AND state < 2 AND EXISTS (
+            SELECT 1 FROM message o
+            WHERE o.topic = message.topic AND o.partition_key = message.partition_key
+                AND o.blocked >= 0 AND o.message <> message.message
+                AND (o.state = 2 OR o.message < message.message));
+    -- Those that were ready have no end of a delay. They count as delayed now.
+    UPDATE topic SET ready = ready - moved.count, delayed = delayed + moved.count FROM (
+            SELECT topic, count(*) AS count FROM message
+            WHERE blocked = 1 AND until IS NULL GROUP BY topic) moved
+        WHERE moved.topic = topic.topic;
+    UPDATE shard SET ready = ready - moved.count, delayed = delayed + moved.count FROM (
+            SELECT m.message >> 44 AS tenant, c.shard AS shard, count(*) AS count
+            FROM message m JOIN content c USING (message)
+            WHERE m.blocked = 1 AND m.until IS NULL GROUP BY 1, 2) moved
+        WHERE moved.tenant = shard.tenant AND moved.shard = shard.shard;
+";
+
+/// Shows the messages of a file that is only read as a newer file has them. Names find temporary views
+/// before tables.
+const OLDER_MESSAGES: &str = "
+    CREATE TEMP VIEW message AS SELECT m.*, NULL AS blocked,
+        (SELECT c.partition_key FROM main.content c WHERE c.message = m.message) AS partition_key
+    FROM main.message m;
+";
+
 /// The reason why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -225,11 +266,15 @@ pub(crate) enum Error {
     Sqlite(#[from] rusqlite::Error),
 }
 
-/// Checks that the file has a version that can be read, without writing to it.
+/// Checks that the file has a version that can be read, and prepares the connection for it, without writing
+/// to the file.
 pub(crate) fn check(conn: &Connection) -> Result<(), Error> {
     let (found, known) = version(conn)?;
     if found < OLDEST_READABLE {
         return Err(Error::TooOld { found, known });
+    }
+    if found < WITH_PARTITIONS {
+        conn.execute_batch(OLDER_MESSAGES)?;
     }
     Ok(())
 }

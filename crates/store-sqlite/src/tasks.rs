@@ -196,7 +196,7 @@ impl Writable {
         match placement {
             Placement::Ready { priority } => {
                 let (classes, db) = self.classes()?;
-                let class = classes.enter(db, tenant, class())?;
+                let class = classes.enter(db, tenant, class(), (rank(priority), key.0))?;
                 self.db
                     .conn
                     .prepare_cached("INSERT INTO ready (class, rank, task) VALUES (?1, ?2, ?3)")?

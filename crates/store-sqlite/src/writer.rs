@@ -5,15 +5,15 @@
 //! whole and every job in it is told so; a job that fails alone does not fail the jobs beside it.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicI64, AtomicU32, Ordering},
 };
-use std::{path::Path, thread, time::Duration};
+use std::{collections::HashMap, path::Path, thread, time::Duration};
 
 use asyncgate_core::{TenantId, Timestamp, mailbox};
 use asyncgate_store::{
     Error, Health, Signals, Stopwatch, StoreMetrics, Work, Written,
-    fair::{FairQueue, Flow, Lane, Refused},
+    fair::{Charge, FairQueue, Flow, Lane, Popped, Refused, Room, Turn},
     flow,
 };
 use rusqlite::ErrorCode;
@@ -29,14 +29,13 @@ use crate::{
 /// The most jobs that share a commit, so that the first of them does not wait too long.
 const MAX_BATCH: usize = 256;
 /// The bytes that a transaction may write before it is committed.
-const MAX_BATCH_BYTES: usize = 32 << 20;
+const MAX_BATCH_BYTES: usize = 8 << 20;
+/// The time that a transaction may take before it is committed: others wait so long behind costly jobs.
+const MAX_BATCH_TIME: Duration = Duration::from_millis(5);
 /// The pages that the log may grow before they are moved into the main file.
 const CHECKPOINT_PAGES: u32 = 1_000;
 /// The time after which a failing disk is tried again when nobody writes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The value of a count that nobody has made yet.
-pub(crate) const NOT_COUNTED: u64 = u64::MAX;
 
 /// The state that the writer shares with those who give it work.
 #[derive(Debug)]
@@ -46,11 +45,11 @@ pub(crate) struct Shared {
     pub(crate) last_time: AtomicI64,
     /// The time for which repeated sends must be recognised.
     pub(crate) replay_window_ms: AtomicI64,
-    /// The number of remembered sends; [`NOT_COUNTED`] at first.
-    pub(crate) remembered: AtomicU64,
+    /// The latest time at which somebody asked how full the mailbox is; 0 at first.
+    pub(crate) asked_at: AtomicI64,
+    /// The number of remembered sends of each tenant; absent before somebody has counted.
+    remembered: Mutex<Option<HashMap<i64, u64>>>,
     health: Mutex<Health>,
-    queued_bytes: AtomicUsize,
-    max_queued_bytes: usize,
 }
 
 impl Shared {
@@ -59,6 +58,13 @@ impl Shared {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// Returns the number of remembered sends of each tenant.
+    pub(crate) fn remembered(&self) -> MutexGuard<'_, Option<HashMap<i64, u64>>> {
+        self.remembered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_health(&self, health: Health) {
@@ -133,10 +139,9 @@ impl Writer {
             metrics: StoreMetrics::default(),
             last_time: AtomicI64::new(last_time),
             replay_window_ms: AtomicI64::new(mailbox::Policy::default().t_replay_ms),
-            remembered: AtomicU64::new(NOT_COUNTED),
+            asked_at: AtomicI64::new(0),
+            remembered: Mutex::default(),
             health: Mutex::new(Health::Ready),
-            queued_bytes: AtomicUsize::new(0),
-            max_queued_bytes: options.max_queued_bytes,
         });
         let log_pages = Arc::new(AtomicU32::new(0));
         let seen = Arc::clone(&log_pages);
@@ -144,7 +149,10 @@ impl Writer {
             seen.store(pages.unsigned_abs(), Ordering::Relaxed);
             Ok(())
         }))?;
-        let jobs = Arc::new(FairQueue::new(options.max_queued_jobs));
+        let jobs = Arc::new(FairQueue::new(Room {
+            jobs: options.max_queued_jobs.max(1),
+            bytes: options.max_queued_bytes,
+        }));
         let waiting = Arc::clone(&jobs);
         let mut worker = Worker {
             writable: Writable::new(db, Timestamp::from_millis(last_time)),
@@ -167,37 +175,22 @@ impl Writer {
         &self,
         job: Queued,
     ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
-        let shared = &self.shared;
-        let weight = job.weight();
-        let queued = shared.queued_bytes.fetch_add(weight, Ordering::Relaxed);
+        let metrics = &self.shared.metrics;
         let (answer, answered) = oneshot::channel();
-        // A job that is alone in the queue is always taken, however large it is: else it could never run.
-        let sent = if queued > 0 && queued.saturating_add(weight) > shared.max_queued_bytes {
-            Err(Error::Busy)
-        } else {
-            self.send(Waiting { job, answer })
-        };
-        match sent {
+        let flow = job.flow();
+        match self.jobs.push(flow, Waiting { job, answer }) {
             Ok(()) => {
-                shared.metrics.waiting.inc();
+                metrics.waiting.inc();
                 Ok(answered)
             }
-            Err(error) => {
-                shared.queued_bytes.fetch_sub(weight, Ordering::Relaxed);
-                shared.metrics.turned_away.inc();
-                Err(error)
+            Err(refused) => {
+                metrics.turned_away.inc();
+                Err(match refused {
+                    Refused::Full => Error::Busy,
+                    Refused::Closed => Error::Unavailable("the writer has stopped".to_owned()),
+                })
             }
         }
-    }
-
-    fn send(&self, waiting: Waiting) -> Result<(), Error> {
-        let flow = waiting.job.flow();
-        self.jobs
-            .push(flow, waiting)
-            .map_err(|refused| match refused {
-                Refused::Full => Error::Busy,
-                Refused::Closed => Error::Unavailable("the writer has stopped".to_owned()),
-            })
     }
 
     /// Sets how the work is divided when there is more than can be done.
@@ -225,7 +218,7 @@ impl Drop for Alarm<'_> {
         self.0
             .set_health(Health::Failing("the writer has stopped".to_owned()));
         self.1.close();
-        self.1.pop(usize::MAX, Duration::ZERO);
+        while let Popped::Job(_) = self.1.pop(Duration::ZERO) {}
     }
 }
 
@@ -241,23 +234,77 @@ struct Worker {
 /// The jobs that ran in the open transaction, with what they wrote.
 type Ran = Vec<(Waiting, Option<Written>)>;
 
+/// The jobs for one transaction, in the order of their turns. Each is charged by the time that it took.
+struct Batch<'a> {
+    queue: &'a FairQueue<Waiting>,
+    first: Option<Turn<Waiting>>,
+    /// The number of jobs that may still be taken.
+    left: usize,
+    begun: Stopwatch,
+    /// The charge for the job that is running, and when it began.
+    running: Option<(Charge, Duration)>,
+}
+
+impl<'a> Batch<'a> {
+    /// Returns the jobs that wait at this moment. Later ones wait for the next commit, so that the first of these
+    /// is not answered later and later.
+    fn new(queue: &'a FairQueue<Waiting>, first: Turn<Waiting>) -> Self {
+        Self {
+            queue,
+            first: Some(first),
+            left: queue.len().min(MAX_BATCH - 1),
+            begun: Stopwatch::start(),
+            running: None,
+        }
+    }
+}
+
+impl Iterator for Batch<'_> {
+    type Item = Waiting;
+
+    fn next(&mut self) -> Option<Waiting> {
+        let now = self.begun.elapsed();
+        let more = self.left > 0 && now < MAX_BATCH_TIME;
+        let turn = match (self.running.take(), self.first.take()) {
+            (None, first) => first,
+            (Some((charge, since)), _) if more => {
+                self.left -= 1;
+                self.queue.settle_and_pop(charge, now - since)
+            }
+            (Some((charge, since)), _) => {
+                self.queue.settle(charge, now - since);
+                None
+            }
+        }?;
+        self.running = Some((turn.charge, now));
+        Some(turn.job)
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        if let Some((charge, since)) = self.running.take() {
+            self.queue.settle(charge, self.begun.elapsed() - since);
+        }
+    }
+}
+
 impl Worker {
-    fn run(&mut self, waiting: &FairQueue<Waiting>) {
-        let _alarm = Alarm(Arc::clone(&self.shared), waiting);
-        while let Some(jobs) = waiting.pop(MAX_BATCH, PROBE_INTERVAL) {
-            if jobs.is_empty() {
-                self.probe();
+    fn run(&mut self, queue: &FairQueue<Waiting>) {
+        let _alarm = Alarm(Arc::clone(&self.shared), queue);
+        loop {
+            match queue.pop(PROBE_INTERVAL) {
+                Popped::Job(first) => self.batch(Batch::new(queue, first)),
+                Popped::Nothing => self.probe(),
+                Popped::Closed => break,
             }
-            let mut jobs = jobs.into_iter().peekable();
-            while jobs.peek().is_some() {
-                self.batch(&mut jobs);
-            }
+            self.forget_sends();
         }
         self.checkpoint("TRUNCATE");
     }
 
     /// Runs waiting jobs in one commit, as many of them as a commit may hold.
-    fn batch(&mut self, jobs: &mut impl Iterator<Item = Waiting>) {
+    fn batch(&mut self, jobs: Batch<'_>) {
         let mut ran: Ran = Vec::new();
         match self.transaction(&mut ran, jobs) {
             Ok(()) => self.succeed(ran),
@@ -336,10 +383,8 @@ impl Worker {
         self.shared.metrics.commits.inc();
         self.writable.cells = 0;
         self.writable.mailbox.keep();
-        if let Some(remembered) = self.writable.mailbox.remembered() {
-            let remembered = remembered as u64;
-            self.shared.remembered.store(remembered, Ordering::Relaxed);
-        }
+        let mailbox = &mut self.writable.mailbox;
+        mailbox.tell_remembered(&mut self.shared.remembered());
         self.shared.last_time.store(last_time, Ordering::Relaxed);
         Ok(())
     }
@@ -398,9 +443,6 @@ impl Worker {
     }
 
     fn answer(&self, waiting: Waiting, answer: Result<(), Error>) {
-        self.shared
-            .queued_bytes
-            .fetch_sub(waiting.job.weight(), Ordering::Relaxed);
         self.shared.metrics.waiting.dec();
         // The caller may have gone; what was decided stands all the same.
         let _ = waiting.answer.send(answer);
@@ -416,6 +458,19 @@ impl Worker {
             Ok(()) => self.recovered(),
             Err(_) => self.roll_back(),
         }
+    }
+
+    /// Forgets sends whose window is over, if somebody has asked for their number: perhaps nobody sends anything.
+    fn forget_sends(&mut self) {
+        let asked_at = self.shared.asked_at.swap(0, Ordering::Relaxed);
+        if asked_at == 0 {
+            return;
+        }
+        let Writable { db, mailbox, .. } = &mut self.writable;
+        mailbox.set_window(self.shared.replay_window_ms.load(Ordering::Relaxed));
+        // A failure shows again at the next transaction, where somebody can be told of it.
+        let _ = mailbox.forget(db, Timestamp::from_millis(asked_at));
+        mailbox.tell_remembered(&mut self.shared.remembered());
     }
 
     fn recovered(&self) {

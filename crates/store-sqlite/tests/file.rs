@@ -197,7 +197,9 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     let conn = rusqlite::Connection::open(&path).unwrap();
     conn.execute_batch(
         "DROP TABLE cell; DROP TABLE revocation; DROP TABLE client_tier; DROP TABLE domain;
-         ALTER TABLE clock DROP COLUMN cells; PRAGMA user_version = 1;",
+         ALTER TABLE clock DROP COLUMN cells;
+         DROP INDEX message_partition; ALTER TABLE message DROP COLUMN blocked;
+         ALTER TABLE message DROP COLUMN partition_key; PRAGMA user_version = 1;",
     )
     .unwrap();
     drop(conn);

@@ -64,8 +64,8 @@ async fn repeated_sends_are_recognised_after_a_restart() {
     driver.wait_ms(T_REPLAY - 1);
     for _ in 0..2 {
         reopen(&mut driver, &path);
-        let load = driver.mailbox().load().await.unwrap();
-        assert_eq!(load.remembered, 5, "before anything is written");
+        let load = driver.mailbox().load(driver.now).await.unwrap();
+        assert_eq!(load.remembered(), 5, "before anything is written");
         for (key, message) in ["ready", "acked", "dead", "purged"].iter().zip(&taken) {
             let again = driver.try_send(mail(key)).await.unwrap();
             assert!(again.duplicate && again.id == message.id, "{key}");
@@ -78,14 +78,24 @@ async fn repeated_sends_are_recognised_after_a_restart() {
             assert_eq!(refused, Err(Rejection::IdemConflict { msg_id }));
         }
         assert_eq!(
-            driver.look(Reads::default()).await.send_context.remembered,
+            driver
+                .look(Reads::default())
+                .await
+                .send_context
+                .remembered
+                .total,
             5
         );
     }
     driver.wait_ms(1);
     reopen(&mut driver, &path);
     assert_eq!(
-        driver.look(Reads::default()).await.send_context.remembered,
+        driver
+            .look(Reads::default())
+            .await
+            .send_context
+            .remembered
+            .total,
         0
     );
     for key in ["ready", "acked", "dead", "purged"] {
@@ -118,7 +128,7 @@ async fn a_delivery_goes_on_after_a_restart() {
         driver.receive(ALL).await.is_empty(),
         "they are with a receiver"
     );
-    assert_eq!(driver.look(Reads::default()).await.inflight, 3);
+    assert_eq!(driver.look(Reads::default()).await.inflight.own, 3);
     driver.ack(taken[0].id, lease(0)).await.unwrap();
     driver.extend(taken[1].id, lease(1), 10_000).await.unwrap();
     reopen(&mut driver, &path);
@@ -156,11 +166,7 @@ async fn chains_places_and_counts_go_on_after_a_restart() {
         }
         let everything = |driver: MailDriver| async move {
             let (mailbox, tenant) = (driver.mailbox(), driver.tenant);
-            let remembered = 0;
-            let load = Load {
-                remembered,
-                ..mailbox.load().await.unwrap()
-            };
+            let load: Load = mailbox.load(driver.now).await.unwrap();
             let seen = (
                 driver.messages().await,
                 mailbox.chains(tenant).await.unwrap(),
@@ -273,12 +279,12 @@ async fn a_commit_that_fails_takes_back_what_was_remembered_of_it() {
     assert!(failed.is_err());
     let check = async |driver: &mut MailDriver| {
         let context = driver.look(Reads::default()).await.send_context;
-        assert_eq!((context.head, context.remembered), (1, 1));
+        assert_eq!((context.head, context.remembered.own), (1, 1));
         assert_eq!(driver.messages().await.len(), 1);
         let (mailbox, tenant) = (driver.mailbox(), driver.tenant);
         let topics = mailbox.topics(tenant, None, 9).await.unwrap();
         assert_eq!((topics.len(), topics[0].counts.of(Kind::Ready)), (1, 1));
-        let load = mailbox.load().await.unwrap();
+        let load = mailbox.load(driver.now).await.unwrap();
         assert_eq!(load.shards.len(), 1);
         assert!(driver.try_send(mail("before")).await.unwrap().duplicate);
     };
@@ -321,7 +327,12 @@ async fn a_job_that_fails_does_not_fail_those_that_share_its_commit() {
     let places: Vec<u64> = messages.iter().map(|message| message.id.seq()).collect();
     assert_eq!(places, (1..=17).collect::<Vec<_>>(), "no holes");
     assert_eq!(
-        driver.look(Reads::default()).await.send_context.remembered,
+        driver
+            .look(Reads::default())
+            .await
+            .send_context
+            .remembered
+            .total,
         17
     );
     for n in 0..20 {

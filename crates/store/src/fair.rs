@@ -1,13 +1,16 @@
 //! A bounded queue that is fair: a tenant that asks for much waits behind itself, and delays no other.
 //!
 //! Deficit round robin on two levels, tenants and then their lanes (a topic is a lane). Each in turn
-//! may spend what it has saved up; a job may overdraw, and the debt is paid off in later rounds.
+//! may spend what it has saved up; a job may overdraw, and the debt is paid off in later rounds. A job is
+//! charged by an estimate when its turn comes, and by what it really took once it has run.
 //!
 //! Invariants: jobs of one lane leave in the order in which they came; nothing waits longer than one
-//! round of the others' shares; no tenant fills the queue alone.
+//! round of the others' shares; a tenant cannot leave a debt behind by pausing while others wait; no
+//! number of tenants fills the queue so that the next finds no room.
 
 use std::{
     collections::{HashMap, VecDeque},
+    fmt,
     hash::Hash,
     time::Duration,
 };
@@ -18,6 +21,11 @@ use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The cost that a share of weight 1 may spend in a round.
 const QUANTUM: i64 = 32;
+/// The time that costs one. It is about the work of a row.
+const COST_TIME: Duration = Duration::from_micros(10);
+/// A tenant may hold so many times what is free. One tenant alone gets three quarters of the room, two get
+/// three sevenths each, and so on: a part always stays free for the next.
+const SHARE_OF_FREE: usize = 3;
 
 /// The owner and the cost of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +34,47 @@ pub struct Flow {
     pub tenant: TenantId,
     /// The lane within the tenant.
     pub lane: Lane,
-    /// The amount of work, roughly in rows.
+    /// The amount of work, as an estimate. One is about the work of a row.
     pub cost: u32,
+    /// The memory that the job holds while it waits.
+    pub bytes: usize,
+}
+
+/// The room of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// The most jobs that wait.
+    pub jobs: usize,
+    /// The most bytes that they hold together.
+    pub bytes: usize,
+}
+
+/// A job whose turn has come.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Turn<T> {
+    /// The job.
+    pub job: T,
+    /// The charge for it.
+    pub charge: Charge,
+}
+
+/// The charge for a job: whose share paid for it, and how much.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Charge {
+    tenant: TenantId,
+    lane: Lane,
+    cost: u32,
+}
+
+/// The outcome of asking a queue for a job.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Popped<T> {
+    /// The next job.
+    Job(Turn<T>),
+    /// No job came in time.
+    Nothing,
+    /// The queue is closed, and every job has left it.
+    Closed,
 }
 
 /// A lane within a tenant.
@@ -41,6 +88,8 @@ pub enum Lane {
     Messages,
     /// Decisions about nonces, limits and revocations.
     Admission,
+    /// Reads, which have a queue of their own.
+    Reads,
 }
 
 /// The shares of tenants and topics when there is more work than can be done. Whatever is not named
@@ -81,37 +130,45 @@ pub enum Refused {
 }
 
 /// The queue.
-#[derive(Debug)]
 pub struct FairQueue<T> {
     state: Mutex<State<T>>,
     filled: Condvar,
-    capacity: usize,
+    room: Room,
 }
 
-#[derive(Debug)]
 struct State<T> {
-    tenants: Round<TenantId, Round<Lane, VecDeque<(u32, T)>>>,
-    /// The number of jobs that wait.
-    len: usize,
-    /// The number of jobs that wait, by tenant.
-    held: HashMap<TenantId, usize>,
+    tenants: Round<TenantId, Round<Lane, VecDeque<(Flow, T)>>>,
+    /// The room that is taken, by all and by each tenant.
+    taken: Room,
+    taken_by: HashMap<TenantId, Room>,
+    /// The number of threads that wait for a job.
+    sleeping: usize,
     weights: Weights,
     closed: bool,
 }
 
+impl<T> fmt::Debug for FairQueue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FairQueue")
+            .field("room", &self.room)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<T> FairQueue<T> {
-    /// Returns an empty queue that holds at most `capacity` jobs.
-    pub fn new(capacity: usize) -> Self {
+    /// Returns an empty queue.
+    pub fn new(room: Room) -> Self {
         Self {
             state: Mutex::new(State {
                 tenants: Round::default(),
-                len: 0,
-                held: HashMap::new(),
+                taken: Room::NONE,
+                taken_by: HashMap::new(),
+                sleeping: 0,
                 weights: Weights::default(),
                 closed: false,
             }),
             filled: Condvar::new(),
-            capacity: capacity.max(1),
+            room,
         }
     }
 
@@ -120,62 +177,73 @@ impl<T> FairQueue<T> {
         self.lock().weights = weights;
     }
 
-    /// Takes a job in. A tenant may fill three quarters of the queue; the rest is kept for others.
+    /// Takes a job in. A tenant that holds much of the room is refused before it is full.
     pub fn push(&self, flow: Flow, job: T) -> Result<(), Refused> {
         let mut guard = self.lock();
         let state = &mut *guard;
         if state.closed {
             return Err(Refused::Closed);
         }
-        let held = state.held.entry(flow.tenant).or_default();
-        let share = self.capacity - self.capacity / 4;
-        if state.len >= self.capacity || *held >= share {
+        let held = state.taken_by.entry(flow.tenant).or_insert(Room::NONE);
+        // A tenant's only job is taken however large it is, as long as nobody else waits: else it could never run.
+        if state.taken.jobs > 0 && !self.room.admits(state.taken, *held, flow.bytes) {
+            if *held == Room::NONE {
+                state.taken_by.remove(&flow.tenant);
+            }
             return Err(Refused::Full);
         }
-        *held += 1;
-        state.len += 1;
+        held.add(flow.bytes);
+        state.taken.add(flow.bytes);
         let lanes = state.tenants.of(flow.tenant);
-        lanes.of(flow.lane).push_back((flow.cost, job));
-        let first = state.len == 1;
+        lanes.of(flow.lane.clone()).push_back((flow, job));
+        let awaited = state.sleeping > 0;
         drop(guard);
-        // There is one thread that pops, and it sleeps only on an empty queue.
-        if first {
+        if awaited {
             self.filled.notify_one();
         }
         Ok(())
     }
 
-    /// Gives out at most `limit` jobs, waiting up to `patience` for the first. Returns nothing when the
-    /// queue is closed and empty.
-    pub fn pop(&self, limit: usize, patience: Duration) -> Option<Vec<T>> {
+    /// Gives out the next job, waiting up to `patience` for it.
+    pub fn pop(&self, patience: Duration) -> Popped<T> {
         let mut guard = self.lock();
-        while guard.len == 0 && !guard.closed {
+        while guard.taken.jobs == 0 && !guard.closed {
+            guard.sleeping += 1;
             let waited = self.filled.wait_timeout(guard, patience);
             let (after, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             guard = after;
+            guard.sleeping -= 1;
             if waited.timed_out() {
                 break;
             }
         }
-        let state = &mut *guard;
-        if state.len == 0 && state.closed {
-            return None;
+        match guard.next() {
+            Some(turn) => Popped::Job(turn),
+            None if guard.closed => Popped::Closed,
+            None => Popped::Nothing,
         }
-        let mut jobs = Vec::with_capacity(limit.min(state.len));
-        while jobs.len() < limit {
-            let Some((tenant, job)) = state.next() else {
-                break;
-            };
-            state.len -= 1;
-            if let Some(held) = state.held.get_mut(&tenant) {
-                *held -= 1;
-                if *held == 0 {
-                    state.held.remove(&tenant);
-                }
-            }
-            jobs.push(job);
-        }
-        Some(jobs)
+    }
+
+    /// Settles a job that took so long, and gives out the next one if there is one.
+    pub fn settle_and_pop(&self, charge: Charge, took: Duration) -> Option<Turn<T>> {
+        let mut guard = self.lock();
+        guard.settle(charge, took);
+        guard.next()
+    }
+
+    /// Settles a job that took so long: what it was charged too little becomes a debt of its tenant and lane.
+    pub fn settle(&self, charge: Charge, took: Duration) {
+        self.lock().settle(charge, took);
+    }
+
+    /// Returns the number of jobs that wait.
+    pub fn len(&self) -> usize {
+        self.lock().taken.jobs
+    }
+
+    /// Returns true if no job waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Closes the queue: it takes no more in, and jobs that wait can still be popped.
@@ -191,24 +259,68 @@ impl<T> FairQueue<T> {
 }
 
 impl<T> State<T> {
-    fn next(&mut self) -> Option<(TenantId, T)> {
-        let (tenant, (_, job)) = self.tenants.next(&self.weights)?;
-        Some((tenant, job))
+    fn next(&mut self) -> Option<Turn<T>> {
+        let (flow, job) = self.tenants.take(&self.weights)?;
+        self.taken.remove(flow.bytes);
+        if let Some(held) = self.taken_by.get_mut(&flow.tenant) {
+            held.remove(flow.bytes);
+            if held.jobs == 0 {
+                self.taken_by.remove(&flow.tenant);
+            }
+        }
+        let Flow {
+            tenant, lane, cost, ..
+        } = flow;
+        let charge = Charge { tenant, lane, cost };
+        Some(Turn { job, charge })
+    }
+
+    fn settle(&mut self, charge: Charge, took: Duration) {
+        let cost = i64::try_from(took.as_micros() / COST_TIME.as_micros()).unwrap_or(i64::MAX);
+        let more = cost.max(1) - i64::from(charge.cost.max(1));
+        let debtor = self.tenants.charge(charge.tenant, more);
+        if let Some(lanes) = debtor {
+            lanes.charge(charge.lane, more);
+        }
     }
 }
 
-/// A source of jobs, each with its cost.
+impl Room {
+    const NONE: Self = Self { jobs: 0, bytes: 0 };
+
+    /// Returns true if there is room for one more job of a tenant that holds `held`, when `taken` is taken.
+    fn admits(self, taken: Self, held: Self, bytes: usize) -> bool {
+        let fits = |room: usize, taken: usize, held: usize, more: usize| {
+            let free = room.saturating_sub(taken);
+            more <= free && held < free.saturating_mul(SHARE_OF_FREE)
+        };
+        fits(self.jobs, taken.jobs, held.jobs, 1)
+            && fits(self.bytes, taken.bytes, held.bytes, bytes)
+    }
+
+    fn add(&mut self, bytes: usize) {
+        self.jobs += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    fn remove(&mut self, bytes: usize) {
+        self.jobs -= 1;
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+/// A source of jobs.
 trait Source: Default {
     type Job;
 
-    fn take(&mut self, weights: &Weights) -> Option<(u32, Self::Job)>;
+    fn take(&mut self, weights: &Weights) -> Option<(Flow, Self::Job)>;
     fn is_empty(&self) -> bool;
 }
 
-impl<T> Source for VecDeque<(u32, T)> {
+impl<T> Source for VecDeque<(Flow, T)> {
     type Job = T;
 
-    fn take(&mut self, _: &Weights) -> Option<(u32, T)> {
+    fn take(&mut self, _: &Weights) -> Option<(Flow, T)> {
         self.pop_front()
     }
 
@@ -237,9 +349,19 @@ impl Sharer for Lane {
 /// Sharers that take turns. Only those that have jobs stand in the ring.
 #[derive(Debug)]
 struct Round<K, S> {
-    /// The savings, which may be a debt, and the jobs of each sharer.
-    shares: HashMap<K, (i64, S)>,
+    shares: HashMap<K, Share<S>>,
     ring: VecDeque<K>,
+    /// The number of times that the turn has passed on.
+    passed: u64,
+}
+
+#[derive(Debug, Default)]
+struct Share<S> {
+    /// The savings; a debt if negative.
+    saved: i64,
+    source: S,
+    /// For a sharer outside the ring: the number of turns that had passed when it left with a debt.
+    left_at: Option<u64>,
 }
 
 impl<K, S> Default for Round<K, S> {
@@ -247,6 +369,7 @@ impl<K, S> Default for Round<K, S> {
         Self {
             shares: HashMap::new(),
             ring: VecDeque::new(),
+            passed: 0,
         }
     }
 }
@@ -254,32 +377,42 @@ impl<K, S> Default for Round<K, S> {
 impl<K: Sharer, S: Source> Round<K, S> {
     /// Returns the jobs of a sharer, which joins the ring if it had none.
     fn of(&mut self, key: K) -> &mut S {
-        let ring = &mut self.ring;
-        let (_, source) = self.shares.entry(key).or_insert_with_key(|key| {
-            ring.push_back(key.clone());
-            (0, S::default())
-        });
-        source
+        let share = self.shares.entry(key.clone()).or_default();
+        if share.source.is_empty() {
+            if let Some(left_at) = share.left_at.take() {
+                // While it was away, the others' turns have paid for it as its own would have.
+                let turns = i64::try_from(self.passed - left_at).unwrap_or(i64::MAX);
+                let rounds = turns / (self.ring.len() as i64 + 1);
+                share.saved = share
+                    .saved
+                    .saturating_add(rounds.saturating_mul(QUANTUM))
+                    .min(0);
+            }
+            self.ring.push_back(key);
+        }
+        &mut share.source
     }
 
-    /// Takes the next job, and tells its sharer and its cost.
-    fn next(&mut self, weights: &Weights) -> Option<(K, (u32, S::Job))> {
-        loop {
-            let key = self.ring.front()?.clone();
-            let (saved, source) = self.shares.get_mut(&key)?;
-            if *saved <= 0 {
-                *saved += QUANTUM * i64::from(key.weight(weights));
-                self.ring.rotate_left(1);
-                continue;
-            }
-            let (cost, job) = source.take(weights)?;
-            *saved -= i64::from(cost.max(1));
-            // Whoever leaves the ring loses its savings and its debt: idle time is not saved up.
-            if source.is_empty() {
-                self.shares.remove(&key);
-                self.ring.pop_front();
-            }
-            return Some((key, (cost, job)));
+    /// Changes what a sharer was charged. Returns its jobs if the sharer is still known.
+    fn charge(&mut self, key: K, more: i64) -> Option<&mut S> {
+        if self.ring.is_empty() {
+            // Nobody waits, so nobody is owed anything.
+            self.shares.clear();
+            return None;
+        }
+        let passed = self.passed;
+        let share = self.shares.entry(key).or_insert_with(|| Share {
+            left_at: Some(passed),
+            ..Share::default()
+        });
+        share.saved = share.saved.saturating_sub(more);
+        Some(&mut share.source)
+    }
+
+    /// Forgets the sharers outside the ring once they are many: their debts are as good as paid.
+    fn forget_absent(&mut self) {
+        if self.shares.len() > 2 * self.ring.len() + 1_024 {
+            self.shares.retain(|_, share| share.left_at.is_none());
         }
     }
 }
@@ -287,9 +420,36 @@ impl<K: Sharer, S: Source> Round<K, S> {
 impl<K: Sharer, S: Source> Source for Round<K, S> {
     type Job = S::Job;
 
-    fn take(&mut self, weights: &Weights) -> Option<(u32, S::Job)> {
-        let (_, taken) = self.next(weights)?;
-        Some(taken)
+    /// Takes the next job of the sharer whose turn it is.
+    fn take(&mut self, weights: &Weights) -> Option<(Flow, S::Job)> {
+        loop {
+            let key = self.ring.front()?;
+            let share = self.shares.get_mut(key)?;
+            if share.saved <= 0 {
+                if self.ring.len() == 1 {
+                    // Nobody else waits, so nobody is owed the debt.
+                    share.saved = 0;
+                }
+                share.saved += QUANTUM * i64::from(key.weight(weights));
+                self.ring.rotate_left(1);
+                self.passed += 1;
+                continue;
+            }
+            let (flow, job) = share.source.take(weights)?;
+            share.saved -= i64::from(flow.cost.max(1));
+            if share.source.is_empty() {
+                let in_debt = share.saved < 0;
+                share.left_at = Some(self.passed);
+                // Idle time is not saved up, but a debt stays.
+                if let Some(key) = self.ring.pop_front()
+                    && !in_debt
+                {
+                    self.shares.remove(&key);
+                }
+                self.forget_absent();
+            }
+            return Some((flow, job));
+        }
     }
 
     fn is_empty(&self) -> bool {

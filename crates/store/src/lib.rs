@@ -5,6 +5,7 @@
 //! Every backend passes the same conformance suite; the [`memory`] store is the reference.
 
 pub mod admission;
+pub mod classes;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -14,11 +15,15 @@ pub mod mailbox;
 pub mod memory;
 mod metrics;
 mod plane;
+mod remembered;
+mod shares;
 mod signals;
 mod sync;
 mod tasks;
 mod transaction;
 mod waiters;
+#[cfg(test)]
+mod waiters_tests;
 
 use std::sync::Arc;
 
@@ -34,10 +39,12 @@ pub use job::{Committed, Decide, Decided, Job, Outcome, transact, transact_admit
 pub use mailbox::Messages;
 pub use metrics::{Stopwatch, StoreMetrics};
 pub use plane::{Declared, Plane, Work, Written, flow};
+pub use remembered::Remembered;
+pub use shares::Shares;
 pub use signals::{Deliveries, EndWaiter, MessageWaiter, Signals, TaskWaiter};
 pub use tasks::{IdempotencyKey, ReadSet, Snapshot, Tasks};
 pub use transaction::{Rows, Transaction};
-pub use waiters::{AnyOffer, Interest, Waiter, take_or_wait};
+pub use waiters::{AnyOffer, Interest, Waiter, WorkerMark, take_or_wait};
 
 /// The most memory that the tasks of one answer may take. A page or a claim that would take more ends early, after
 /// at least one task.

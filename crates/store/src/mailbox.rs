@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use asyncgate_core::{
     MessageId, TenantId, Timestamp,
-    mailbox::{ChainHead, Changes, Kind, Message, Rejection, SendContext, State, shard_of},
+    mailbox::{
+        ChainHead, Changes, Kind, Lines, Message, Occupied, Partition, Rejection, SendContext,
+        Share, State, shard_of,
+    },
 };
 
 use crate::{
@@ -76,13 +79,15 @@ impl Declared for Reads {
     }
 }
 
-/// The sender's name for a message, and the shard that the message goes to if it is new.
+/// The sender's name for a message, and where the message goes if it is new.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SendKey {
     /// The topic that it is sent to.
     pub topic: Arc<str>,
     /// The sender's name for it within the topic.
     pub idem_key: Arc<str>,
+    /// The key that orders it among the messages of the topic.
+    pub partition_key: Option<Arc<str>>,
     /// The shard.
     pub shard: u16,
 }
@@ -93,8 +98,15 @@ impl SendKey {
         Self {
             topic: topic.into(),
             idem_key: idem_key.into(),
+            partition_key: partition_key.map(Into::into),
             shard: shard_of(topic, partition_key, shards),
         }
+    }
+
+    /// Returns the partition that the message goes to, if it has a key.
+    pub fn partition(&self) -> Option<Partition> {
+        let key = self.partition_key.as_ref()?;
+        Some((Arc::clone(&self.topic), Arc::clone(key)))
     }
 }
 
@@ -186,12 +198,37 @@ pub struct Snapshot {
     pub dead: Vec<Message>,
     /// The dead letter at which the search ended, if there may be more.
     pub dead_next: Option<MessageId>,
-    /// The number of waiting messages in each shard that dead letters would return to.
-    pub depths: BTreeMap<u16, u64>,
+    /// The number of waiting messages in each topic that dead letters would return to.
+    pub depths: BTreeMap<Arc<str>, u64>,
+    /// The partitions that dead letters would return to and that have a live message.
+    pub occupied: Occupied,
     /// The waiting messages: those that are ready in the order of delivery, then those that are not.
     pub waiting: Vec<Message>,
-    /// The number of messages that receivers hold, over all tenants.
-    pub inflight: u64,
+    /// The partitions of all live messages that are shown.
+    pub lines: Lines,
+    /// The number of messages that receivers hold.
+    pub inflight: Share,
+}
+
+impl Snapshot {
+    /// Returns the dead letters that are shown.
+    pub fn letters(&self) -> impl Iterator<Item = &Message> {
+        let named = self.messages.iter();
+        let named = named.filter(|message| message.standing().kind == Kind::Dead);
+        named.chain(&self.dead)
+    }
+
+    /// Returns the partitions of all live messages that are shown, each with the number of them. A line
+    /// shows one message more than that.
+    pub fn partitions(&self) -> BTreeMap<Partition, usize> {
+        let shown = self.messages.iter().chain(&self.ready).chain(&self.waiting);
+        let live = shown.filter(|message| message.is_live());
+        let mut partitions = BTreeMap::new();
+        for partition in live.filter_map(Message::partition) {
+            *partitions.entry(partition).or_default() += 1;
+        }
+        partitions
+    }
 }
 
 /// Durable messages. They are written by [`Store::transact`](crate::Store::transact), whose contract holds for them.
@@ -249,8 +286,9 @@ pub trait Mailbox: Send + Sync {
         limit: usize,
     ) -> Answer<'_, Vec<(TenantId, MessageId)>>;
 
-    /// Returns how full the mailbox is, over all tenants.
-    fn load(&self) -> Answer<'_, Load>;
+    /// Returns how full the mailbox is, over all tenants. Sends whose window is over at `now` are counted for
+    /// a moment at most.
+    fn load(&self, now: Timestamp) -> Answer<'_, Load>;
 }
 
 /// A topic and its counts.
@@ -305,14 +343,38 @@ impl Counts {
 pub struct Load {
     /// The number of messages of each kind, by shard.
     pub shards: BTreeMap<u16, Counts>,
-    /// The number of remembered sends.
+    /// The tenants that ever sent a message, and what they use of the shared bounds.
+    pub tenants: BTreeMap<TenantId, Used>,
+}
+
+/// What a tenant uses of the bounds that tenants share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Used {
+    /// The number of messages that its receivers hold.
+    pub inflight: u64,
+    /// The number of its sends that are remembered.
     pub remembered: u64,
 }
 
 impl Load {
     /// Returns how many messages receivers hold.
     pub fn inflight(&self) -> u64 {
-        let shards = self.shards.values();
-        shards.map(|counts| counts.of(Kind::Leased)).sum()
+        self.tenants.values().map(|used| used.inflight).sum()
+    }
+
+    /// Returns how many sends are remembered.
+    pub fn remembered(&self) -> u64 {
+        self.tenants.values().map(|used| used.remembered).sum()
+    }
+
+    /// Returns each tenant's part of what `used` counts.
+    pub fn shares(&self, used: fn(&Used) -> u64) -> impl Iterator<Item = Share> {
+        let counts = || self.tenants.values().map(used);
+        let (total, tenants) = (counts().sum(), counts().filter(|count| *count > 0).count());
+        counts().map(move |own| Share {
+            total,
+            own,
+            tenants: tenants as u64,
+        })
     }
 }

@@ -150,5 +150,6 @@ pub fn flow(tenant: TenantId, lane: Lane, rows: usize, weight: usize) -> Flow {
         tenant,
         lane,
         cost: u32::try_from(cost).unwrap_or(u32::MAX),
+        bytes: weight,
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! Invariants: a waiter that registers before it looks misses nothing; an offer wakes the first waiter
 //! that accepts it, and if that waiter goes away before it has looked, the wake-up passes to the next.
+//! An offer is compared with the waiters that have something in common with it, not with all.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt::Debug,
     hash::Hash,
     pin::pin,
 };
@@ -62,20 +64,61 @@ where
     }
 }
 
-/// What a waiter can use.
-pub trait Interest: std::fmt::Debug {
+/// The things that a waiter can use.
+pub trait Interest: Debug {
     /// A description of something that became ready.
-    type Offer: Clone + std::fmt::Debug;
+    type Offer: Clone + Debug;
+    /// A property by which waiters are found.
+    type Mark: Hash + Eq + Debug;
 
     /// Returns true if the waiter can use what is offered.
     fn accepts(&self, offer: &Self::Offer) -> bool;
+
+    /// Returns the marks of the waiter.
+    fn marks(&self) -> Vec<Self::Mark>;
+
+    /// Returns ways to find the waiters that may accept an offer. Each way is complete: whoever accepts the offer
+    /// has one of its marks.
+    fn searches(offer: &Self::Offer) -> Vec<Vec<Self::Mark>>;
+}
+
+/// A mark of a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum WorkerMark {
+    /// It accepts tasks of any type.
+    AnyType,
+    /// It accepts tasks of this type.
+    Type(String),
+    /// It offers this capability.
+    Capability(String),
 }
 
 impl Interest for Reach {
     type Offer = Class;
+    type Mark = WorkerMark;
 
     fn accepts(&self, class: &Class) -> bool {
         self.serves(class)
+    }
+
+    fn marks(&self) -> Vec<WorkerMark> {
+        let offered = self.capabilities.iter().cloned();
+        let mut marks: Vec<_> = offered.map(WorkerMark::Capability).collect();
+        match &self.accept_types {
+            None => marks.push(WorkerMark::AnyType),
+            Some(types) => marks.extend(types.iter().cloned().map(WorkerMark::Type)),
+        }
+        marks
+    }
+
+    fn searches(class: &Class) -> Vec<Vec<WorkerMark>> {
+        let required = class.capabilities.iter().cloned();
+        let mut searches: Vec<_> = required
+            .map(|name| vec![WorkerMark::Capability(name)])
+            .collect();
+        let task_type = WorkerMark::Type(class.task_type.clone());
+        searches.push(vec![task_type, WorkerMark::AnyType]);
+        searches
     }
 }
 
@@ -85,9 +128,18 @@ pub struct AnyOffer;
 
 impl Interest for AnyOffer {
     type Offer = ();
+    type Mark = ();
 
     fn accepts(&self, (): &()) -> bool {
         true
+    }
+
+    fn marks(&self) -> Vec<()> {
+        vec![()]
+    }
+
+    fn searches((): &()) -> Vec<Vec<()>> {
+        vec![vec![()]]
     }
 }
 
@@ -97,15 +149,71 @@ pub(crate) struct Waiters<K, I: Interest> {
     /// The number of waiters that exist, woken ones included.
     count: AtomicUsize,
     next_id: AtomicU64,
-    queues: Mutex<HashMap<K, VecDeque<Queued<I>>>>,
+    queues: Mutex<HashMap<K, Queue<I>>>,
+}
+
+/// Waiters in the order in which they came, which is the order of their ids.
+#[derive(Debug)]
+struct Queue<I: Interest> {
+    waiting: BTreeMap<u64, Queued<I>>,
+    marked: HashMap<I::Mark, BTreeSet<u64>>,
 }
 
 /// A waiter's place in its queue. It leaves the queue when it is woken.
 #[derive(Debug)]
 struct Queued<I: Interest> {
-    id: u64,
     interest: I,
     wake: oneshot::Sender<I::Offer>,
+}
+
+impl<I: Interest> Default for Queue<I> {
+    fn default() -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            marked: HashMap::new(),
+        }
+    }
+}
+
+impl<I: Interest> Queue<I> {
+    fn insert(&mut self, id: u64, queued: Queued<I>) {
+        for mark in queued.interest.marks() {
+            self.marked.entry(mark).or_default().insert(id);
+        }
+        self.waiting.insert(id, queued);
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Queued<I>> {
+        let queued = self.waiting.remove(&id)?;
+        for mark in queued.interest.marks() {
+            if let Some(ids) = self.marked.get_mut(&mark) {
+                ids.remove(&id);
+                if ids.is_empty() {
+                    self.marked.remove(&mark);
+                }
+            }
+        }
+        Some(queued)
+    }
+
+    /// Returns the first waiter that accepts an offer.
+    fn first(&self, offer: &I::Offer) -> Option<u64> {
+        let found = I::searches(offer).into_iter().map(|marks| {
+            let ids = marks.iter().filter_map(|mark| self.marked.get(mark));
+            ids.collect::<Vec<_>>()
+        });
+        // Every search finds all that may accept; the one that finds the fewest is looked through.
+        let ids = found.min_by_key(|ids| ids.iter().map(|ids| ids.len()).sum::<usize>())?;
+        let mut from = 0;
+        loop {
+            let next = ids.iter().filter_map(|ids| ids.range(from..).next());
+            let id = *next.min()?;
+            if self.waiting.get(&id)?.interest.accepts(offer) {
+                return Some(id);
+            }
+            from = id + 1;
+        }
+    }
 }
 
 impl<K, I: Interest> Default for Waiters<K, I> {
@@ -126,7 +234,7 @@ impl<K: Hash + Eq + Clone, I: Interest> Waiters<K, I> {
         lock(&self.queues)
             .entry(key.clone())
             .or_default()
-            .push_back(Queued { id, interest, wake });
+            .insert(id, Queued { interest, wake });
         self.count.fetch_add(1, Ordering::SeqCst);
         Waiter {
             waiters: self,
@@ -149,8 +257,7 @@ impl<K: Hash + Eq + Clone, I: Interest> Waiters<K, I> {
         let Some(queue) = queues.get_mut(key) else {
             return;
         };
-        let first = queue.iter().position(|next| next.interest.accepts(offer));
-        if let Some(next) = first.and_then(|n| queue.remove(n)) {
+        if let Some(next) = queue.first(offer).and_then(|id| queue.remove(id)) {
             // This cannot fail: a waiter leaves its queue, under this lock, before its receiver goes.
             let _ = next.wake.send(offer.clone());
         }
@@ -175,6 +282,12 @@ impl<K: Hash + Eq + Clone, I: Interest> Waiter<'_, K, I> {
         self.wake_up = (&mut self.woken).await.ok();
     }
 
+    /// Returns true once for a waiter that was woken.
+    #[cfg(test)]
+    pub(crate) fn is_woken(&mut self) -> bool {
+        self.woken.try_recv().is_ok()
+    }
+
     /// Consumes the wake-up: the waiter has looked since and found nothing, so it is not passed on.
     pub fn consume(mut self) {
         self.wake_up = None;
@@ -187,8 +300,8 @@ impl<K: Hash + Eq + Clone, I: Interest> Drop for Waiter<'_, K, I> {
         {
             let mut queues = lock(&self.waiters.queues);
             if let Some(queue) = queues.get_mut(&self.key) {
-                queue.retain(|queued| queued.id != self.id);
-                if queue.is_empty() {
+                queue.remove(self.id);
+                if queue.waiting.is_empty() {
                     queues.remove(&self.key);
                 }
             }

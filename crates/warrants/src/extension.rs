@@ -18,6 +18,9 @@ const REVOCABLE: Extension = ("tenuo.revocable", CheckName::Revocation);
 const RATE_LIMIT: Extension = ("tenuo.rate_limit", CheckName::RateLimit);
 const NONCE: Extension = ("tenuo.nonce", CheckName::Nonce);
 
+/// The longest time for which a host remembers a nonce, in seconds, besides the leeway for clocks.
+pub const MAX_NONCE_SECS: u64 = 7_776_000;
+
 /// The kinds of things that can be revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SubjectKind {
@@ -155,12 +158,24 @@ pub(crate) fn host_checks(
             add_rate(&mut rates, rate);
         }
         if let Some(Asked::Nonce { nonce, ttl_secs }) = read(NONCE, Asked::nonce)? {
+            // No longer than the warrant itself: an expired warrant needs no protection against replay.
+            let ttl_secs = ttl_secs.unwrap_or(u64::MAX).min(time_left(warrant, moment));
+            // A nonce that is forgotten too early could be used again, and nobody would notice.
+            if ttl_secs > MAX_NONCE_SECS.saturating_add(moment.skew) {
+                let (extension, check) = NONCE;
+                return Err(Invalid {
+                    warrant: warrant.id,
+                    check,
+                    extension,
+                    why: "it must be remembered for more than 7776000 seconds, which no host does; the \
+                          warrant must end earlier, or say a shorter time",
+                });
+            }
             nonces.push(HostCheck::Nonce {
                 warrant: warrant.id,
                 namespace: namespace(Scope::Warrant, warrant, moment.tool),
                 nonce,
-                // No longer than the warrant itself: an expired warrant needs no protection against replay.
-                ttl_secs: ttl_secs.unwrap_or(u64::MAX).min(time_left(warrant, moment)),
+                ttl_secs,
             });
         }
     }

@@ -17,7 +17,8 @@ mod value;
 mod verify;
 mod warrant;
 
-pub use extension::{HostCheck, Subject, SubjectKind};
+pub use constraint::Network;
+pub use extension::{HostCheck, MAX_NONCE_SECS, Subject, SubjectKind};
 pub use pop::proof_message;
 pub use verify::{
     Call, Check, CheckName, Policy, Pop, Reason, Refusal, RevocationPolicy, Verification, verify,

@@ -73,6 +73,7 @@ impl Server {
         let mut child = command
             .args(["serve", "--bind", "127.0.0.1:0", "--data-dir"])
             .arg(&data)
+            .args(["--set", "drain_grace=0s"])
             .env("ASYNCGATE_API_KEY", KEY)
             .envs(settings.iter().copied())
             .current_dir(dir)

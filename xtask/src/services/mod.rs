@@ -3,8 +3,12 @@
 
 mod apt;
 pub mod beanstalkd;
+pub mod clients;
 pub mod dynamodb;
+pub mod mcp;
 pub mod nats;
+mod npm;
+mod pip;
 mod postgres;
 pub mod redis;
 mod running;

@@ -5,6 +5,7 @@
 
 mod architecture;
 mod direction;
+mod publish;
 mod sources;
 
 use std::fs;
@@ -15,8 +16,11 @@ use crate::process;
 
 pub fn run() -> Result<()> {
     let root = process::root();
-    let packages = direction::packages(&process::metadata()?)?;
+    let metadata = process::metadata()?;
+    let packages = direction::packages(&metadata)?;
     let mut complaints = direction::complaints(&packages);
+    complaints.extend(publish::complaints(&metadata));
+    complaints.extend(publish::file_complaints(package_files)?);
     complaints.extend(direction::core_complaints(&core_tree()?));
     complaints.extend(sources::complaints(&root)?);
 
@@ -36,6 +40,18 @@ pub fn run() -> Result<()> {
         eprintln!("tidy: {complaint}");
     }
     bail!("{} complaint(s)", complaints.len());
+}
+
+/// Returns the files that a package of a crate would hold, one in each line.
+fn package_files(name: &str) -> Result<String> {
+    process::output(process::cargo().args([
+        "package",
+        "--list",
+        "--allow-dirty",
+        "--quiet",
+        "--package",
+        name,
+    ]))
 }
 
 /// Returns the names of everything that `core` depends on, one in each line.

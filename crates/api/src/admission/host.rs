@@ -2,9 +2,14 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::Provenance;
-use crate::{Access, Effect, Method, NoInput, operation::operation};
+use crate::{
+    Access, Code, Effect, Method, NoInput, bounds,
+    forms::{self, way},
+    operation::operation,
+};
 
 operation!(
     /// Uses nonces.
@@ -25,18 +30,24 @@ operation!(
 /// One nonce, or many.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    way("CheckNonce", &["namespace", "nonce", "ttl_secs"], &["checks"], &Value::Null),
+    way("CheckNonces", &["checks"], &["namespace", "nonce", "ttl_secs"], &Value::Null),
+]))]
 pub struct CheckNoncesInput {
     /// The nonce's namespace: 64 hexadecimal digits.
     #[serde(default)]
     pub namespace: Option<String>,
     /// The nonce: 1 to 64 bytes in base64url without padding.
     #[serde(default)]
+    #[schemars(length(min = 2, max = forms::MAX_NONCE_CHARS), regex(pattern = forms::BASE64URL))]
     pub nonce: Option<String>,
     /// Seconds for which it counts as used, 1 to 7,776,000.
     #[serde(default)]
     pub ttl_secs: Option<u64>,
     /// Many nonces instead, at most 1,000.
     #[serde(default)]
+    #[schemars(length(min = 1, max = bounds::MAX_BATCH))]
     pub checks: Option<Vec<NonceCheck>>,
 }
 
@@ -47,6 +58,7 @@ pub struct NonceCheck {
     /// The nonce's namespace: 64 hexadecimal digits.
     pub namespace: String,
     /// The nonce: 1 to 64 bytes in base64url without padding.
+    #[schemars(length(min = 2, max = forms::MAX_NONCE_CHARS), regex(pattern = forms::BASE64URL))]
     pub nonce: String,
     /// Seconds for which it counts as used, 1 to 7,776,000.
     pub ttl_secs: u64,
@@ -135,17 +147,25 @@ pub struct IncrementCounterOutput {
 /// A warrant or key. Give its hash, its id or the key itself.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    way("SubjectByHash", &["hash"], &["id", "key"], &Value::Null),
+    way("SubjectById", &["id"], &["hash", "key"], &json!({ "kind": { "enum": ["warrant_id"] } })),
+    way("SubjectByKey", &["key"], &["hash", "id"], &json!({ "kind": { "enum": ["issuer_key", "holder_key"] } })),
+]))]
 pub struct SubjectInput {
     /// `warrant_id`, `issuer_key` or `holder_key`.
+    #[schemars(with = "forms::SubjectKind")]
     pub kind: String,
     /// The SHA-256 of the 16 id bytes or the 32 key bytes: 64 hexadecimal digits.
     #[serde(default)]
     pub hash: Option<String>,
     /// A warrant's id instead: a UUID, 32 hexadecimal digits, or tnu_wrt_ and those.
     #[serde(default)]
+    #[schemars(regex(pattern = forms::WARRANT_ID))]
     pub id: Option<String>,
     /// A key instead: 64 hexadecimal digits.
     #[serde(default)]
+    #[schemars(regex(pattern = forms::HEX64))]
     pub key: Option<String>,
 }
 
@@ -175,12 +195,17 @@ operation!(
 /// One subject, or many.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    way("CheckRevocation", &["subject"], &["subjects"], &Value::Null),
+    way("CheckRevocations", &["subjects"], &["subject"], &Value::Null),
+]))]
 pub struct CheckRevocationsInput {
     /// The subject.
     #[serde(default)]
     pub subject: Option<SubjectInput>,
     /// Many instead, at most 1,000.
     #[serde(default)]
+    #[schemars(length(min = 1, max = bounds::MAX_BATCH))]
     pub subjects: Option<Vec<SubjectInput>>,
 }
 
@@ -243,10 +268,12 @@ operation!(
     path: "/v1/host/revocations",
     tool: Some("host.revoke"),
     access: Access::HostAdmin,
-    effect: Effect::Advance,
+    effect: Effect::End,
     summary: "Revoke a warrant, or all warrants of an issuer's or holder's key.",
     doc: "From now on the subject is not valid. Revoking it again changes nothing: the first reason and \
           time stand. A key that the settings protect cannot be revoked (PROTECTED_KEY).",
+    creates: true,
+    refusals: &[Code::ProtectedKey],
 );
 
 /// A revocation to make.
@@ -281,9 +308,10 @@ operation!(
     path: "/v1/host/revocations/{kind}/{hash}",
     tool: Some("host.unrevoke"),
     access: Access::HostAdmin,
-    effect: Effect::Advance,
+    effect: Effect::End,
     summary: "Take a revocation back.",
     doc: "The subject is valid again, here at once and elsewhere when kept answers have aged.",
+    refusals: &[Code::NotFound],
 );
 
 /// The revocation to take back.
@@ -291,6 +319,7 @@ operation!(
 #[serde(deny_unknown_fields)]
 pub struct UnrevokeInput {
     /// `warrant_id`, `issuer_key` or `holder_key`.
+    #[schemars(with = "forms::SubjectKind")]
     pub kind: String,
     /// The subject's hash: 64 hexadecimal digits.
     pub hash: String,
@@ -309,7 +338,7 @@ operation!(
     name: "host_revocations",
     method: Method::Get,
     path: "/v1/host/revocations",
-    tool: None,
+    tool: Some("host.revocations"),
     access: Access::HostAdmin,
     effect: Effect::Read,
     summary: "List what is revoked.",
@@ -325,6 +354,7 @@ pub struct ListRevocationsInput {
     pub limit: Option<u32>,
     /// The next_cursor of the page before.
     #[serde(default)]
+    #[schemars(regex(pattern = forms::REVOCATION))]
     pub cursor: Option<String>,
 }
 
@@ -339,6 +369,7 @@ pub struct ListRevocationsOutput {
 
 /// A revocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Revocation")]
 pub struct RevocationRecord {
     /// The revoked warrant or key.
     pub subject: Subject,
@@ -357,6 +388,7 @@ operation!(
     tool: Some("host.health"),
     access: Access::Host,
     effect: Effect::Read,
+    upkeep: true,
     summary: "Say how the backend of admission is doing.",
     doc: "Tells for nonces, counters and revocations whether they can be asked, how the last calls went, \
           and what is done when they cannot. HOST_UNAVAILABLE when none of them can.",

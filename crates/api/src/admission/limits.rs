@@ -4,9 +4,14 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::Value;
 
 use super::Provenance;
-use crate::{Access, Effect, Method, operation::operation};
+use crate::{
+    Access, Code, Effect, Method, bounds,
+    forms::{self, way},
+    operation::operation,
+};
 
 operation!(
     /// Asks limits and charges them.
@@ -22,23 +27,30 @@ operation!(
           attempt of its delays) and says whether the call may happen, what is left, and when to try \
           again. cost 0 or peek only looks; a negative cost gives tokens back. Several limits in checks \
           are charged all together or not at all. With enforce a refusal is the error RATE_LIMIT.",
+    refusals: &[Code::UnknownPolicy],
 );
 
 /// One limit, or several.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    way("CheckLimit", &["policy", "key"], &["checks"], &Value::Null),
+    way("CheckLimits", &["checks"], &["policy", "key", "cost"], &Value::Null),
+]))]
 pub struct CheckLimitsInput {
     /// The name of the policy, such as `client`.
     #[serde(default)]
     pub policy: Option<String>,
     /// The limited client or thing, 1 to 256 bytes.
     #[serde(default)]
+    #[schemars(length(min = 1, max = bounds::MAX_LIMIT_KEY_BYTES))]
     pub key: Option<String>,
     /// The amount wanted. Default 1.
     #[serde(default)]
     pub cost: Option<i64>,
     /// Several limits instead, at most 32.
     #[serde(default)]
+    #[schemars(length(min = 1, max = bounds::MAX_LIMIT_CHECKS))]
     pub checks: Option<Vec<LimitCheck>>,
     /// Change nothing; only say what would happen.
     #[serde(default)]
@@ -55,6 +67,7 @@ pub struct LimitCheck {
     /// The name of the policy.
     pub policy: String,
     /// The limited client or thing, 1 to 256 bytes.
+    #[schemars(length(min = 1, max = bounds::MAX_LIMIT_KEY_BYTES))]
     pub key: String,
     /// The amount wanted. Default 1.
     #[serde(default)]
@@ -67,7 +80,7 @@ pub struct Flag(pub bool);
 
 impl<'de> Deserialize<'de> for Flag {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = serde_json::Value::deserialize(deserializer)?;
+        let value = Value::deserialize(deserializer)?;
         let written = match value.as_str() {
             Some("true") => Some(true),
             Some("false") => Some(false),
@@ -156,6 +169,7 @@ pub struct CheckLimitsOutput {
     pub reset_at: Option<i64>,
     /// One limit: seconds until the same call would be allowed; null if it is now or never will be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "forms::NumberOrNull")]
     // The outer option leaves the field out for several limits; the inner one is a null in JSON.
     pub retry_after_secs: Option<Option<u64>>,
     /// One token bucket: its tokens; negative when overdrawn.
@@ -222,7 +236,7 @@ operation!(
     name: "limits_policies",
     method: Method::Get,
     path: "/v1/limits/policies",
-    tool: None,
+    tool: Some("limits.policies"),
     access: Access::Host,
     effect: Effect::Read,
     summary: "List the policies that limits can be asked by.",
@@ -238,6 +252,7 @@ pub struct ListPoliciesOutput {
 
 /// A policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Policy")]
 pub struct PolicyRecord {
     /// Its name.
     pub policy: String,

@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, Effect, Method, operation::operation};
+use crate::{Access, Effect, Method, forms, operation::operation};
 
 /// A client's tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Tier")]
 pub struct TierRecord {
     /// The client.
     pub client: String,
@@ -39,6 +40,7 @@ pub struct SetTierInput {
     /// The client, 1 to 256 bytes.
     pub client: String,
     /// `standard`, `trusted`, `batch` or `throttled`.
+    #[schemars(with = "forms::TierName")]
     pub tier: String,
     /// The reason, at most 4,096 bytes.
     #[serde(default)]

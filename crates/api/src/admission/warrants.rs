@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Provenance;
-use crate::{Access, Effect, Method, operation::operation};
+use crate::{Access, Effect, Method, forms, operation::operation};
 
 operation!(
     /// Verifies a call by its warrants.
@@ -37,6 +37,7 @@ pub struct VerifyWarrantInput {
     pub args: Option<Map<String, Value>>,
     /// The holder's proof of this call: 64 bytes in base64url without padding.
     #[serde(default)]
+    #[schemars(regex(pattern = forms::BASE64URL_64_BYTES))]
     pub pop: Option<String>,
 }
 
@@ -45,9 +46,9 @@ pub struct VerifyWarrantInput {
 #[serde(untagged)]
 pub enum Warrants {
     /// A warrant, or a stack.
-    One(String),
+    One(#[schemars(regex(pattern = forms::BASE64URL))] String),
     /// A chain.
-    Chain(Vec<String>),
+    Chain(#[schemars(inner(regex(pattern = forms::BASE64URL)))] Vec<String>),
 }
 
 /// The decision about a call.

@@ -60,7 +60,7 @@ impl HeadArgs {
     async fn run(self) -> anyhow::Result<()> {
         let head = self.common.client()?.get_ledger_head().await?;
         self.common.show(&head, || {
-            fields(&[
+            fields([
                 ("receipts", Some(head.seq.to_string())),
                 ("link", Some(head.link.clone())),
                 ("open obligations", Some(head.open_obligations.to_string())),

@@ -19,6 +19,7 @@ Example:
     #[command(after_help = "Example:\n  asyncgate limit peek client 10.0.0.1")]
     Peek(Check),
     /// List the policies.
+    #[command(after_help = "Example:\n  asyncgate limit policies")]
     Policies(Policies),
 }
 

@@ -5,10 +5,12 @@ mod demo;
 mod ledger;
 mod limit;
 mod mail;
+mod mcp;
 mod nonce;
 mod obligations;
 mod receipts;
 mod revoke;
+mod status;
 mod task;
 mod verify;
 mod worker;
@@ -17,6 +19,7 @@ use clap::Subcommand;
 
 pub use completions::Completions;
 pub use demo::Demo;
+pub use mcp::Bridge;
 pub use verify::{CheckDataDir, Checks, LedgerCheck, Verified, Verify};
 
 /// The commands that talk to a running server.
@@ -25,6 +28,8 @@ pub enum RemoteCommand {
     /// Create, read, list, cancel and wait for tasks.
     #[command(subcommand)]
     Task(task::Task),
+    /// Say how the server is: readiness, tasks, topics, the ledger.
+    Status(status::Status),
     /// List an inbox, or the receipts of a task, a lease or a type.
     Receipts(receipts::Receipts),
     /// List what a principal is still owed.
@@ -50,7 +55,7 @@ Examples:
     /// Copy the ledger into a file that can be verified, or read its signed head.
     #[command(subcommand)]
     Ledger(ledger::Ledger),
-    /// Work on tasks with the built-in handlers echo, sleep_then_return and http_get.
+    /// Do tasks, by a command of your own or by the built-in handlers.
     Worker(worker::Worker),
 }
 
@@ -59,6 +64,7 @@ impl RemoteCommand {
     pub async fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Task(command) => command.run().await,
+            Self::Status(command) => command.run().await,
             Self::Receipts(command) => command.run().await,
             Self::Obligations(command) => command.run().await,
             Self::Mail(command) => command.run().await,

@@ -2,20 +2,21 @@
 
 use asyncgate_client::api::{ListLedgerInput, ListReceiptsInput, ReceiptRecord};
 use clap::Args;
-use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use crate::{
+    ids,
+    listing::{Paging, Quiet},
     remote::{As, Common},
-    show::{table, who},
+    show::{short, table, who},
 };
 
 /// The arguments of `asyncgate receipts`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  asyncgate receipts --as alice\n  asyncgate receipts --task 019a2f6e-...\n  asyncgate receipts --type system.anomaly --json"
+    after_help = "Examples:\n  asyncgate receipts --as alice\n  asyncgate receipts --task 5c3a1\n  asyncgate receipts --type system.anomaly --all --json"
 )]
 pub struct Receipts {
-    /// Receipts about this task, instead of an inbox.
+    /// Receipts about this task, instead of an inbox; short forms of ids are fine.
     #[arg(long, value_name = "TASK", group = "part")]
     task: Option<String>,
     /// Receipts under this lease, instead of an inbox.
@@ -24,12 +25,10 @@ pub struct Receipts {
     /// Receipts of this type, instead of an inbox.
     #[arg(long = "type", value_name = "TYPE", group = "part")]
     receipt_type: Option<String>,
-    /// Only receipts after this one.
-    #[arg(long, value_name = "RECEIPT")]
-    since: Option<String>,
-    /// The most to print.
-    #[arg(long, default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    paging: Paging,
+    #[command(flatten)]
+    quiet: Quiet,
     #[command(flatten)]
     for_whom: As,
     #[command(flatten)]
@@ -39,32 +38,58 @@ pub struct Receipts {
 impl Receipts {
     pub async fn run(self) -> anyhow::Result<()> {
         let client = self.common.client()?;
-        let page = Some(self.limit.clamp(1, 200) as u32);
-        let part = self.task.is_some() || self.lease.is_some() || self.receipt_type.is_some();
-        let found = if part {
-            client.ledger(ListLedgerInput {
-                task_id: self.task,
-                lease_id: self.lease,
-                receipt_type: self.receipt_type,
-                since_receipt_id: self.since,
-                limit: page,
-                ..ListLedgerInput::default()
-            })
-        } else {
-            client.receipts(ListReceiptsInput {
-                principal_kind: self.for_whom.kind(),
-                principal_id: self.for_whom.id(),
-                since_receipt_id: self.since,
-                limit: page,
-            })
+        let task_id = match self.task {
+            Some(task) => Some(ids::whole(&client, task).await?),
+            None => None,
         };
-        let receipts: Vec<ReceiptRecord> = found.take(self.limit).try_collect().await?;
-        self.common.show(&receipts, || receipt_table(&receipts))
+        let part = ListLedgerInput {
+            task_id,
+            lease_id: self.lease,
+            receipt_type: self.receipt_type,
+            ..ListLedgerInput::default()
+        };
+        let is_part = [&part.task_id, &part.lease_id, &part.receipt_type]
+            .iter()
+            .any(|part| part.is_some());
+        let inbox = ListReceiptsInput {
+            principal_kind: self.for_whom.kind(),
+            principal_id: self.for_whom.id(),
+            ..ListReceiptsInput::default()
+        };
+        let pages = self.paging.gather(async |cursor, limit| {
+            let limit = Some(limit);
+            let page = if is_part {
+                let since_receipt_id = cursor;
+                let part = part.clone();
+                client
+                    .list_ledger(&ListLedgerInput {
+                        since_receipt_id,
+                        limit,
+                        ..part
+                    })
+                    .await?
+            } else {
+                let since_receipt_id = cursor;
+                let inbox = inbox.clone();
+                client
+                    .list_receipts(&ListReceiptsInput {
+                        since_receipt_id,
+                        limit,
+                        ..inbox
+                    })
+                    .await?
+            };
+            Ok((page.receipts, page.next_cursor))
+        });
+        let id = |receipt: &ReceiptRecord| receipt.receipt_id.clone();
+        pages
+            .await?
+            .show_or_ids(&self.common, self.quiet, id, receipt_table)
     }
 }
 
 /// Formats receipts as a table.
-pub fn receipt_table(receipts: &[ReceiptRecord]) -> String {
+fn receipt_table(receipts: &[ReceiptRecord]) -> String {
     let row = |receipt: &ReceiptRecord| {
         [
             receipt.seq.to_string(),
@@ -72,7 +97,7 @@ pub fn receipt_table(receipts: &[ReceiptRecord]) -> String {
             receipt.receipt_type.clone(),
             who(&receipt.from),
             who(&receipt.to),
-            receipt.task_id.clone().unwrap_or_default(),
+            receipt.task_id.as_deref().map(short).unwrap_or_default(),
         ]
     };
     let header = ["SEQ", "AT", "TYPE", "FROM", "TO", "TASK"];

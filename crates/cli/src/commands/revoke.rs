@@ -1,12 +1,12 @@
 //! `asyncgate revoke` and `asyncgate revocations`.
 
 use asyncgate_client::api::{
-    ListRevocationsInput, RevocationRecord, RevokeInput, SubjectInput, UnrevokeInput,
+    ListRevocations, ListRevocationsInput, RevocationRecord, RevokeInput, SubjectInput,
+    UnrevokeInput,
 };
 use clap::Args;
-use futures_util::{StreamExt as _, TryStreamExt as _};
 
-use crate::{remote::Common, show::table};
+use crate::{listing::Paging, remote::Common, show::table};
 
 #[derive(Debug, Args)]
 pub struct Revoke {
@@ -65,32 +65,30 @@ impl Revoke {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  asyncgate revocations --all")]
 pub struct Revocations {
-    /// The most to print.
-    #[arg(long, default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    paging: Paging,
     #[command(flatten)]
     common: Common,
 }
 
 impl Revocations {
     pub async fn run(self) -> anyhow::Result<()> {
-        let input = ListRevocationsInput {
-            limit: Some(self.limit.clamp(1, 200) as u32),
-            cursor: None,
-        };
-        let found = self.common.client()?.revocations(input);
-        let found: Vec<RevocationRecord> = found.take(self.limit).try_collect().await?;
-        self.common.show(&found, || {
+        let client = self.common.client()?;
+        let pages = self.paging.gather(async |cursor, limit| {
+            let limit = Some(limit);
+            let input = ListRevocationsInput { limit, cursor };
+            let page = client.call::<ListRevocations>(&input).await?;
+            Ok((page.revocations, page.next_cursor))
+        });
+        pages.await?.show(&self.common, |found| {
             let row = |record: &RevocationRecord| {
                 [
                     record.subject.kind.clone(),
                     record.subject.hash.clone(),
                     record.revoked_at.to_string(),
-                    // A caller wrote this: its control characters must not reach the terminal.
-                    record.reason.as_ref().map_or_else(String::new, |reason| {
-                        reason.chars().filter(|sign| !sign.is_control()).collect()
-                    }),
+                    record.reason.clone().unwrap_or_default(),
                 ]
             };
             let header = ["KIND", "HASH", "REVOKED", "REASON"];

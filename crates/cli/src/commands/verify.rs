@@ -22,7 +22,8 @@ use serde::Serialize;
 use super::ledger::each_receipt;
 use crate::{
     exit::Exit,
-    output,
+    ids, output,
+    plain::plain_lines,
     remote::Common,
     show::{Progress, Style, fields, paint},
 };
@@ -55,9 +56,9 @@ pub struct Verify {
     /// A head that was seen earlier and must still be there: SEQ:LINK.
     #[arg(long, value_name = "SEQ:LINK", value_parser = parse_known)]
     known_head: Option<KnownHead>,
-    /// Tell the story of this task.
+    /// Tell the story of this task. Of a running server, a short form of the id is enough.
     #[arg(long, value_name = "TASK")]
-    explain: Option<TaskId>,
+    explain: Option<String>,
     /// With --explain: as a Mermaid diagram.
     #[arg(long, requires = "explain")]
     mermaid: bool,
@@ -95,15 +96,16 @@ fn parse_known(text: &str) -> Result<KnownHead, String> {
 impl Verify {
     /// Checks the ledger and prints what was found.
     pub async fn run(self, check_data_dir: CheckDataDir) -> anyhow::Result<()> {
+        let explain = self.explain().await?;
         let mut checks = Checks {
             expectations: Expectations {
                 public_key: self.public_key,
                 known_head: self.known_head,
             },
-            story: self.explain.map(Story::about),
+            story: explain.map(Story::about),
         };
         let verified = match (&self.file, &self.data_dir) {
-            (Some(path), _) => vec![checks.file(path, self.explain)?.into()],
+            (Some(path), _) => vec![checks.file(path, explain)?.into()],
             (None, Some(dir)) => check_data_dir(dir, &mut checks)?,
             (None, None) => vec![checks.server(&self.common.client()?).await?.into()],
         };
@@ -116,6 +118,23 @@ impl Verify {
         })
     }
 
+    /// Returns the id of the task whose story is wanted.
+    async fn explain(&self) -> anyhow::Result<Option<TaskId>> {
+        let Some(text) = &self.explain else {
+            return Ok(None);
+        };
+        let whole = match self.file.is_none() && self.data_dir.is_none() {
+            true => ids::whole(&self.common.client()?, text.clone()).await?,
+            false => text.clone(),
+        };
+        let id = whole.parse().map_err(|_| {
+            Exit::usage(format!(
+                "{text} is not the whole id of a task; `asyncgate task get` shows it"
+            ))
+        })?;
+        Ok(Some(id))
+    }
+
     fn print(&self, story: &Story) -> anyhow::Result<()> {
         if story.is_empty() {
             let message = "the ledger has no receipt about this task";
@@ -126,7 +145,7 @@ impl Verify {
         } else {
             format!("{}\n\n{}", story.lines().join("\n"), story.graph())
         };
-        Ok(output::say(text.trim_end())?)
+        Ok(output::say(plain_lines(text.trim_end()).as_ref())?)
     }
 }
 
@@ -216,7 +235,7 @@ fn describe(verified: &Verified) -> String {
         Some(key) => format!("{key} at {}", report.signed_at),
         None => "nobody; the head is not signed".to_owned(),
     };
-    let facts = fields(&[
+    let facts = fields([
         ("tenant", Some(report.tenant_id.clone())),
         ("receipts", Some(report.receipts.to_string())),
         ("tasks", Some(report.tasks.to_string())),

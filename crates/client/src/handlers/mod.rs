@@ -4,7 +4,7 @@
 //!
 //! ```no_run
 //! # use asyncgate_client::{Client, Worker, handlers};
-//! # fn example(client: Client) -> Result<Worker, asyncgate_client::Error> {
+//! # fn example(client: &Client) -> Result<Worker, asyncgate_client::Error> {
 //! let http_get = handlers::HttpGet::new(handlers::HttpGetOptions::default())?;
 //! Worker::builder(client)
 //!     .handle("echo", handlers::echo)

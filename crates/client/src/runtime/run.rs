@@ -238,7 +238,7 @@ mod tests {
     #[tokio::test]
     async fn a_task_in_hand_is_small() {
         let client = Client::new("http://127.0.0.1:1", "k").unwrap();
-        let worker = Worker::builder(client).handle("t", |_, _| async { Ok(Outcome::empty()) });
+        let worker = Worker::builder(&client).handle("t", |_, _| async { Ok(Outcome::empty()) });
         let task = serde_json::json!({
             "task_id": "t", "lease_id": "l", "type": "t", "payload": null, "attempt": 0,
             "expires_at": "", "created_by": { "kind": "agent", "id": "a" }, "principal_ai": "a",

@@ -38,7 +38,7 @@ type Handler =
     Arc<dyn Fn(Context, Payload) -> BoxFuture<'static, Result<Outcome, Failure>> + Send + Sync>;
 type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 
-/// Does tasks. Made by [`Worker::builder`].
+/// Does tasks. Made by [`Worker::builder`]; the [front page](crate#do-tasks) shows a whole program.
 pub struct Worker(Arc<Shared>);
 
 /// The settings of a worker.
@@ -95,7 +95,7 @@ pub enum Event<'a> {
 
 impl Worker {
     /// Begins to set up a worker that takes its tasks through `client`.
-    pub fn builder(client: Client) -> WorkerBuilder {
+    pub fn builder(client: &Client) -> WorkerBuilder {
         WorkerBuilder(Shared {
             client: client.with_retry(Retry::NONE),
             who: Identity::default(),
@@ -165,7 +165,7 @@ impl WorkerBuilder {
     /// Sets the longest time for a handler. One that takes longer is stopped, and its task fails and is
     /// retried. Default: no limit.
     #[must_use]
-    pub fn task_timeout(mut self, timeout: Duration) -> Self {
+    pub fn handler_timeout(mut self, timeout: Duration) -> Self {
         self.0.pace.timeout = Some(timeout);
         self
     }

@@ -212,6 +212,12 @@ async fn a_refusal_says_why_and_where_to_look() {
     );
     assert_eq!(error.corr_id().map(str::len), Some(36));
     assert_eq!(error.attempts(), 1);
+    assert!(!error.needs_key(), "it has one");
+    let none = Client::builder(format!("http://{}", gate.addr)).build();
+    let error = none.expect("a client").get_config().await;
+    let error = error.expect_err("no key");
+    assert!(error.needs_key(), "{error}");
+    assert!(error.to_string().ends_with("no key was sent"), "{error}");
 
     let mut input = task("t", "1");
     input.idempotency_key = Some("k".to_owned());

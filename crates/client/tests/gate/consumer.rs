@@ -109,7 +109,7 @@ async fn a_failure_and_a_panic_give_the_message_back_with_the_reason() {
         .concurrency(5)
         .wait(Duration::ZERO)
         .visibility(Duration::from_secs(3_600))
-        .timeout(Duration::from_millis(20)),
+        .handler_timeout(Duration::from_millis(20)),
     );
     let contents = ["fail", "slow", "json", "panic", "early"];
     for content in contents {

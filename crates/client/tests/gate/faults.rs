@@ -64,6 +64,7 @@ async fn without_a_key_a_create_is_not_repeated_once_it_may_be_done() {
     let error = error.expect_err("it is not known what became of it");
     assert_eq!(*error.kind(), Kind::Unreachable);
     assert_eq!(error.attempts(), 2);
+    assert!(error.to_string().contains("may have been done"), "{error}");
     assert_eq!(tasks(&gate).await, 1);
 }
 
@@ -129,7 +130,7 @@ async fn what_a_limit_or_its_host_kept_from_being_done_is_sent_again() {
     };
     let counted = client.increment_counter(&count).await.expect("a count");
     assert_eq!(counted.count, 1);
-    // What reads, and what has a key, can be done twice.
+    // A call that reads, or that has a key, can be done twice.
     proxy.next("/revocations/check", Fault::Answer(NO_HOST));
     let asked = CheckRevocationsInput {
         subject: Some(SubjectInput {
@@ -212,7 +213,12 @@ async fn attempts_are_bounded() {
     }
     let error = client.get_config().await.expect_err("busy");
     assert_eq!(error.attempts(), 5);
-    assert!(error.to_string().ends_with("(tried 5 times)"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .ends_with("not now (UNAVAILABLE) (tried 5 times)"),
+        "{error}"
+    );
     assert_eq!(proxy.seen("/v1/config").len(), 5);
 }
 

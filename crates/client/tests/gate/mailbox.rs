@@ -65,7 +65,7 @@ fn nack(message: &Envelope) -> NackInput {
     }
 }
 
-/// What a topic holds: ready, with receivers, dead.
+/// The numbers of a topic's messages: ready, with receivers, dead.
 pub async fn holds(client: &Client, topic: &str) -> (u64, u64, u64) {
     let all = client.topics(ListTopicsInput::default());
     let all: Vec<_> = all.try_collect().await.expect("topics");

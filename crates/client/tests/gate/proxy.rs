@@ -12,7 +12,7 @@ use tokio::{
     sync::watch,
 };
 
-/// What happens to one request.
+/// The fate of one request.
 #[derive(Debug, Clone)]
 pub enum Fault {
     /// The connection is closed and the server sees nothing.
@@ -48,7 +48,7 @@ struct Shared {
     seen: Mutex<Vec<String>>,
     /// The last claim that was answered with tasks.
     claimed: Mutex<Vec<u8>>,
-    /// Where requests go; nowhere while the server is down. A change closes every connection.
+    /// The server that requests go to, unless it is down. A change closes every connection.
     upstream: watch::Sender<Option<SocketAddr>>,
 }
 

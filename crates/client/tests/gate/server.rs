@@ -67,7 +67,7 @@ impl Gate {
             .collect()
     }
 
-    /// How many receipts of a type there are.
+    /// The number of receipts of a type.
     pub async fn count(&self, receipt_type: &str) -> usize {
         let ledger = self.ledger().await;
         ledger.iter().filter(|found| *found == receipt_type).count()

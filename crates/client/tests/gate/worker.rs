@@ -42,7 +42,7 @@ impl Hired {
 }
 
 pub fn builder(client: Client) -> WorkerBuilder {
-    Worker::builder(client)
+    Worker::builder(&client)
         .id("w")
         .pause(quick())
         .cancel_grace(Duration::from_millis(50))
@@ -329,14 +329,14 @@ async fn a_lease_that_is_told_twice_has_one_handler() {
 async fn a_wrong_key_or_no_handler_ends_the_worker_with_a_reason() {
     let gate = Gate::start().await;
     let wrong = Client::new(format!("http://{}", gate.addr), "wrong").expect("a client");
-    let worker = Worker::builder(wrong).handle("t", |_, _| async { Ok(Outcome::empty()) });
+    let worker = Worker::builder(&wrong).handle("t", |_, _| async { Ok(Outcome::empty()) });
     let error = worker
         .build()
         .expect("a worker")
         .run(std::future::pending());
     let error = error.await.expect_err("a wrong key");
     assert_eq!(error.code(), Some(Code::Unauthorized));
-    assert!(Worker::builder(gate.client()).build().is_err());
+    assert!(Worker::builder(&gate.client()).build().is_err());
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! How a task ends that does not simply succeed: panics, hangs, lost leases, refused results, drain.
+//! Tasks that do not simply succeed: panics, hangs, lost leases, refused results, drain.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ async fn a_handler_that_hangs_is_stopped_and_its_task_retried() {
     let (dropped, mut drops) = mpsc::unbounded_channel::<()>();
     let hired = hire(
         builder(client.clone())
-            .task_timeout(Duration::from_millis(50))
+            .handler_timeout(Duration::from_millis(50))
             .handle("t", move |_, _| {
                 let dropped = dropped.clone();
                 async move {

@@ -13,7 +13,8 @@ pub struct NonceCheck {
     pub namespace: [u8; 32],
     /// The nonce, 1 to [`MAX_NONCE_BYTES`] bytes.
     pub nonce: Vec<u8>,
-    /// The time for which it counts as used, at most [`MAX_SECS`](super::MAX_SECS).
+    /// The time for which it counts as used. Callers ask for at most [`MAX_SECS`](super::MAX_SECS); warrants for
+    /// a leeway more.
     pub ttl_secs: u64,
 }
 

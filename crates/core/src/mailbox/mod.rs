@@ -1,19 +1,22 @@
 //! Messages: sent once, delivered at least once, acknowledged or dead.
 //!
-//! A message is in one of five states. `Ready` and `Delayed` wait, `Leased` is with a receiver
-//! until a deadline, `Dead` is a dead letter, and `Gone` is only remembered, so that a repeated
-//! acknowledgement is answered and a repeated send is recognised.
+//! A message is in one of six states. `Ready`, `Delayed` and `Blocked` wait, `Leased` is with a
+//! receiver until a deadline, `Dead` is a dead letter, and `Gone` is only remembered, so that a
+//! repeated acknowledgement is answered and a repeated send is recognised.
 //!
 //! Invariants: an acknowledged message is never delivered again; a message that is neither
-//! acknowledged nor purged is delivered again or becomes a dead letter; no message waits for ever.
+//! acknowledged nor purged is delivered again or becomes a dead letter; no message waits for ever;
+//! of the messages of a topic with one partition key, at most one is with a receiver.
 
 mod envelope;
+mod partition;
 mod policy;
 mod receive;
 mod redrive;
 mod rejection;
 mod send;
 mod settle;
+mod share;
 mod sweep;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -21,12 +24,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 
 pub use envelope::{ChainHead, Digest, Flaw, hash_chain, payload_hash, shard_of};
+pub use partition::{Line, Lines, Occupied, Partition};
 pub use policy::Policy;
 pub use receive::{Damage, Received, Wish, receive};
-pub use redrive::{purge, redrive};
+pub use redrive::{delete, purge, redrive};
 pub use rejection::{Full, Rejection};
 pub use send::{Outgoing, SendContext, Sent, send};
 pub use settle::{Nack, Settlement, ack, ack_all, extend, nack};
+pub use share::Share;
 pub use sweep::{Swept, sweep};
 
 use crate::{LeaseId, Link, MessageId, Timestamp};
@@ -38,9 +43,9 @@ pub struct Message {
     pub id: MessageId,
     /// The topic it was sent to.
     pub topic: Arc<str>,
-    /// The key that selects its shard: messages with one key share a shard and keep their order.
+    /// The key that orders it: messages of one topic and key are delivered one after the other.
     pub partition_key: Option<Arc<str>>,
-    /// The shard it counts against and whose chain it is part of.
+    /// The shard whose chain it is part of.
     pub shard: u16,
     /// The time it was sent.
     pub sent_at: Timestamp,
@@ -50,6 +55,8 @@ pub struct Message {
     pub attrs: Arc<BTreeMap<String, String>>,
     /// The content. Empty once the message is gone.
     pub payload: Bytes,
+    /// True if the sender gave the content as text.
+    pub is_text: bool,
     /// The hash of the content as it was sent.
     pub payload_hash: Digest,
     /// The hash of the envelope.
@@ -86,6 +93,11 @@ pub enum State {
     /// It can be delivered later.
     Delayed {
         /// The first time at which it can be delivered.
+        until: Timestamp,
+    },
+    /// Another message with its partition key has the turn.
+    Blocked {
+        /// The end of its own delay, which is over if it lies in the past.
         until: Timestamp,
     },
     /// A receiver has it.
@@ -183,7 +195,7 @@ pub struct Death {
 pub enum Kind {
     /// Can be delivered.
     Ready,
-    /// Can be delivered later.
+    /// Can be delivered later: after a delay, or after others with its partition key.
     Delayed,
     /// With a receiver.
     Leased,
@@ -236,6 +248,8 @@ impl Message {
                 let due = self.expires_at.map_or(until, |end| end.min(until));
                 (Kind::Delayed, Some(due))
             }
+            // Its turn comes with the end of another message, not with a time.
+            State::Blocked { .. } => (Kind::Delayed, self.expires_at),
             State::Leased { until } => (Kind::Leased, Some(until)),
             State::Dead { until, .. } => (Kind::Dead, Some(until)),
             State::Gone { until } => (Kind::Gone, Some(until)),
@@ -257,6 +271,12 @@ impl Message {
     fn is_expired(&self, now: Timestamp, policy: &Policy) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
             || self.since.plus_millis(policy.ready_retention_ms) <= now
+    }
+
+    /// Returns true if the message is gone and the time to forget it has come, even if no sweep has
+    /// removed it yet.
+    fn is_forgotten(&self, now: Timestamp) -> bool {
+        matches!(self.state, State::Gone { until } if until <= now)
     }
 
     /// Returns the facts about the message that logs and metrics may see.

@@ -5,11 +5,11 @@
 pub struct Policy {
     /// The number of shards for new messages.
     pub shards: u16,
-    /// The most messages that may wait in one shard.
-    pub shard_capacity: u32,
-    /// The most messages that may be with receivers at once.
+    /// The most messages that may wait in one topic of a tenant.
+    pub topic_capacity: u32,
+    /// The most messages that may be with receivers at once. Tenants share it; see [`Share`](super::Share).
     pub global_inflight: u32,
-    /// The most sends that are remembered to recognise repetitions.
+    /// The most sends that are remembered to recognise repetitions. Tenants share it likewise.
     pub dedup_capacity: u32,
     /// The shortest time a receiver may ask for.
     pub visibility_min_ms: i64,
@@ -45,9 +45,9 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             shards: 8,
-            shard_capacity: 4_096,
+            topic_capacity: 1_000_000,
             global_inflight: 8_192,
-            dedup_capacity: 4_000_000,
+            dedup_capacity: 32_000_000,
             visibility_min_ms: 250,
             default_visibility_ms: 5_000,
             visibility_max_ms: 12 * 3_600_000,

@@ -1,7 +1,8 @@
 //! Receiving: a receiver gets messages under leases, until a deadline.
 
 use super::{
-    Cause, Changes, Death, Decision, Delivery, Flaw, Full, Message, Rejection, State, Trace,
+    Cause, Changes, Death, Decision, Delivery, Flaw, Full, Lines, Message, Rejection, Share, State,
+    Trace, partition::pass_turns,
 };
 use crate::{Env, MessageId};
 
@@ -38,18 +39,19 @@ pub struct Damage {
     pub flaw: Flaw,
 }
 
-/// Hands over `candidates`, which are ready messages of one topic in their order. `inflight` is the
-/// number of messages that receivers hold already.
+/// Hands over `candidates`, which are ready messages of one topic in their order. `inflight` tells how
+/// many messages receivers hold already.
 pub fn receive(
     mut env: Env,
     wish: &Wish,
-    inflight: u64,
+    inflight: Share,
     candidates: Vec<Message>,
+    lines: Lines,
 ) -> Result<Decision<Received>, Rejection> {
     let policy = std::sync::Arc::clone(&env.policy);
     let policy = &policy.mailbox;
     let now = env.now;
-    let room = u64::from(policy.global_inflight).saturating_sub(inflight);
+    let room = inflight.room(policy.global_inflight);
     let room = usize::try_from(room).unwrap_or(usize::MAX);
     // With nothing to give, an empty answer is the truth, even when receivers hold too much.
     if room == 0 && !candidates.is_empty() {
@@ -108,6 +110,7 @@ pub fn receive(
         received.messages.push(message.clone());
         changes.update(before, message);
     }
+    pass_turns(now, lines, &mut changes);
     Ok(Decision {
         changes,
         output: received,

@@ -1,32 +1,39 @@
 //! The operator's actions: bring dead letters back, and purge messages.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Changes, Decision, Full, Kind, Message, Rejection, State};
+use super::{
+    Changes, Decision, Full, Kind, Lines, Message, Occupied, Rejection, Settlement, State,
+    partition::{join, pass_turns},
+};
 use crate::Env;
 
-/// Brings dead letters back into their queues, all or none. `depths` gives the number of messages
-/// that wait in each of their shards.
+/// Brings dead letters back into their topics, all or none. `depths` gives the number of messages
+/// that wait in each of the topics.
 pub fn redrive(
     env: &Env,
-    mut depths: BTreeMap<u16, u64>,
-    dead: Vec<Message>,
+    mut depths: BTreeMap<Arc<str>, u64>,
+    mut occupied: Occupied,
+    mut dead: Vec<Message>,
 ) -> Result<Decision<usize>, Rejection> {
+    // Of the letters with one key, the oldest has the turn.
+    dead.sort_unstable_by_key(|message| message.id.seq());
+    let capacity = env.policy.mailbox.topic_capacity;
     let mut changes = Changes::default();
     for mut message in dead {
         // Another operator may have brought it back or purged it meanwhile.
         if !matches!(message.state, State::Dead { .. }) {
             continue;
         }
-        let shard = message.shard;
-        let depth = depths.entry(shard).or_default();
+        let depth = depths.entry(Arc::clone(&message.topic)).or_default();
         // All or none: half of a redrive would leave the operator guessing which letters came back.
-        if *depth >= u64::from(env.policy.mailbox.shard_capacity) {
-            return Err(Rejection::Saturated(Full::Shard { shard }));
+        if *depth >= u64::from(capacity) {
+            return Err(Rejection::Saturated(Full::Topic { capacity }));
         }
         *depth += 1;
         let before = message.standing();
-        message.state = State::Ready;
+        let has_turn = join(&mut occupied, message.partition());
+        message.state = State::waiting(env.now, env.now, has_turn);
         // Its age counts anew; otherwise it would expire again at once.
         message.since = env.now;
         message.attempt = 0;
@@ -43,19 +50,44 @@ pub fn redrive(
 }
 
 /// Purges messages, except those that a receiver holds.
-pub fn purge(env: &Env, messages: Vec<Message>) -> Decision<usize> {
+pub fn purge(env: &Env, messages: Vec<Message>, lines: Lines) -> Decision<usize> {
     let mut changes = Changes::default();
-    for mut message in messages {
-        let before = message.standing();
+    for message in messages {
         // A held message belongs to its receiver until the deadline.
-        if matches!(before.kind, Kind::Leased | Kind::Gone) {
-            continue;
+        if !matches!(message.standing().kind, Kind::Leased | Kind::Gone) {
+            discard(env, message, &mut changes);
         }
-        // A purged message is remembered like an acknowledged one, so that a repeated send of it is
-        // recognised.
-        message.go(env.now.plus_millis(env.policy.mailbox.t_replay_ms));
-        changes.update(before, message);
     }
     let output = changes.messages.len();
+    pass_turns(env.now, lines, &mut changes);
     Decision { changes, output }
+}
+
+/// Throws one message away. Doing it again is answered with ok for as long as an acknowledgement is.
+pub fn delete(
+    env: &Env,
+    message: Option<Message>,
+    lines: Lines,
+) -> Result<Decision<Settlement>, Rejection> {
+    let message = message.filter(|message| !message.is_forgotten(env.now));
+    let message = message.ok_or(Rejection::NotFound)?;
+    let mut changes = Changes::default();
+    let mut output = Settlement::of(&message);
+    match message.state {
+        State::Leased { .. } => return Err(Rejection::Leased),
+        State::Gone { .. } => output.repeated = true,
+        State::Ready | State::Delayed { .. } | State::Blocked { .. } | State::Dead { .. } => {
+            discard(env, message, &mut changes);
+        }
+    }
+    pass_turns(env.now, lines, &mut changes);
+    Ok(Decision { changes, output })
+}
+
+/// Makes a message gone. It is remembered like an acknowledged one, so that a repeated send of it is
+/// recognised.
+fn discard(env: &Env, mut message: Message, changes: &mut Changes) {
+    let before = message.standing();
+    message.go(env.now.plus_millis(env.policy.mailbox.t_replay_ms));
+    changes.update(before, message);
 }

@@ -14,6 +14,9 @@ pub enum Rejection {
     /// The message is with no receiver.
     #[error("the message is not with a receiver")]
     NotLeased,
+    /// A receiver has the message.
+    #[error("a receiver has the message; try again when it has ended")]
+    Leased,
     /// The call must name the lease.
     #[error("this server wants the lease of the delivery")]
     LeaseMissing,
@@ -37,19 +40,33 @@ pub enum Rejection {
 /// The part of the mailbox that is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
-    /// A shard holds as many messages as it may.
-    #[error("shard {shard} is full")]
-    Shard {
-        /// The full shard.
-        shard: u16,
+    /// A topic holds as many messages as it may.
+    #[error("the topic is full: {capacity} messages wait in it")]
+    Topic {
+        /// The most messages that may wait in it.
+        capacity: u32,
     },
-    /// Receivers hold as many messages as they may together.
-    #[error("too many messages are with receivers")]
+    /// The tenant's receivers hold as many messages as they may together.
+    #[error("your receivers hold as many messages as they may: acknowledge some, or wait")]
     Inflight,
-    /// To remember one more send, the server would have to forget another too early.
-    #[error("too many sends are remembered")]
+    /// To remember one more send of the tenant, the server would have to forget another too early.
+    #[error(
+        "as many of your sends as may be are remembered to recognise repetitions: wait until the \
+         oldest is forgotten"
+    )]
     Dedup {
         /// The time at which the oldest may be forgotten.
         until: Timestamp,
     },
+}
+
+impl Full {
+    /// The name of the full part in metrics and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Topic { .. } => "work",
+            Self::Inflight => "inflight",
+            Self::Dedup { .. } => "dedup",
+        }
+    }
 }

@@ -8,8 +8,8 @@ use std::{
 use bytes::Bytes;
 
 use super::{
-    ChainHead, Changes, Decision, Full, Message, MessageWrite, Rejection, State, hash_chain,
-    payload_hash, shard_of,
+    ChainHead, Changes, Decision, Full, Message, MessageWrite, Occupied, Rejection, Share, State,
+    hash_chain, partition::join, payload_hash, shard_of,
 };
 use crate::{Env, MessageId, Timestamp};
 
@@ -22,9 +22,11 @@ pub struct Outgoing {
     pub idem_key: String,
     /// The content.
     pub payload: Bytes,
+    /// True if the sender gave the content as text.
+    pub is_text: bool,
     /// The sender's labels for it.
     pub attrs: BTreeMap<String, String>,
-    /// The key that selects its shard: messages with one key keep their order.
+    /// The key that orders it: messages of one topic and key are delivered one after the other.
     pub partition_key: Option<String>,
     /// The time it waits before it can be delivered.
     pub delay_ms: i64,
@@ -41,13 +43,17 @@ pub struct Outgoing {
 pub struct SendContext {
     /// The place of the tenant's last message.
     pub head: u64,
-    /// The shards that the sends go to: their chains, and the number of messages that wait in them.
-    pub shards: BTreeMap<u16, (ChainHead, u64)>,
+    /// The chains of the shards that the sends go to.
+    pub chains: BTreeMap<u16, ChainHead>,
+    /// The number of messages that wait in each topic that the sends go to.
+    pub depths: BTreeMap<Arc<str>, u64>,
+    /// The partitions that the sends go to and that have a live message.
+    pub occupied: Occupied,
     /// For each send, the message that already has its key, if there is one.
     pub keyed: Vec<Option<Message>>,
     /// The number of remembered sends.
-    pub remembered: u64,
-    /// The time of the oldest remembered send.
+    pub remembered: Share,
+    /// The time of the tenant's oldest remembered send.
     pub oldest_remembered: Option<Timestamp>,
 }
 
@@ -130,12 +136,13 @@ fn place(
         let limit = policy.max_payload_bytes;
         return Err(Rejection::TooLarge { limit });
     }
-    let shard = shard_of(&sent.topic, sent.partition_key.as_deref(), policy.shards);
-    let (chain, depth) = context.shards.entry(shard).or_default();
-    if *depth >= u64::from(policy.shard_capacity) {
-        return Err(Rejection::Saturated(Full::Shard { shard }));
+    let topic: Arc<str> = sent.topic.into();
+    let capacity = policy.topic_capacity;
+    let depth = context.depths.entry(Arc::clone(&topic)).or_default();
+    if *depth >= u64::from(capacity) {
+        return Err(Rejection::Saturated(Full::Topic { capacity }));
     }
-    if context.remembered >= u64::from(policy.dedup_capacity) {
+    if context.remembered.room(policy.dedup_capacity) == 0 {
         let oldest = context.oldest_remembered.unwrap_or(now);
         let until = oldest.plus_millis(policy.t_replay_ms);
         // The rows whose window is over are about to be swept: they must not block a send.
@@ -144,25 +151,26 @@ fn place(
         }
     }
     context.head += 1;
-    context.remembered += 1;
+    context.remembered.take_one();
     *depth += 1;
+    let shard = shard_of(&topic, sent.partition_key.as_deref(), policy.shards);
+    let chain = context.chains.entry(shard).or_default();
     let payload_hash = payload_hash(&sent.payload);
-    let hash_chain = hash_chain(&sent.topic, now, &sent.idem_key, &payload_hash, &sent.attrs);
+    let hash_chain = hash_chain(&topic, now, &sent.idem_key, &payload_hash, &sent.attrs);
     let prev = chain.link;
     *chain = chain.then(&hash_chain);
-    let state = if sent.delay_ms > 0 {
-        let until = now.plus_millis(sent.delay_ms);
-        State::Delayed { until }
-    } else {
-        State::Ready
-    };
+    let partition_key: Option<Arc<str>> = sent.partition_key.map(Into::into);
+    let partition = partition_key.clone().map(|key| (Arc::clone(&topic), key));
+    let has_turn = join(&mut context.occupied, partition);
+    let until = now.plus_millis(sent.delay_ms);
     let message = Message {
         id: env.ids.message(context.head),
-        partition_key: sent.partition_key.map(Into::into),
+        partition_key,
         shard,
         sent_at: now,
         attrs: Arc::new(sent.attrs),
         payload: sent.payload,
+        is_text: sent.is_text,
         payload_hash,
         hash_chain,
         prev,
@@ -171,12 +179,12 @@ fn place(
         priority: sent.priority,
         expires_at: sent.ttl_ms.map(|ttl| now.plus_millis(ttl)),
         since: now,
-        state,
+        state: State::waiting(now, until, has_turn),
         attempt: 0,
         delivery: None,
         reason: None,
         last_error: None,
-        topic: sent.topic.into(),
+        topic,
         idem_key: sent.idem_key.into(),
     };
     changes.chains.insert(shard, *chain);

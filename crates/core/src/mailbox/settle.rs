@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::{Cause, Changes, Death, Decision, Message, Rejection, State, Trace};
+use super::{
+    Cause, Changes, Death, Decision, Lines, Message, MessageWrite, Rejection, State, Trace,
+    partition::pass_turns,
+};
 use crate::{Env, LeaseId, MessageId, Timestamp};
 
 /// The answer to an acknowledgement or a refusal.
@@ -19,7 +22,7 @@ pub struct Settlement {
 }
 
 impl Settlement {
-    fn of(message: &Message) -> Self {
+    pub(super) fn of(message: &Message) -> Self {
         Self {
             repeated: false,
             trace: message.trace(),
@@ -47,9 +50,7 @@ fn admit(
     message: Option<Message>,
     lease: Option<LeaseId>,
 ) -> Result<Message, Rejection> {
-    let over =
-        |message: &Message| matches!(message.state, State::Gone { until } if until <= env.now);
-    let message = message.filter(|message| !over(message));
+    let message = message.filter(|message| !message.is_forgotten(env.now));
     let message = message.ok_or(Rejection::NotFound)?;
     let Some(lease) = lease else {
         return if env.policy.mailbox.require_lease {
@@ -67,28 +68,18 @@ fn admit(
     }
 }
 
-/// Acknowledges a message. A lease that has ended is still accepted if the message was not
-/// delivered again since.
+/// Acknowledges a message. A lease that has ended, by a deadline or because its receiver gave the
+/// message back, is still accepted if the message was not delivered again since.
 pub fn ack(
     env: &Env,
     message: Option<Message>,
     lease: Option<LeaseId>,
+    lines: Lines,
 ) -> Result<Decision<Settlement>, Rejection> {
-    let mut message = admit(env, message, lease)?;
+    let (output, write) = end(env, message, lease)?;
     let mut changes = Changes::default();
-    let mut output = Settlement::of(&message);
-    match message.state {
-        State::Gone { .. } => output.repeated = true,
-        // A dead letter is the operator's. But a receiver that names the lease proves that it did the
-        // work after all.
-        State::Dead { .. } if lease.is_none() => return Err(Rejection::NotLeased),
-        State::Ready | State::Delayed { .. } | State::Leased { .. } | State::Dead { .. } => {
-            let before = message.standing();
-            // The row stays for the replay window, so that a repeated acknowledgement is answered with ok.
-            message.go(env.now.plus_millis(env.policy.mailbox.t_replay_ms));
-            changes.update(before, message);
-        }
-    }
+    changes.messages.extend(write);
+    pass_turns(env.now, lines, &mut changes);
     Ok(Decision { changes, output })
 }
 
@@ -98,23 +89,54 @@ pub fn ack_all(
     env: &Env,
     messages: Vec<Message>,
     acks: &[(MessageId, Option<LeaseId>)],
+    lines: Lines,
 ) -> Decision<Vec<Result<Settlement, Rejection>>> {
     let known = messages.into_iter().map(|message| (message.id, message));
     let mut known: HashMap<MessageId, Message> = known.collect();
     let mut changes = Changes::default();
     let mut output = Vec::with_capacity(acks.len());
     for (id, lease) in acks {
-        let decided = ack(env, known.get(id).cloned(), *lease).map(|decision| {
+        let ended = end(env, known.get(id).cloned(), *lease).map(|(settlement, write)| {
             // A call may name a message twice: the second time it must find it gone.
-            for write in decision.changes.messages {
+            if let Some(write) = write {
                 known.insert(*id, write.message.clone());
                 changes.messages.push(write);
             }
-            decision.output
+            settlement
         });
-        output.push(decided);
+        output.push(ended);
     }
+    pass_turns(env.now, lines, &mut changes);
     Decision { changes, output }
+}
+
+/// Acknowledges one message. It is not written if it was acknowledged before.
+fn end(
+    env: &Env,
+    message: Option<Message>,
+    lease: Option<LeaseId>,
+) -> Result<(Settlement, Option<MessageWrite>), Rejection> {
+    let mut message = admit(env, message, lease)?;
+    let mut settlement = Settlement::of(&message);
+    match message.state {
+        State::Gone { .. } => {
+            settlement.repeated = true;
+            Ok((settlement, None))
+        }
+        // A dead letter is the operator's. But a receiver that names the lease proves that it did the
+        // work after all.
+        State::Dead { .. } if lease.is_none() => Err(Rejection::NotLeased),
+        State::Ready
+        | State::Delayed { .. }
+        | State::Blocked { .. }
+        | State::Leased { .. }
+        | State::Dead { .. } => {
+            let before = Some(message.standing());
+            // The row stays for the replay window, so that a repeated acknowledgement is answered with ok.
+            message.go(env.now.plus_millis(env.policy.mailbox.t_replay_ms));
+            Ok((settlement, Some(MessageWrite { message, before })))
+        }
+    }
 }
 
 /// Gives a message back. It is delivered again after a while, or dies if this was its last delivery.
@@ -123,16 +145,23 @@ pub fn nack(
     message: Option<Message>,
     lease: Option<LeaseId>,
     nack: Nack,
+    lines: Lines,
 ) -> Result<Decision<Settlement>, Rejection> {
     let mut message = admit(&env, message, lease)?;
     let mut changes = Changes::default();
     let mut output = Settlement::of(&message);
     match message.state {
         // The deadline came first and already did what the refusal asks for.
-        State::Ready | State::Delayed { .. } | State::Dead { .. } if lease.is_some() => {
+        State::Ready | State::Delayed { .. } | State::Blocked { .. } | State::Dead { .. }
+            if lease.is_some() =>
+        {
             output.repeated = true;
         }
-        State::Ready | State::Delayed { .. } | State::Dead { .. } | State::Gone { .. } => {
+        State::Ready
+        | State::Delayed { .. }
+        | State::Blocked { .. }
+        | State::Dead { .. }
+        | State::Gone { .. } => {
             return Err(Rejection::NotLeased);
         }
         State::Leased { .. } => {
@@ -145,11 +174,13 @@ pub fn nack(
             } else {
                 let random = env.ids.random();
                 let backoff = env.policy.mailbox.backoff_ms(message.attempt, random);
-                message.wait(env.now, nack.delay_ms.unwrap_or(backoff));
+                let until = env.now.plus_millis(nack.delay_ms.unwrap_or(backoff));
+                message.state = State::waiting(env.now, until, true);
             }
             changes.update(before, message);
         }
     }
+    pass_turns(env.now, lines, &mut changes);
     Ok(Decision { changes, output })
 }
 
@@ -184,16 +215,4 @@ pub fn extend(
         changes,
         output: until,
     })
-}
-
-impl Message {
-    /// Makes the message wait for `delay_ms`, or makes it ready at once.
-    fn wait(&mut self, now: Timestamp, delay_ms: i64) {
-        self.state = if delay_ms > 0 {
-            let until = now.plus_millis(delay_ms);
-            State::Delayed { until }
-        } else {
-            State::Ready
-        };
-    }
 }

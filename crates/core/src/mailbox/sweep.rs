@@ -1,6 +1,9 @@
 //! Moving messages whose time has come.
 
-use super::{Cause, Changes, Death, Decision, Message, MessageWrite, State, Trace};
+use super::{
+    Cause, Changes, Death, Decision, Lines, Message, MessageWrite, State, Trace,
+    partition::pass_turns,
+};
 use crate::{Env, MessageId};
 
 /// The outcome of a sweep.
@@ -16,6 +19,8 @@ pub struct Swept {
     pub held_back: Vec<MessageId>,
     /// The number of messages that were forgotten.
     pub forgotten: usize,
+    /// Those of them that were dead letters.
+    pub buried: Vec<Trace>,
 }
 
 impl Swept {
@@ -26,11 +31,12 @@ impl Swept {
 }
 
 /// Moves those of `messages` whose time has come, and skips the others.
-pub fn sweep(env: &Env, messages: Vec<Message>) -> Decision<Swept> {
+pub fn sweep(env: &Env, messages: Vec<Message>, lines: Lines) -> Decision<Swept> {
     let (mut changes, mut swept) = (Changes::default(), Swept::default());
     for message in messages {
         move_on(env, message, &mut changes, &mut swept);
     }
+    pass_turns(env.now, lines, &mut changes);
     Decision {
         changes,
         output: swept,
@@ -49,11 +55,14 @@ fn move_on(env: &Env, mut message: Message, changes: &mut Changes, swept: &mut S
             (message.attempt >= policy.max_attempts).then_some(Cause::MaxAttempts)
         }
         State::Delayed { until } if until > now && !message.is_expired(now, policy) => return,
-        State::Ready if !message.is_expired(now, policy) => return,
-        State::Ready | State::Delayed { .. } => None,
+        State::Ready | State::Blocked { .. } if !message.is_expired(now, policy) => return,
+        State::Ready | State::Delayed { .. } | State::Blocked { .. } => None,
         State::Dead { until, .. } | State::Gone { until } if until > now => return,
         State::Dead { .. } | State::Gone { .. } => {
             swept.forgotten += 1;
+            if matches!(message.state, State::Dead { .. }) {
+                swept.buried.push(message.trace());
+            }
             let before = Some(before);
             changes.forgotten.push(MessageWrite { message, before });
             return;

@@ -18,6 +18,7 @@ mod hashes;
 mod model;
 mod nack;
 mod operator;
+mod partition;
 mod receive;
 mod send;
 mod sweep;

@@ -3,7 +3,7 @@
 
 use asyncgate_core::{
     LeaseId, MessageId,
-    mailbox::{Full, Kind, Nack, Outgoing, Policy, Rejection, Sent, State, Wish, shard_of},
+    mailbox::{Full, Kind, Nack, Outgoing, Policy, Rejection, Sent, State, Wish},
 };
 use bytes::Bytes;
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
@@ -51,12 +51,16 @@ enum Step {
         topic: usize,
         dead: bool,
     },
+    Delete {
+        pick: usize,
+    },
 }
 
 #[derive(Debug, Clone)]
 struct Order {
     topic: usize,
     key: u8,
+    partition: Option<u8>,
     content: u8,
     priority: i32,
     delay_ms: i64,
@@ -76,7 +80,7 @@ enum By {
 fn policy() -> Policy {
     Policy {
         shards: 2,
-        shard_capacity: 7,
+        topic_capacity: 7,
         global_inflight: 5,
         dedup_capacity: 14,
         t_replay_ms: 10_000,
@@ -95,6 +99,8 @@ struct Pair {
     twins: Vec<Twin>,
     /// First deliveries of messages that were never delayed, by topic, priority and place.
     first: Vec<(usize, i32, u64)>,
+    /// First deliveries of messages that never came back, by topic, key and place.
+    keyed: Vec<(usize, u8, u64)>,
 }
 
 impl Pair {
@@ -114,8 +120,25 @@ impl Pair {
             Step::Sweep => self.sweep(),
             Step::Redrive { topic, limit } => self.redrive(*topic, *limit),
             Step::Purge { topic, dead } => self.purge(*topic, *dead),
+            Step::Delete { pick } => self.delete(*pick),
         }
+        self.pass_turns();
         self.compare();
+    }
+
+    /// Gives the turn to the oldest message of every partition in which nobody has it.
+    fn pass_turns(&mut self) {
+        let now = self.now();
+        for n in 0..self.twins.len() {
+            let Twin {
+                topic, partition, ..
+            } = self.twins[n];
+            let beside = |twin: &&Twin| twin.topic == topic && twin.partition == partition;
+            let mut taken = self.twins.iter().filter(beside);
+            if !taken.any(Twin::has_turn) {
+                self.twins[n].take_turn(now);
+            }
+        }
     }
 
     /// Returns the last message under this name, if the name is still remembered.
@@ -131,8 +154,9 @@ impl Pair {
             topic: TOPICS[order.topic].to_owned(),
             idem_key: order.key.to_string(),
             payload: payload(order.content),
+            is_text: false,
             attrs: [("key".to_owned(), order.key.to_string())].into(),
-            partition_key: None,
+            partition_key: order.partition.map(|key| key.to_string()),
             delay_ms: order.delay_ms,
             ttl_ms: order.ttl_ms,
             priority: order.priority,
@@ -156,9 +180,9 @@ impl Pair {
             }
             return;
         }
-        let shard = shard_of(TOPICS[order.topic], None, policy.shards);
-        if self.depth(shard) >= policy.shard_capacity as usize {
-            let full = Rejection::Saturated(Full::Shard { shard });
+        if self.depth(order.topic) >= policy.topic_capacity as usize {
+            let capacity = policy.topic_capacity;
+            let full = Rejection::Saturated(Full::Topic { capacity });
             assert_eq!(answer, Err(full));
             return;
         }
@@ -178,13 +202,16 @@ impl Pair {
             id: answer.id,
             topic: order.topic,
             key: order.key,
+            partition: order.partition,
             content: order.content,
             priority: order.priority,
             bytes: payload(order.content).len(),
             sent: now,
             since: now,
             expires: order.ttl_ms.map(|ttl| now + ttl),
-            is: if order.delay_ms > 0 {
+            is: if order.partition.is_some() {
+                Is::Blocked(now + order.delay_ms)
+            } else if order.delay_ms > 0 {
                 Is::Delayed(now + order.delay_ms)
             } else {
                 Is::Ready
@@ -195,14 +222,15 @@ impl Pair {
             lease_ends: 0,
             reason: None,
             error: None,
-            irregular: order.delay_ms > 0,
+            irregular: order.delay_ms > 0 || order.partition.is_some(),
+            came_back: false,
         });
+        self.pass_turns();
     }
 
-    fn depth(&self, shard: u16) -> usize {
-        let here = |twin: &&Twin| shard_of(TOPICS[twin.topic], None, policy().shards) == shard;
+    fn depth(&self, topic: usize) -> usize {
         let waiting = self.twins.iter().filter(|twin| twin.waits());
-        waiting.filter(here).count()
+        waiting.filter(|twin| twin.topic == topic).count()
     }
 
     fn inflight(&self) -> usize {
@@ -242,6 +270,11 @@ impl Pair {
             assert!(!matches!(twin.is, Is::Acked(_)), "delivered after its end");
             if twin.leases.is_empty() && !twin.irregular {
                 self.first.push((topic, twin.priority, twin.id.seq()));
+            }
+            if let (Some(key), true, false) =
+                (twin.partition, twin.leases.is_empty(), twin.came_back)
+            {
+                self.keyed.push((topic, key, twin.id.seq()));
             }
             twin.attempt += 1;
             twin.leases.push(message.delivery.unwrap().lease);
@@ -345,10 +378,10 @@ impl Pair {
         let dead = self.twins.iter().filter(dead).take(limit);
         let ids: Vec<MessageId> = dead.map(|twin| twin.id).collect();
         let answer = self.world.redrive(&ids);
-        let shard = shard_of(TOPICS[topic], None, policy().shards);
-        let after = self.depth(shard) + ids.len();
-        if !ids.is_empty() && after > policy().shard_capacity as usize {
-            let full = Rejection::Saturated(Full::Shard { shard });
+        let after = self.depth(topic) + ids.len();
+        let capacity = policy().topic_capacity;
+        if !ids.is_empty() && after > capacity as usize {
+            let full = Rejection::Saturated(Full::Topic { capacity });
             assert_eq!(answer, Err(full));
             return;
         }
@@ -379,6 +412,26 @@ impl Pair {
         assert_eq!(answer, purged);
     }
 
+    fn delete(&mut self, pick: usize) {
+        let (now, until) = (self.now(), self.now() + policy().t_replay_ms);
+        let n = pick % self.twins.len().max(1);
+        let Some(twin) = self.twins.get_mut(n) else {
+            return;
+        };
+        let answer = self.world.delete(twin.id).map(|said| said.repeated);
+        let expected = match twin.is {
+            Is::Forgotten => Err(Rejection::NotFound),
+            Is::Acked(until) | Is::Purged(until) if until <= now => Err(Rejection::NotFound),
+            Is::Acked(_) | Is::Purged(_) => Ok(true),
+            Is::Leased(_) => Err(Rejection::Leased),
+            Is::Ready | Is::Delayed(_) | Is::Blocked(_) | Is::Dead(..) => {
+                twin.is = Is::Purged(until);
+                Ok(false)
+            }
+        };
+        assert_eq!(answer, expected);
+    }
+
     /// Checks that every message is in exactly one place, the one that the model says.
     fn compare(&self) {
         let (now, policy) = (self.now(), policy());
@@ -400,6 +453,7 @@ impl Pair {
             assert_eq!(lease.as_ref(), current);
             match (row.state, twin.is) {
                 (State::Delayed { until }, Is::Delayed(model))
+                | (State::Blocked { until }, Is::Blocked(model))
                 | (State::Leased { until }, Is::Leased(model))
                 | (State::Gone { until }, Is::Acked(model) | Is::Purged(model)) => {
                     assert_eq!(until.as_millis(), model);
@@ -418,16 +472,29 @@ impl Pair {
     fn bounds(&self) {
         let policy = policy();
         assert!(self.inflight() <= policy.global_inflight as usize);
-        for shard in 0..policy.shards {
-            // A message that comes back from a receiver is accepted even if its shard is full by then.
-            let most = policy.shard_capacity + policy.global_inflight;
-            assert!(self.depth(shard) <= most as usize);
+        for topic in 0..TOPICS.len() {
+            // A message that comes back from a receiver is accepted even if its topic is full by then.
+            let most = policy.topic_capacity + policy.global_inflight;
+            assert!(self.depth(topic) <= most as usize);
         }
         // No two messages with one name were accepted within one window.
         for (n, twin) in self.twins.iter().enumerate() {
             let mut later = self.twins[n + 1..].iter();
             let next = later.find(|next| next.topic == twin.topic && next.key == twin.key);
             assert!(next.is_none_or(|next| next.sent >= twin.sent + policy.t_replay_ms));
+        }
+        // Messages of one topic and key are first delivered in the order in which they were sent, one
+        // at a time.
+        for topic in 0..TOPICS.len() {
+            for key in 0..2 {
+                let same = self.keyed.iter().filter(|f| (f.0, f.1) == (topic, key));
+                assert!(same.is_sorted_by_key(|(.., seq)| *seq));
+                let held = self.twins.iter().filter(|twin| {
+                    matches!(twin.is, Is::Leased(_))
+                        && (twin.topic, twin.partition) == (topic, Some(key))
+                });
+                assert!(held.count() <= 1);
+            }
         }
         // Messages of one topic and priority are first delivered in the order in which they were sent.
         for topic in 0..TOPICS.len() {
@@ -446,6 +513,7 @@ impl Pair {
         for _ in 0..200 {
             self.world.wait_ms(600);
             self.sweep();
+            self.pass_turns();
             for topic in 0..TOPICS.len() {
                 let wish = Wish {
                     visibility_ms: 1_000,
@@ -459,6 +527,7 @@ impl Pair {
                     self.ack(n, By::Latest);
                 }
             }
+            self.pass_turns();
         }
         self.compare();
         let settled = |twin: &Twin| !twin.waits() && !matches!(twin.is, Is::Leased(_));
@@ -473,10 +542,13 @@ fn payload(content: u8) -> Bytes {
 fn order() -> impl Strategy<Value = Order> {
     let delay = prop_oneof![4 => Just(0_i64), 1 => 1..3_000_i64];
     let ttl = proptest::option::weighted(0.2, 1..8_000_i64);
-    (0..3_usize, 0..6_u8, 0..3_u8, -1..=1_i32, delay, ttl).prop_map(
-        |(topic, key, content, priority, delay_ms, ttl_ms)| Order {
+    let partition = proptest::option::weighted(0.5, 0..2_u8);
+    let names = (0..6_u8, partition);
+    (0..3_usize, names, 0..3_u8, -1..=1_i32, delay, ttl).prop_map(
+        |(topic, (key, partition), content, priority, delay_ms, ttl_ms)| Order {
             topic,
             key,
+            partition,
             content,
             priority,
             delay_ms,
@@ -525,6 +597,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => Just(Step::Sweep),
         2 => (0..3_usize, 1..6_usize).prop_map(|(topic, limit)| Step::Redrive { topic, limit }),
         1 => (0..3_usize, any::<bool>()).prop_map(|(topic, dead)| Step::Purge { topic, dead }),
+        1 => pick().prop_map(|pick| Step::Delete { pick }),
     ]
 }
 
@@ -540,6 +613,7 @@ proptest! {
             world: World::with(policy()),
             twins: Vec::new(),
             first: Vec::new(),
+            keyed: Vec::new(),
         };
         for step in &steps {
             pair.step(step);

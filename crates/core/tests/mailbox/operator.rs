@@ -59,14 +59,13 @@ fn what_is_redriven_comes_in_the_order_in_which_it_was_sent() {
 #[test]
 fn a_redrive_moves_all_or_none() {
     let tight = Policy {
-        shards: 1,
-        shard_capacity: 3,
+        topic_capacity: 3,
         ..Policy::default()
     };
     let (mut world, ids) = dead(&["a", "b", "c"], tight);
     world.send(mail("d"));
     let before = world.rows.clone();
-    let full = Err(Rejection::Saturated(Full::Shard { shard: 0 }));
+    let full = Err(Rejection::Saturated(Full::Topic { capacity: 3 }));
     assert_eq!(world.redrive(&ids), full);
     assert_eq!(world.rows, before);
     assert_eq!(world.redrive(&ids[..2]), Ok(2));
@@ -147,4 +146,35 @@ fn a_purge_takes_all_but_what_receivers_have() {
     world.ack(leased, lease).unwrap();
     world.wait_ms(300_000);
     assert_eq!(world.sweep().forgotten, 4);
+}
+
+#[test]
+fn one_message_is_thrown_away_unless_a_receiver_has_it() {
+    let (mut world, dead) = dead(&["dead"], Policy::default());
+    world.send(mail("leased"));
+    let (leased, lease) = world.take();
+    let ready = world.send(mail("ready"));
+    let refused = world.delete(leased).map(drop);
+    assert_eq!(refused, Err(Rejection::Leased));
+    assert_eq!(world.kind(leased), Some(Kind::Leased));
+    for id in [dead[0], ready] {
+        assert!(!world.delete(id).unwrap().repeated);
+        assert_eq!(world.kind(id), Some(Kind::Gone));
+        assert!(world.delete(id).unwrap().repeated, "it was done before");
+    }
+    assert!(world.try_send(mail("ready")).unwrap().duplicate);
+    world.ack(leased, lease).unwrap();
+    world.wait_ms(300_000);
+    assert_eq!(world.delete(ready).map(drop), Err(Rejection::NotFound));
+}
+
+/// Operators are told of dead letters that are forgotten, not of messages that were done.
+#[test]
+fn a_sweep_tells_which_dead_letters_it_forgot() {
+    let (mut world, ids) = dead(&["a", "b"], Policy::default());
+    world.purge(&ids[..1]);
+    world.wait_ms(14 * 86_400_000);
+    let swept = world.sweep();
+    assert_eq!((swept.forgotten, swept.buried.len()), (2, 1));
+    assert_eq!(&*swept.buried[0].topic, "inbox");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use asyncgate_core::mailbox::{
-    Cause, Damage, Flaw, Full, Kind, Message, Outgoing, Policy, Rejection, State, Wish,
+    Cause, Damage, Flaw, Full, Kind, Message, Outgoing, Policy, Rejection, Share, State, Wish,
 };
 use bytes::Bytes;
 
@@ -225,4 +225,24 @@ fn damaged_messages_are_handed_to_nobody_and_die_after_their_attempts() {
         assert_eq!(world.kind(id), Some(Kind::Dead));
         assert_eq!(world.message(id).delivery, None, "nobody ever had it");
     }
+}
+
+/// Other tenants may hold all that may be held: each has a part that nobody else can fill.
+#[test]
+fn what_other_tenants_hold_does_not_stop_a_tenant_within_its_part() {
+    let mut world = World::with(Policy {
+        global_inflight: 4,
+        ..Policy::default()
+    });
+    world.elsewhere[0] = Share {
+        total: 4,
+        own: 0,
+        tenants: 1,
+    };
+    for key in ["a", "b", "c"] {
+        world.send(mail(key));
+    }
+    assert_eq!(world.receive(&ALL).len(), 2);
+    let refused = world.try_receive("inbox", &ALL).unwrap_err();
+    assert_eq!(refused, Rejection::Saturated(Full::Inflight));
 }

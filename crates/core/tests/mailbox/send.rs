@@ -1,19 +1,20 @@
 //! Sending: new messages, repetitions, and refusals when there is no room.
 
-use asyncgate_core::mailbox::{Full, Kind, Outgoing, Policy, Rejection, State};
+use asyncgate_core::mailbox::{Full, Kind, Outgoing, Policy, Rejection, Share, State};
 use bytes::Bytes;
 
 use crate::world::{ALL, World, mail};
 
 const T_REPLAY: i64 = 300_000;
 
-/// Builds a policy with a single shard.
-fn one_shard(shard_capacity: u32) -> Policy {
-    Policy {
-        shards: 1,
-        shard_capacity,
+/// Builds a policy with small topics, and the refusal of a full one.
+fn small(topic_capacity: u32) -> (Policy, Rejection) {
+    let policy = Policy {
+        topic_capacity,
         ..Policy::default()
-    }
+    };
+    let capacity = topic_capacity;
+    (policy, Rejection::Saturated(Full::Topic { capacity }))
 }
 
 #[test]
@@ -201,14 +202,14 @@ fn a_batch_repeats_itself_under_a_key_whose_window_is_over() {
 }
 
 #[test]
-fn a_full_shard_refuses_what_is_new_and_answers_what_is_not() {
-    let mut world = World::with(one_shard(2));
+fn a_full_topic_refuses_what_is_new_and_answers_what_is_not() {
+    let (policy, full) = small(2);
+    let (mut world, full) = (World::with(policy), Err(full));
     let first = world.send(mail("a"));
     world.send(Outgoing {
         delay_ms: 60_000,
         ..mail("b")
     });
-    let full = Err(Rejection::Saturated(Full::Shard { shard: 0 }));
     assert_eq!(world.try_send(mail("c")), full);
     let again = world.try_send(mail("a")).unwrap();
     assert!(again.duplicate && again.id == first);
@@ -219,32 +220,59 @@ fn a_full_shard_refuses_what_is_new_and_answers_what_is_not() {
 }
 
 #[test]
-fn a_batch_fills_a_shard_to_the_brim_and_no_further() {
-    let mut world = World::with(one_shard(2));
+fn a_batch_fills_a_topic_to_the_brim_and_no_further() {
+    let (policy, full) = small(2);
+    let (mut world, full) = (World::with(policy), Err(full));
     let answers = world.send_all(vec![mail("a"), mail("b"), mail("c"), mail("a"), mail("c")]);
-    let full = Err(Rejection::Saturated(Full::Shard { shard: 0 }));
     assert!(answers[0].is_ok() && answers[1].is_ok());
     assert_eq!(answers[2], full);
     assert!(answers[3].as_ref().unwrap().duplicate);
     assert_eq!(answers[4], full);
-    assert_eq!(world.depth(0), 2);
+    assert_eq!(world.depth("inbox"), 2);
 }
 
+/// Also if both topics are in one shard, and within one batch.
 #[test]
-fn one_full_shard_does_not_stop_another() {
+fn one_full_topic_does_not_stop_another() {
+    let (policy, full) = small(1);
     let mut world = World::with(Policy {
-        shards: 2,
-        shard_capacity: 1,
+        shards: 1,
+        ..policy
+    });
+    let to = |topic: &str, key: &str| Outgoing {
+        topic: topic.to_owned(),
+        ..mail(key)
+    };
+    let answers = world.send_all(vec![to("a", "1"), to("b", "1"), to("a", "2"), to("c", "1")]);
+    let refused = answers.iter().filter_map(|answer| answer.as_ref().err());
+    assert_eq!(refused.collect::<Vec<_>>(), [&full]);
+    assert_eq!(answers[2], Err(full));
+    assert!(world.try_send(to("b", "2")).is_err());
+    assert!(world.try_send(to("d", "1")).is_ok());
+}
+
+/// Other tenants may have filled the memory of sends: each has a part that nobody else can fill.
+#[test]
+fn what_other_tenants_sent_does_not_stop_a_tenant_within_its_part() {
+    let mut world = World::with(Policy {
+        dedup_capacity: 6,
         ..Policy::default()
     });
-    let to = |topic: &str| Outgoing {
-        topic: topic.to_owned(),
-        ..mail("a")
+    let flood = Share {
+        total: 6,
+        own: 0,
+        tenants: 1,
     };
-    let topics: Vec<String> = (0..20).map(|n| format!("t{n}")).collect();
-    let sent = topics.iter().map(|topic| world.try_send(to(topic)));
-    assert_eq!(sent.filter(Result::is_ok).count(), 2);
-    assert_eq!((world.depth(0), world.depth(1)), (1, 1));
+    world.elsewhere[1] = flood;
+    let answers = world.send_all(["a", "b", "c", "d"].map(mail).into());
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
+    let until = world.now.plus_millis(T_REPLAY);
+    let full = Err(Rejection::Saturated(Full::Dedup { until }));
+    assert_eq!(answers[3], full);
+    world.elsewhere[1].tenants = 5;
+    assert_eq!(world.try_send(mail("e")), full, "parts are smaller now");
+    world.wait_ms(T_REPLAY);
+    world.send(mail("e"));
 }
 
 #[test]
@@ -300,7 +328,7 @@ fn exactly_the_largest_content_passes() {
 /// A refused send leaves no hole in the chain, nor among the places.
 #[test]
 fn what_is_refused_takes_no_place() {
-    let mut world = World::with(one_shard(1));
+    let mut world = World::with(small(1).0);
     world.send(mail("a"));
     for _ in 0..3 {
         assert!(world.try_send(mail("b")).is_err());

@@ -10,6 +10,8 @@ use asyncgate_core::{
 pub enum Is {
     Ready,
     Delayed(i64),
+    /// Behind others with its key, with a delay of its own until this time.
+    Blocked(i64),
     Leased(i64),
     Dead(Cause, i64),
     /// Acknowledged, and remembered until this time.
@@ -23,6 +25,7 @@ pub struct Twin {
     pub id: MessageId,
     pub topic: usize,
     pub key: u8,
+    pub partition: Option<u8>,
     pub content: u8,
     pub priority: i32,
     pub bytes: usize,
@@ -38,15 +41,17 @@ pub struct Twin {
     pub lease_ends: i64,
     pub reason: Option<String>,
     pub error: Option<String>,
-    /// True if it was ever delayed or brought back, so that others may overtake it.
+    /// True if it was ever delayed, blocked or brought back, so that others may overtake it.
     pub irregular: bool,
+    /// True if it was ever brought back, so that others with its key may overtake it.
+    pub came_back: bool,
 }
 
 impl Twin {
     pub fn kind(&self) -> Option<Kind> {
         match self.is {
             Is::Ready => Some(Kind::Ready),
-            Is::Delayed(_) => Some(Kind::Delayed),
+            Is::Delayed(_) | Is::Blocked(_) => Some(Kind::Delayed),
             Is::Leased(_) => Some(Kind::Leased),
             Is::Dead(..) => Some(Kind::Dead),
             Is::Acked(_) | Is::Purged(_) => Some(Kind::Gone),
@@ -55,7 +60,23 @@ impl Twin {
     }
 
     pub fn waits(&self) -> bool {
-        matches!(self.is, Is::Ready | Is::Delayed(_))
+        matches!(self.is, Is::Ready | Is::Delayed(_) | Is::Blocked(_))
+    }
+
+    /// Returns true if it has the turn among those with its key.
+    pub fn has_turn(&self) -> bool {
+        matches!(self.is, Is::Ready | Is::Delayed(_) | Is::Leased(_))
+    }
+
+    /// Gives it the turn.
+    pub fn take_turn(&mut self, now: i64) {
+        if let Is::Blocked(until) = self.is {
+            self.is = if until > now {
+                Is::Delayed(until)
+            } else {
+                Is::Ready
+            };
+        }
     }
 
     pub fn is_old(&self, now: i64, policy: &Policy) -> bool {
@@ -116,7 +137,9 @@ impl Twin {
         self.admit(now, lease)?;
         match self.is {
             Is::Leased(_) => Ok(true),
-            Is::Ready | Is::Delayed(_) | Is::Dead(..) if lease.is_some() => Ok(false),
+            Is::Ready | Is::Delayed(_) | Is::Blocked(_) | Is::Dead(..) if lease.is_some() => {
+                Ok(false)
+            }
             _ => Err(Rejection::NotLeased),
         }
     }
@@ -147,7 +170,9 @@ impl Twin {
             }
             Is::Leased(until) if until <= now && !old => self.is = Is::Ready,
             Is::Leased(until) if until > now => {}
-            Is::Ready | Is::Delayed(_) | Is::Leased(_) if old => self.die(Cause::Expired, now),
+            Is::Ready | Is::Delayed(_) | Is::Blocked(_) | Is::Leased(_) if old => {
+                self.die(Cause::Expired, now);
+            }
             Is::Delayed(until) if until <= now => self.is = Is::Ready,
             Is::Dead(_, died) if self.buried(died, policy) <= now => self.is = Is::Forgotten,
             Is::Acked(until) | Is::Purged(until) if until <= now => self.is = Is::Forgotten,
@@ -156,7 +181,12 @@ impl Twin {
     }
 
     pub fn redrive(&mut self, now: i64) {
-        self.is = Is::Ready;
+        self.is = match self.partition {
+            // The pair gives it the turn if nobody else has it.
+            Some(_) => Is::Blocked(now),
+            None => Is::Ready,
+        };
+        self.came_back = true;
         self.since = now;
         self.attempt = 0;
         self.delivered = false;

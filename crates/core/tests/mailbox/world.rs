@@ -9,8 +9,9 @@ use std::{
 use asyncgate_core::{
     Env, Ids, LeaseId, MessageId, Stamp, Timestamp,
     mailbox::{
-        self, ChainHead, Changes, Decision, Kind, Message, Nack, Outgoing, Policy, Received,
-        Rejection, SendContext, Sent, Settlement, State, Swept, Wish, shard_of,
+        self, ChainHead, Changes, Decision, Kind, Line, Lines, Message, Nack, Occupied, Outgoing,
+        Partition, Policy, Received, Rejection, SendContext, Sent, Settlement, Share, State, Swept,
+        Wish, shard_of,
     },
 };
 use bytes::Bytes;
@@ -26,6 +27,8 @@ pub struct World {
     /// Every send that was accepted, oldest first.
     sends: Vec<(Timestamp, MessageId)>,
     decisions: u64,
+    /// What other tenants have, of which a share counts: deliveries, and remembered sends.
+    pub elsewhere: [Share; 2],
 }
 
 /// Builds a message to `inbox` under this key, with the key as content.
@@ -34,6 +37,7 @@ pub fn mail(key: &str) -> Outgoing {
         topic: "inbox".to_owned(),
         idem_key: key.to_owned(),
         payload: Bytes::copy_from_slice(key.as_bytes()),
+        is_text: false,
         attrs: BTreeMap::new(),
         partition_key: None,
         delay_ms: 0,
@@ -70,6 +74,7 @@ impl World {
             head: 0,
             sends: Vec::new(),
             decisions: 0,
+            elsewhere: [Share::default(); 2],
         }
     }
 
@@ -104,12 +109,51 @@ impl World {
         rows.filter(|row| row.standing().kind == kind).count()
     }
 
-    /// Returns the number of messages that wait in a shard.
-    pub fn depth(&self, shard: u16) -> u64 {
+    /// Returns the number of messages that wait in a topic.
+    pub fn depth(&self, topic: &str) -> u64 {
         let waits = |row: &&Message| {
-            row.shard == shard && matches!(row.standing().kind, Kind::Ready | Kind::Delayed)
+            &*row.topic == topic && matches!(row.standing().kind, Kind::Ready | Kind::Delayed)
         };
         self.rows.values().filter(waits).count() as u64
+    }
+
+    /// Returns the live messages of a partition.
+    fn members(&self, partition: &Partition) -> impl Iterator<Item = &Message> {
+        let rows = self.rows.values().filter(|row| row.is_live());
+        rows.filter(move |row| row.partition().as_ref() == Some(partition))
+    }
+
+    /// Returns those of the partitions that have live messages.
+    fn occupied(&self, partitions: impl Iterator<Item = Partition>) -> Occupied {
+        let taken = |partition: &Partition| self.members(partition).next().is_some();
+        partitions.filter(taken).collect()
+    }
+
+    /// Returns the lines that a store would show with these rows, and nothing more of them.
+    fn lines<'a>(&self, rows: impl IntoIterator<Item = &'a Message>) -> Lines {
+        let live = rows.into_iter().filter(|row| row.is_live());
+        let mut counts: BTreeMap<Partition, usize> = BTreeMap::new();
+        for partition in live.filter_map(Message::partition) {
+            *counts.entry(partition).or_default() += 1;
+        }
+        let line = |(partition, count): (Partition, usize)| {
+            let turns = self.members(&partition).filter(|row| !row.is_blocked());
+            let turns: Vec<u64> = turns.map(|row| row.id.seq()).take(count + 1).collect();
+            let blocked = self.members(&partition).filter(|row| row.is_blocked());
+            let blocked = blocked.take(count + 1 - turns.len()).cloned().collect();
+            (partition, Line { turns, blocked })
+        };
+        counts.into_iter().map(line).collect()
+    }
+
+    /// Returns how much of a shared bound is used, with what others use.
+    fn share(&self, elsewhere: usize, own: u64) -> Share {
+        let others = self.elsewhere[elsewhere];
+        Share {
+            total: others.total + own,
+            own,
+            tenants: others.tenants + u64::from(own > 0),
+        }
     }
 
     /// Returns the sends whose replay window is not over.
@@ -128,17 +172,25 @@ impl World {
         };
         let context = SendContext {
             head: self.head,
-            shards: outgoing
+            chains: outgoing
                 .iter()
                 .map(|sent| {
                     let key = sent.partition_key.as_deref();
                     let shard = shard_of(&sent.topic, key, self.policy.shards);
                     let chain = self.chains.get(&shard).copied().unwrap_or_default();
-                    (shard, (chain, self.depth(shard)))
+                    (shard, chain)
                 })
                 .collect(),
+            depths: outgoing
+                .iter()
+                .map(|sent| (sent.topic.as_str().into(), self.depth(&sent.topic)))
+                .collect(),
+            occupied: self.occupied(outgoing.iter().filter_map(|sent| {
+                let key = sent.partition_key.as_deref()?;
+                Some((sent.topic.as_str().into(), key.into()))
+            })),
             keyed: outgoing.iter().map(named).collect(),
-            remembered: self.remembered().count() as u64,
+            remembered: self.share(1, self.remembered().count() as u64),
             oldest_remembered: self.remembered().next().map(|(at, _)| *at),
         };
         let env = self.env();
@@ -168,8 +220,9 @@ impl World {
 
     pub fn try_receive(&mut self, topic: &str, wish: &Wish) -> Result<Received, Rejection> {
         let (env, ready) = (self.env(), self.ready(topic));
-        let inflight = self.count(Kind::Leased) as u64;
-        let decision = mailbox::receive(env, wish, inflight, ready)?;
+        let inflight = self.share(0, self.count(Kind::Leased) as u64);
+        let lines = self.lines(&ready);
+        let decision = mailbox::receive(env, wish, inflight, ready, lines)?;
         Ok(self.apply(decision))
     }
 
@@ -190,7 +243,8 @@ impl World {
         lease: impl Into<Option<LeaseId>>,
     ) -> Result<Settlement, Rejection> {
         let (env, row) = (self.env(), self.rows.get(&id.seq()).cloned());
-        let decision = mailbox::ack(&env, row, lease.into())?;
+        let lines = self.lines(&row);
+        let decision = mailbox::ack(&env, row, lease.into(), lines)?;
         Ok(self.apply(decision))
     }
 
@@ -200,7 +254,9 @@ impl World {
     ) -> Vec<Result<Settlement, Rejection>> {
         let env = self.env();
         let rows = acks.iter().filter_map(|(id, _)| self.rows.get(&id.seq()));
-        let decision = mailbox::ack_all(&env, rows.cloned().collect(), acks);
+        let rows: Vec<Message> = rows.cloned().collect();
+        let lines = self.lines(&rows);
+        let decision = mailbox::ack_all(&env, rows, acks, lines);
         self.apply(decision)
     }
 
@@ -211,7 +267,8 @@ impl World {
         nack: Nack,
     ) -> Result<Settlement, Rejection> {
         let (env, row) = (self.env(), self.rows.get(&id.seq()).cloned());
-        let decision = mailbox::nack(env, row, lease.into(), nack)?;
+        let lines = self.lines(&row);
+        let decision = mailbox::nack(env, row, lease.into(), nack, lines)?;
         Ok(self.apply(decision))
     }
 
@@ -229,24 +286,36 @@ impl World {
     /// Sweeps every row, due or not: the rule itself must skip those that are not due.
     pub fn sweep(&mut self) -> Swept {
         let env = self.env();
-        let decision = mailbox::sweep(&env, self.rows.values().cloned().collect());
+        let rows: Vec<Message> = self.rows.values().cloned().collect();
+        let lines = self.lines(&rows);
+        let decision = mailbox::sweep(&env, rows, lines);
         self.apply(decision)
     }
 
     pub fn redrive(&mut self, ids: &[MessageId]) -> Result<usize, Rejection> {
         let env = self.env();
         let named: Vec<Message> = ids.iter().map(|id| self.message(*id)).collect();
-        let shards = named.iter().map(|row| row.shard);
-        let depths = shards.map(|shard| (shard, self.depth(shard))).collect();
-        let decision = mailbox::redrive(&env, depths, named)?;
+        let topics = named.iter().map(|row| Arc::clone(&row.topic));
+        let depths = topics.map(|topic| (Arc::clone(&topic), self.depth(&topic)));
+        let depths = depths.collect();
+        let occupied = self.occupied(named.iter().filter_map(Message::partition));
+        let decision = mailbox::redrive(&env, depths, occupied, named)?;
         Ok(self.apply(decision))
     }
 
     pub fn purge(&mut self, ids: &[MessageId]) -> usize {
         let env = self.env();
-        let named = ids.iter().map(|id| self.message(*id)).collect();
-        let decision = mailbox::purge(&env, named);
+        let named: Vec<Message> = ids.iter().map(|id| self.message(*id)).collect();
+        let lines = self.lines(&named);
+        let decision = mailbox::purge(&env, named, lines);
         self.apply(decision)
+    }
+
+    pub fn delete(&mut self, id: MessageId) -> Result<Settlement, Rejection> {
+        let (env, row) = (self.env(), self.rows.get(&id.seq()).cloned());
+        let lines = self.lines(&row);
+        let decision = mailbox::delete(&env, row, lines)?;
+        Ok(self.apply(decision))
     }
 
     /// Writes a decision as a store would, and checks the properties that stores rely on.
@@ -282,7 +351,20 @@ impl World {
             assert_eq!(self.chains[&shard], head);
         }
         assert!(self.count(Kind::Leased) <= self.policy.global_inflight as usize);
+        self.check_turns();
         output
+    }
+
+    /// Checks that one live message of each partition has the turn, and that all others are blocked.
+    fn check_turns(&self) {
+        let partitions = self.rows.values().filter(|row| row.is_live());
+        let partitions: HashSet<_> = partitions.filter_map(Message::partition).collect();
+        for partition in partitions {
+            let turns = self.members(&partition).filter(|row| !row.is_blocked());
+            assert_eq!(turns.count(), 1, "{partition:?}");
+        }
+        let blocked = self.rows.values().filter(|row| row.is_blocked());
+        assert!({ blocked }.all(|row| row.partition_key.is_some()));
     }
 
     fn follow_chain(&mut self, message: &Message) {

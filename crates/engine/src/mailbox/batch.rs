@@ -1,10 +1,8 @@
 //! Calls with many items. Each item has an answer of its own.
 
-use asyncgate_api::{Refusal, Spec};
+use asyncgate_api::{Refusal, Spec, bounds::MAX_BATCH};
 
 use crate::{Engine, Fault};
-
-const MAX_ITEMS: usize = 1_000;
 
 /// Items that were checked one by one. The items that passed go to the rules; the others keep their
 /// places among the answers.
@@ -22,8 +20,8 @@ impl<T> Batch<T> {
         items: Vec<I>,
         check: impl Fn(I) -> Result<T, Fault>,
     ) -> Result<Self, Fault> {
-        if items.is_empty() || items.len() > MAX_ITEMS {
-            let message = format!("{field} must have 1 to {MAX_ITEMS} entries");
+        if items.is_empty() || items.len() > MAX_BATCH {
+            let message = format!("{field} must have 1 to {MAX_BATCH} entries");
             return Err(Fault::bad_request(message));
         }
         let mut batch = Self {

@@ -29,6 +29,7 @@ impl Engine {
             Rejection::NotFound => Fault::new(Code::ENotFound, message),
             Rejection::StaleLease => Fault::new(Code::EStaleLease, message),
             Rejection::NotLeased => Fault::new(Code::ENotLeased, message),
+            Rejection::Leased => Fault::new(Code::ELeased, message),
             Rejection::LeaseMissing => Fault::bad_request(message).with("field", "lease"),
             Rejection::IdemConflict { msg_id } => {
                 Fault::new(Code::EIdemConflict, message).with("msg_id", msg_id.to_string())
@@ -36,9 +37,9 @@ impl Engine {
             Rejection::TooLarge { limit } => {
                 Fault::new(Code::EFrameTooLarge, message).with("limit", limit)
             }
-            Rejection::Saturated(full) => {
-                Fault::new(Code::ESaturated, message).retry_after(self.room_in_seconds(full))
-            }
+            Rejection::Saturated(full) => Fault::new(Code::ESaturated, message)
+                .with("queue", full.as_str())
+                .retry_after(self.room_in_seconds(full)),
         }
     }
 
@@ -47,7 +48,7 @@ impl Engine {
         let now = self.now();
         match full {
             Full::Dedup { until } => meter::seconds(until.millis_since(now)),
-            Full::Shard { .. } | Full::Inflight => self.drain_meter.seconds_per_message(now),
+            Full::Topic { .. } | Full::Inflight => self.drain_meter.seconds_per_message(now),
         }
     }
 }

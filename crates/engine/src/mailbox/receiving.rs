@@ -89,7 +89,13 @@ impl Engine {
             let wish = order.wish;
             let received = self
                 .transact(tenant, 0, reads, move |env, snapshot| {
-                    receive(env, &wish, snapshot.inflight, snapshot.ready)
+                    receive(
+                        env,
+                        &wish,
+                        snapshot.inflight,
+                        snapshot.ready,
+                        snapshot.lines,
+                    )
                 })
                 .await?;
             self.note_received(tenant, &received, watch);
@@ -136,6 +142,6 @@ impl Engine {
         for damage in &received.damaged {
             metrics.damaged(&settings, damage);
         }
-        self.note_deaths(&received.died);
+        self.note_deaths(tenant, &received.died);
     }
 }

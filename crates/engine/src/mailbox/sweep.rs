@@ -53,14 +53,15 @@ impl Deadlines for Messages {
         };
         let swept = engine
             .transact(tenant, 0, reads, |env, snapshot| {
-                Ok(sweep(&env, snapshot.messages))
+                Ok(sweep(&env, snapshot.messages, snapshot.lines))
             })
             .await?;
         let settings = engine.settings();
         let metrics = &engine.metrics.mailbox;
-        metrics.timed_out(&settings, &swept.timed_out);
+        metrics.timed_out(&settings, tenant, &swept.timed_out);
         metrics.held_back(tenant, &swept.held_back);
-        engine.note_deaths(&swept.died);
+        metrics.buried(&settings, tenant, &swept.buried);
+        engine.note_deaths(tenant, &swept.died);
         Ok(swept.moved())
     }
 
@@ -107,13 +108,13 @@ impl Engine {
     }
 
     /// Counts new dead letters.
-    pub(crate) fn note_deaths(&self, died: &[Death]) {
+    pub(crate) fn note_deaths(&self, tenant: TenantId, died: &[Death]) {
         if died.is_empty() {
             return;
         }
         let settings = self.settings();
         for death in died {
-            self.metrics.mailbox.died(&settings, death);
+            self.metrics.mailbox.died(&settings, tenant, death);
         }
         self.drain_meter.note(self.now(), died.len());
     }

@@ -13,9 +13,16 @@ struct Decided {
     result: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Came {
+    ingress: String,
+    result: &'static str,
+}
+
 /// Admission's counters.
 #[derive(Debug, Default)]
 pub(crate) struct AdmissionMetrics {
+    messages: Family<Came, Counter>,
     limits: Family<Decided, Counter>,
     pub(crate) protected_keys: Counter,
     pub(crate) rows: Gauge,
@@ -33,11 +40,31 @@ impl AdmissionMetrics {
         self.limits.get_or_create(&Decided { policy, result }).inc();
     }
 
+    /// Counts a message that an ingress took.
+    pub(crate) fn received(&self, ingress: &str) {
+        self.came(ingress, "OK");
+    }
+
+    /// Counts a message that an ingress refused, by the code of the refusal.
+    pub(crate) fn refused(&self, ingress: &str, code: &'static str) {
+        self.came(ingress, code);
+    }
+
+    fn came(&self, ingress: &str, result: &'static str) {
+        let ingress = ingress.to_owned();
+        self.messages.get_or_create(&Came { ingress, result }).inc();
+    }
+
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "limit_decisions",
             "Decisions of limits by policy; shadowed ones would have been refused",
             self.limits.clone(),
+        );
+        registry.register(
+            "ingress_messages",
+            "Signed messages by ingress and result: OK, or the code of the refusal",
+            self.messages.clone(),
         );
         registry.register(
             "protected_key_refused",

@@ -1,21 +1,19 @@
 //! The metrics of the mailbox, and its lines in the log. Labels and log fields are classes, shards and
-//! reasons: no topic, id or key of a message, and no content.
+//! reasons: no topic, id or key of a message, and no content. A receiver's own words are in the log and
+//! in events, but not in metrics, which everybody may read.
+
+mod gauges;
 
 use std::{
-    collections::BTreeSet,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
 use asyncgate_api::{Code, Plane, Spec};
 use asyncgate_core::{
     MessageId, TenantId,
-    mailbox::{
-        Damage, Death, Flaw, Full, Kind, Message, Policy, Rejection, Sent, Settlement, Trace,
-    },
+    mailbox::{Cause, Damage, Death, Flaw, Message, Policy, Rejection, Sent, Settlement, Trace},
 };
 use asyncgate_store::{Stopwatch, mailbox::Load};
 use prometheus_client::{
@@ -29,24 +27,31 @@ use prometheus_client::{
     registry::Registry,
 };
 
+pub(crate) use self::gauges::Classes;
+use self::gauges::Gauges;
 use super::{Latencies, reorder::Reorder, span};
-use crate::{Fault, Settings, events::Tally, mailbox::corr_id};
+use crate::{Fault, Settings, events::Tally, mailbox::corr_id, registry};
 
 /// The most reasons of receivers that are told apart. The others become `other`.
 const MAX_REASONS: usize = 32;
 const MAX_REASON_BYTES: usize = 64;
-/// The reasons that the server itself gives.
+/// The reasons that the server itself gives. In metrics, `nack` stands for all reasons of receivers.
 const SERVER_REASONS: [&str; 4] = ["visibility_timeout", "expired", "integrity", "nack"];
 
 /// The reasons why calls are refused.
-const REJECTED: [&str; 6] = [
+const REJECTED: [&str; 9] = [
     "unauth",
     "oversize",
     "ratio_cap",
     "saturated",
+    "quota",
+    "storage",
+    "degraded",
     "schema",
     "integrity",
 ];
+/// The ways in which dead letters are thrown away.
+const THROWN_AWAY: [&str; 2] = ["manual", "expiry"];
 /// The scopes of credentials in the mailbox.
 const SCOPES: [&str; 5] = ["send", "recv", "ack", "nack", "admin"];
 
@@ -56,9 +61,9 @@ struct OfClass {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DiedOf {
+struct OfClassFor {
     topic_class: String,
-    reason: String,
+    reason: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -74,12 +79,6 @@ struct AtEndpoint {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct InScope {
     scope: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct InQueue {
-    queue: &'static str,
-    shard: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -108,16 +107,14 @@ pub(crate) struct MailboxMetrics {
     dequeue_seconds: Histogram,
     ack_seconds: Histogram,
     integrity: Family<ForReason, Counter>,
-    dead: Family<DiedOf, Counter>,
+    dead: Family<OfClassFor, Counter>,
     reprocessed: Family<OfClass, Counter>,
+    purged: Family<OfClass, Counter>,
+    dead_purged: Family<OfClassFor, Counter>,
     rejected: Family<ForReason, Counter>,
     busy: Family<AtEndpoint, Counter>,
     auth_failures: Family<InScope, Counter>,
-    depths: Family<InQueue, Gauge>,
-    saturation: Family<InQueue, Gauge<f64, AtomicU64>>,
-    inflight: Family<InShard, Gauge>,
-    dlq_depths: Family<InShard, Gauge>,
-    remembered: Gauge,
+    gauges: Gauges,
     wakes: Counter,
     jitter: Histogram,
     backoffs: Counter,
@@ -142,14 +139,12 @@ impl Default for MailboxMetrics {
             integrity: Family::default(),
             dead: Family::default(),
             reprocessed: Family::default(),
+            purged: Family::default(),
+            dead_purged: Family::default(),
             rejected: Family::default(),
             busy: Family::default(),
             auth_failures: Family::default(),
-            depths: Family::default(),
-            saturation: Family::default(),
-            inflight: Family::default(),
-            dlq_depths: Family::default(),
-            remembered: Gauge::default(),
+            gauges: Gauges::default(),
             wakes: Counter::default(),
             jitter: Histogram::new([1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 1_000.0]),
             backoffs: Counter::default(),
@@ -175,6 +170,41 @@ impl MailboxMetrics {
         }
         for scope in SCOPES {
             drop(self.auth_failures.get_or_create(&InScope { scope }));
+        }
+        for entry in registry() {
+            let endpoint = entry.spec.name;
+            drop(self.busy.get_or_create(&AtEndpoint { endpoint }));
+        }
+    }
+
+    /// Does the same for the classes of topics, which are settings.
+    pub(crate) fn begin_classes(&self, settings: &Settings) {
+        for topic_class in settings.classes() {
+            let class = OfClass {
+                topic_class: topic_class.to_owned(),
+            };
+            for counter in [
+                &self.enqueued,
+                &self.delivered,
+                &self.redelivered,
+                &self.timeouts,
+                &self.reprocessed,
+                &self.purged,
+            ] {
+                drop(counter.get_or_create(&class));
+            }
+            drop(self.attempts.get_or_create(&class));
+            let reasons = |family: &Family<OfClassFor, Counter>, reasons: &[&'static str]| {
+                for reason in reasons {
+                    let topic_class = topic_class.to_owned();
+                    drop(family.get_or_create(&OfClassFor {
+                        topic_class,
+                        reason,
+                    }));
+                }
+            };
+            reasons(&self.dead, &SERVER_REASONS);
+            reasons(&self.dead_purged, &THROWN_AWAY);
         }
     }
 
@@ -205,18 +235,12 @@ impl MailboxMetrics {
             }
             Err(Rejection::Saturated(full)) => {
                 let topic_class = class.topic_class.as_str();
-                let shard = match full {
-                    Full::Shard { shard } => Some(*shard),
-                    Full::Inflight | Full::Dedup { .. } => None,
-                };
-                span::note_shard(shard);
                 tracing::debug!(
                     event = "send.rejected",
                     reason = "saturated",
-                    queue = "work",
+                    queue = full.as_str(),
                     saturation = 1.0,
                     topic_class,
-                    shard,
                     latency_ms = millis(watch),
                 );
             }
@@ -284,7 +308,7 @@ impl MailboxMetrics {
     }
 
     /// Counts messages whose receivers let the deadline pass.
-    pub(crate) fn timed_out(&self, settings: &Settings, messages: &[Trace]) {
+    pub(crate) fn timed_out(&self, settings: &Settings, tenant: TenantId, messages: &[Trace]) {
         // One line for all of them: a receiver that stops may leave thousands behind.
         if !messages.is_empty() {
             tracing::info!(event = "scanner.requeue", count = messages.len());
@@ -298,7 +322,7 @@ impl MailboxMetrics {
                 corr_id = %corr_id(trace.corr_id),
             );
             self.timeouts.get_or_create(&class).inc();
-            self.tally.requeued(trace.shard);
+            self.tally.requeued(tenant, trace.shard);
         }
     }
 
@@ -316,7 +340,7 @@ impl MailboxMetrics {
     }
 
     /// Counts a message that became a dead letter.
-    pub(crate) fn died(&self, settings: &Settings, death: &Death) {
+    pub(crate) fn died(&self, settings: &Settings, tenant: TenantId, death: &Death) {
         let trace = &death.trace;
         let class = of_class(settings, &trace.topic);
         let reason = self.known_reason(death);
@@ -329,15 +353,58 @@ impl MailboxMetrics {
             attempt = death.attempt,
             corr_id = %corr_id(trace.corr_id),
         );
-        self.tally.died(&class.topic_class, &reason);
+        self.tally.died(tenant, &class.topic_class, &reason);
         let attempts = self.attempts.get_or_create(&class);
         attempts.observe(f64::from(death.attempt));
         drop(attempts);
-        let died_of = DiedOf {
-            topic_class: class.topic_class,
+        let reason = match death.cause {
+            Cause::Expired => "expired",
+            Cause::Integrity => "integrity",
+            Cause::MaxAttempts if death.reason == "visibility_timeout" => "visibility_timeout",
+            Cause::MaxAttempts => "nack",
+        };
+        let topic_class = class.topic_class;
+        let died_of = OfClassFor {
+            topic_class,
             reason,
         };
         self.dead.get_or_create(&died_of).inc();
+    }
+
+    /// Counts messages that an operator threw away: those that waited, and dead letters.
+    pub(crate) fn purged(&self, settings: &Settings, topic: &str, waiting: u64, dead: u64) {
+        let class = of_class(settings, topic);
+        let topic_class = class.topic_class.as_str();
+        tracing::info!(event = "mailbox.purge", topic_class, waiting, dead);
+        self.purged.get_or_create(&class).inc_by(waiting);
+        let topic_class = class.topic_class;
+        let reason = "manual";
+        let purged = OfClassFor {
+            topic_class,
+            reason,
+        };
+        self.dead_purged.get_or_create(&purged).inc_by(dead);
+    }
+
+    /// Counts dead letters that were forgotten because they had been kept long enough.
+    pub(crate) fn buried(&self, settings: &Settings, tenant: TenantId, letters: &[Trace]) {
+        let mut classes: BTreeMap<&str, u64> = BTreeMap::new();
+        for trace in letters {
+            *classes
+                .entry(settings.topic_class(&trace.topic))
+                .or_default() += 1;
+        }
+        for (topic_class, count) in classes {
+            tracing::info!(event = "dlq.forget", topic_class, count);
+            self.tally.buried(tenant, topic_class, count);
+            let topic_class = topic_class.to_owned();
+            let reason = "expiry";
+            let buried = OfClassFor {
+                topic_class,
+                reason,
+            };
+            self.dead_purged.get_or_create(&buried).inc_by(count);
+        }
     }
 
     /// Counts a message that was acknowledged. A repeated acknowledgement is not counted.
@@ -392,6 +459,8 @@ impl MailboxMetrics {
     /// Counts dead letters that came back.
     pub(crate) fn reprocessed(&self, settings: &Settings, topic: &str, messages: usize) {
         let class = of_class(settings, topic);
+        let topic_class = class.topic_class.as_str();
+        tracing::info!(event = "dlq.reprocess", topic_class, moved = messages);
         let counter = self.reprocessed.get_or_create(&class);
         counter.inc_by(messages as u64);
     }
@@ -403,59 +472,40 @@ impl MailboxMetrics {
         Some(reason)
     }
 
-    /// Counts and logs a call that was refused. Operators know the reasons from other services.
+    /// Counts and logs a call that was refused. Operators know the reasons from other services. The fault
+    /// still has the code that tells a full mailbox from a limit that was used up.
     pub(crate) fn refused(&self, spec: &Spec, fault: &Fault) {
         let reason = self.rejected(fault);
+        let code = spec.plane.code(fault.code).as_str();
         let status = fault.code.http_status();
-        // A full mailbox has logged this already, with the shard.
+        // A full mailbox has logged this already, with what is full.
         if spec.plane == Plane::Mailbox && scope(spec) == "send" && status != 429 {
-            tracing::debug!(event = "send.rejected", reason, code = fault.code.as_str());
+            tracing::debug!(event = "send.rejected", reason, code);
         }
         if status == 429 {
             let endpoint = spec.name;
             self.busy.get_or_create(&AtEndpoint { endpoint }).inc();
         }
+        log_denied(Some(spec), fault);
         if spec.plane == Plane::Mailbox && matches!(status, 401 | 403) {
             let scope = scope(spec);
-            // Operators look for this, so it is logged above `debug`.
-            tracing::info!(
-                event = "auth.denied",
-                reason,
-                scope,
-                code = fault.code.as_str()
-            );
             self.auth_failures.get_or_create(&InScope { scope }).inc();
             self.tally.denied(scope);
         }
     }
 
-    /// Brings the gauges up to date.
-    pub(crate) fn refresh(&self, policy: &Policy, load: &Load) {
-        let whole = f64::from(policy.shard_capacity.max(1));
-        for (shard, counts) in &load.shards {
-            let shard = *shard;
-            // Ready and delayed messages share the capacity of a shard.
-            let (ready, delayed) = (counts.of(Kind::Ready), counts.of(Kind::Delayed));
-            for (queue, depth, filling) in [
-                ("work", ready, counts.waiting()),
-                ("requeue", delayed, delayed),
-            ] {
-                let queue = InQueue { queue, shard };
-                self.depths.get_or_create(&queue).set(gauge(depth));
-                let filling = filling as f64 / whole;
-                self.saturation.get_or_create(&queue).set(filling);
-            }
-            let shard = InShard { shard };
-            let leased = gauge(counts.of(Kind::Leased));
-            self.inflight.get_or_create(&shard).set(leased);
-            let dead = gauge(counts.of(Kind::Dead));
-            self.dlq_depths.get_or_create(&shard).set(dead);
-        }
-        self.remembered.set(gauge(load.remembered));
+    /// Brings the gauges of shards and of shared bounds up to date.
+    pub(crate) fn set_load(&self, policy: &Policy, load: &Load) {
+        self.gauges.set_load(policy, load);
     }
 
-    /// Returns the label for a reason. Reasons come from receivers, so only a few short, plain ones are
-    /// kept.
+    /// Brings the gauges of classes up to date.
+    pub(crate) fn set_classes(&self, policy: &Policy, classes: &Classes<'_>) {
+        self.gauges.set_classes(policy, classes);
+    }
+
+    /// Returns the reason of a death as the log and events tell it. Reasons come from receivers, so only a
+    /// few short, plain ones are kept.
     fn known_reason(&self, death: &Death) -> String {
         let reason = &death.reason;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
@@ -485,8 +535,9 @@ impl MailboxMetrics {
             "mailbox_attempts_histogram", "Deliveries until a message ended", attempts;
             "mailbox_dlq", "Messages that became dead letters", dead;
             "mailbox_dlq_reprocess", "Dead letters brought back", reprocessed;
-            "mailbox_dlq_depth", "Dead letters", dlq_depths;
-            "mailbox_dedup_entries", "Sends that are remembered", remembered;
+            "mailbox_purged", "Waiting messages that an operator threw away", purged;
+            "dlq_purges", "Dead letters that an operator threw away (manual) or that were kept \
+                           long enough (expiry)", dead_purged;
             "enqueue_latency_seconds", "From a send to its commit", enqueue_seconds;
             "dequeue_latency_seconds", "From a look to the messages it found", dequeue_seconds;
             "ack_commit_latency_seconds", "From an acknowledgement to its commit", ack_seconds;
@@ -494,15 +545,13 @@ impl MailboxMetrics {
             "rejected", "Calls refused", rejected;
             "busy_rejections", "Calls refused because of a limit", busy;
             "auth_failures", "Mailbox calls with a wrong credential", auth_failures;
-            "queue_depth", "Messages that wait", depths;
-            "saturation", "How full a shard is, 0 to 1", saturation;
-            "inflight", "Messages with receivers", inflight;
             "scanner_wake", "Times that the watch over messages woke up", wakes;
             "scanner_wake_jitter_ms", "How late the watch over messages woke up", jitter;
             "requeue_backoff", "Messages that wait for a backoff", backoffs;
             "reorder_depth_max", "The most messages that were delivered before an older one",
                 reorder_depths;
         );
+        self.gauges.register(registry);
     }
 }
 
@@ -517,8 +566,21 @@ fn millis(watch: Stopwatch) -> f64 {
     watch.elapsed().as_micros() as f64 / 1_000.0
 }
 
-fn gauge(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
+/// Logs a credential that was refused, or that does not allow the call. Operators look for this, so it is
+/// logged above `debug`. The cause tells what the caller must not learn; it never holds the credential.
+pub(crate) fn log_denied(spec: Option<&Spec>, fault: &Fault) {
+    if matches!(fault.code.http_status(), 401 | 403) {
+        let of_mailbox = spec.filter(|spec| spec.plane == Plane::Mailbox);
+        let code = spec.map_or(fault.code, |spec| spec.plane.code(fault.code));
+        tracing::info!(
+            event = "auth.denied",
+            reason = reason(fault),
+            operation = spec.map(|spec| spec.name),
+            scope = of_mailbox.map(scope),
+            code = code.as_str(),
+            cause = fault.cause,
+        );
+    }
 }
 
 /// Returns the reason of a refusal, as a label.
@@ -530,7 +592,10 @@ fn reason(fault: &Fault) -> Option<&'static str> {
         401 | 403 => Some("unauth"),
         413 => Some("oversize"),
         422 if code == Code::EIntegrity => Some("integrity"),
-        429 => Some("saturated"),
+        429 if code == Code::ESaturated => Some("saturated"),
+        429 => Some("quota"),
+        503 => Some(fault.outage()),
+        500 if fault.outage() == "storage" => Some("storage"),
         _ => None,
     }
 }
@@ -541,7 +606,39 @@ pub(crate) fn scope(spec: &Spec) -> &'static str {
         "mailbox_send" | "mailbox_send_batch" => "send",
         "mailbox_ack" | "mailbox_ack_batch" | "mailbox_extend" => "ack",
         "mailbox_nack" => "nack",
-        "mailbox_purge" | "mailbox_dlq_reprocess" => "admin",
+        "mailbox_purge"
+        | "mailbox_dlq_reprocess"
+        | "mailbox_delete_message"
+        | "mailbox_redrive_message" => "admin",
         _ => "recv",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asyncgate_store::Error;
+
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_apart() {
+        let disk = || "the disk is full".to_owned();
+        for (fault, expected) in [
+            (Fault::new(Code::ESaturated, ""), Some("saturated")),
+            (Fault::new(Code::RateLimit, ""), Some("quota")),
+            (Fault::new(Code::QuotaExceeded, ""), Some("quota")),
+            (Error::Unavailable(disk()).into(), Some("storage")),
+            (Error::Corrupt(disk()).into(), Some("storage")),
+            (Error::Busy.into(), Some("saturated")),
+            (Fault::new(Code::Unavailable, ""), Some("degraded")),
+            (Fault::new(Code::HostUnavailable, ""), Some("degraded")),
+            (Fault::new(Code::Internal, ""), None),
+            (Fault::new(Code::TooLarge, ""), Some("oversize")),
+            (Fault::bomb(9), Some("ratio_cap")),
+            (Fault::bad_request(""), Some("schema")),
+            (Fault::new(Code::ENotFound, ""), None),
+        ] {
+            assert_eq!(reason(&fault), expected, "{fault:?}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Measures the disorder of deliveries: messages that overtake others of their shard.
+//! Measures the disorder of deliveries: messages that overtake others of their topic, or of their key in it.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -14,15 +14,19 @@ const MAX_TOPICS: usize = 1_024;
 /// The most delayed messages that are remembered until their delivery. Beyond that, all are forgotten.
 const MAX_HELD_BACK: usize = 65_536;
 
-/// The last first deliveries of each tenant's topics, shard by shard.
+/// The last first deliveries of each tenant's topics, key by key: others may overtake a message that waits
+/// for its turn.
 #[derive(Debug, Default)]
 pub(super) struct Reorder {
     seen: Mutex<Seen>,
 }
 
+/// Messages that are delivered in the order in which they were sent: of a tenant, a topic and a partition key.
+type Line = (TenantId, Arc<str>, Option<Arc<str>>);
+
 #[derive(Debug, Default)]
 struct Seen {
-    recent: HashMap<(TenantId, Arc<str>, u16), VecDeque<u64>>,
+    recent: HashMap<Line, VecDeque<u64>>,
     held_back: HashSet<(TenantId, MessageId)>,
 }
 
@@ -47,8 +51,8 @@ impl Reorder {
             recent.clear();
         }
         let seq = message.chain_seq;
-        let line = recent.entry((tenant, Arc::clone(&message.topic), message.shard));
-        let line = line.or_default();
+        let (topic, key) = (Arc::clone(&message.topic), message.partition_key.clone());
+        let line = recent.entry((tenant, topic, key)).or_default();
         let earlier = line.iter().filter(|delivered| **delivered > seq).count();
         line.push_back(seq);
         if line.len() > REMEMBERED {

@@ -1,6 +1,9 @@
 //! Hands over a task.
 
-use asyncgate_api::{CreateTask, CreateTaskInput, CreateTaskOutput};
+use asyncgate_api::{
+    CreateTask, CreateTaskInput, CreateTaskOutput,
+    bounds::{MAX_TASK_ATTEMPTS, MAX_TASK_DELAY_SECONDS},
+};
 use asyncgate_core::{
     Json,
     task::{self, NewTask, Requirements},
@@ -10,9 +13,6 @@ use asyncgate_store::{IdempotencyKey, ReadSet};
 use super::{Execute, Executed};
 use crate::{Caller, Engine, Fault, Touches, authorise::Named, input, view};
 
-/// Ten years: a longer delay is a mistake.
-const MAX_DELAY_SECONDS: i64 = 315_360_000;
-const MAX_ATTEMPTS: u32 = 1_000;
 /// The memory that a task takes besides its payload, roughly.
 const TASK_WEIGHT: usize = 1_024;
 
@@ -95,9 +95,9 @@ fn new_task(caller: &Caller, input: CreateTaskInput) -> Result<NewTask, Fault> {
 }
 
 fn attempts(wished: Option<u32>) -> Result<Option<u32>, Fault> {
-    if wished.is_some_and(|attempts| attempts == 0 || attempts > MAX_ATTEMPTS) {
+    if wished.is_some_and(|attempts| attempts == 0 || attempts > MAX_TASK_ATTEMPTS) {
         return Err(Fault::bad_request(format!(
-            "max_attempts must be 1 to {MAX_ATTEMPTS}"
+            "max_attempts must be 1 to {MAX_TASK_ATTEMPTS}"
         )));
     }
     Ok(wished)
@@ -105,9 +105,9 @@ fn attempts(wished: Option<u32>) -> Result<Option<u32>, Fault> {
 
 fn delay_ms(seconds: Option<i64>) -> Result<i64, Fault> {
     let seconds = seconds.unwrap_or(0);
-    if !(0..=MAX_DELAY_SECONDS).contains(&seconds) {
+    if !(0..=MAX_TASK_DELAY_SECONDS).contains(&seconds) {
         return Err(Fault::bad_request(format!(
-            "delay_seconds must be 0 to {MAX_DELAY_SECONDS}"
+            "delay_seconds must be 0 to {MAX_TASK_DELAY_SECONDS}"
         )));
     }
     Ok(seconds * 1_000)

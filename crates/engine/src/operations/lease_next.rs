@@ -2,7 +2,9 @@
 
 use std::{future::pending, time::Duration};
 
-use asyncgate_api::{LeaseNext, LeaseNextInput, LeaseNextOutput, LeasedTask};
+use asyncgate_api::{
+    LeaseNext, LeaseNextInput, LeaseNextOutput, LeasedTask, bounds::MAX_CLAIMED_TASKS,
+};
 use asyncgate_core::{
     Reach, TenantId,
     task::{self, Claim},
@@ -11,8 +13,6 @@ use asyncgate_store::{ReadSet, take_or_wait};
 
 use super::{Execute, Executed};
 use crate::{Caller, Engine, Fault, authorise::Named, input, view};
-
-const MAX_TASKS: u32 = 100;
 
 impl Execute for LeaseNext {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
@@ -40,9 +40,9 @@ fn wish(caller: &Caller, input: LeaseNextInput) -> Result<Wish, Fault> {
     let named = Named::worker(input.worker_kind, input.worker_id, input.worker_instance_id);
     let worker = caller.acting(named)?;
     let max_tasks = input.max_tasks.unwrap_or(1);
-    if max_tasks == 0 || max_tasks > MAX_TASKS {
+    if max_tasks == 0 || max_tasks > MAX_CLAIMED_TASKS {
         return Err(Fault::bad_request(format!(
-            "max_tasks must be 1 to {MAX_TASKS}"
+            "max_tasks must be 1 to {MAX_CLAIMED_TASKS}"
         )));
     }
     let capabilities = input::names("capabilities", input.capabilities.unwrap_or_default())?;

@@ -1,7 +1,8 @@
 //! Refusals and their codes.
 
 use asyncgate_api::Code;
-use asyncgate_engine::Role;
+use asyncgate_core::TenantId;
+use asyncgate_engine::{Caller, Role};
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -126,8 +127,8 @@ async fn a_payload_may_be_exactly_as_large_as_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_shard_says_when_to_come_back_but_still_knows_repetitions() {
-    let world = World::with(|policy| policy.shard_capacity = 1);
+async fn a_full_topic_says_when_to_come_back_but_still_knows_repetitions() {
+    let world = World::with(|policy| policy.topic_capacity = 1);
     let id = world.send("t", "a").await;
     let next = send(json!({ "idem_key": "b" }));
     let fault = world
@@ -171,6 +172,44 @@ async fn too_many_deliveries_or_remembered_sends_are_saturation() {
         Some(30),
         "when the first is forgotten"
     );
+    assert_eq!(fault.details["queue"], "dedup");
+    assert!(fault.message.contains("remembered"), "{}", fault.message);
+}
+
+/// A tenant that holds all messages that may be held, and has sent all that may be remembered, harms only
+/// itself.
+#[tokio::test(start_paused = true)]
+async fn one_tenant_cannot_use_up_the_room_of_another() {
+    let world = World::with(|policy| {
+        (policy.global_inflight, policy.dedup_capacity) = (4, 8);
+    });
+    let neighbour = Caller {
+        tenant: TenantId::from_bytes([77; 16]),
+        ..world.caller()
+    };
+    for n in 0..8 {
+        world.send("t", &n.to_string()).await;
+    }
+    let next = send(json!({ "idem_key": "next" }));
+    world
+        .refused("mailbox_send", next.clone(), Code::ESaturated)
+        .await;
+    assert_eq!(world.recv("t").await.len(), 4);
+    let recv = json!({ "topic": "t", "visibility_ms": 43_200_000 });
+    world
+        .refused("mailbox_recv", recv.clone(), Code::ESaturated)
+        .await;
+
+    let ask =
+        async |operation: &str, input: &Value| world.call_for(&neighbour, operation, input).await;
+    for n in 0..4 {
+        let message = send(json!({ "idem_key": n.to_string() }));
+        ask("mailbox_send", &message).await.unwrap();
+    }
+    let refused = ask("mailbox_send", &next).await.unwrap_err();
+    assert_eq!(refused.code, Code::ESaturated);
+    let got = ask("mailbox_recv", &recv).await.unwrap();
+    assert_eq!(got["messages"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

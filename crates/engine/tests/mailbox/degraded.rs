@@ -17,6 +17,7 @@ async fn writes_degrade_before_reads() {
         .refused("mailbox_send", message.clone(), Code::EUnavailable)
         .await;
     assert!(fault.retry_after_seconds.is_some());
+    assert_eq!(fault.details["reason"], "degraded");
     let batch = json!({ "messages": [message] });
     world
         .refused("mailbox_send_batch", batch, Code::EUnavailable)

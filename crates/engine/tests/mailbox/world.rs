@@ -5,8 +5,9 @@ use std::{ops::Deref, sync::Arc};
 use asyncgate_api::Code;
 use asyncgate_core::{Policy, mailbox};
 use asyncgate_engine::{
-    Caller, Clock as _, Fault, Role, Settings,
+    Caller, Clock as _, Fault, Role, Settings, Source,
     fakes::{FakeClock, START_MS, TENANT, TestEngine, caller},
+    registry,
 };
 use asyncgate_store::Store as _;
 use serde_json::{Value, json};
@@ -44,6 +45,20 @@ impl World {
 
     pub async fn call_as(&self, role: Role, operation: &str, input: Value) -> Result<Value, Fault> {
         self.0.call(role, operation, &input).await
+    }
+
+    /// Calls as somebody else, of whatever tenant.
+    pub async fn call_for(
+        &self,
+        caller: &Caller,
+        operation: &str,
+        input: &Value,
+    ) -> Result<Value, Fault> {
+        let mut entries = registry().iter();
+        let entry = entries.find(|entry| entry.spec.name == operation).unwrap();
+        let json = input.to_string();
+        let answer = (entry.call)(&self.engine, caller, Source::Json(json.as_bytes())).await?;
+        Ok(serde_json::from_slice(&answer.json).unwrap())
     }
 
     pub async fn call(&self, operation: &str, input: Value) -> Result<Value, Fault> {

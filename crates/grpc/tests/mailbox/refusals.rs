@@ -204,8 +204,7 @@ async fn what_is_too_large_is_exhausted_and_not_to_be_tried_again() {
 #[tokio::test]
 async fn what_is_full_is_exhausted_and_to_be_tried_again() {
     let world = narrow(mailbox::Policy {
-        shards: 1,
-        shard_capacity: 1,
+        topic_capacity: 1,
         ..mailbox::Policy::default()
     });
     world.send("t", "a").await;

@@ -60,6 +60,26 @@ async fn what_refuses_a_receiver_refuses_a_stream() {
 }
 
 #[tokio::test]
+async fn every_stream_ends_with_its_credential() {
+    let world = World::new();
+    let ended = |status: Result<_, tonic::Status>| {
+        let status = status.unwrap_err();
+        assert_eq!(status.code(), Code::Unauthenticated);
+        let info = status.get_details_error_info().unwrap();
+        assert_eq!(info.reason, "E_CAP_AUTH");
+    };
+    let wish = with_key("brief", wish(1));
+    let mut received = world.client().recv_stream(wish).await.unwrap();
+    ended(received.get_mut().message().await.map(drop));
+    let sends = with_key("brief", stream::pending());
+    let mut sent = world.client().send_stream(sends).await.unwrap();
+    ended(sent.get_mut().message().await.map(drop));
+    let acks = with_key("brief", stream::pending());
+    let mut acked = world.client().ack_stream(acks).await.unwrap();
+    ended(acked.get_mut().message().await.map(drop));
+}
+
+#[tokio::test]
 async fn sends_and_acks_have_their_results_in_order() {
     let world = World::new();
     let sends = ["a", "b", "a", "", "c"].map(|key| message("t", key));

@@ -1,6 +1,7 @@
 //! The backend that decides about admission.
 
 use std::fmt;
+use std::path::Path;
 
 use asyncgate_host_redis::Address;
 
@@ -43,6 +44,16 @@ impl Backend {
             #[cfg(feature = "dynamodb")]
             text if text.starts_with("dynamodb:") => text.parse().ok().map(Self::Dynamo),
             text => text.parse().ok().map(Self::Redis),
+        }
+    }
+
+    /// Makes the relative paths in the address relative to a directory.
+    pub fn relative_to(&mut self, dir: &Path) {
+        match self {
+            Self::Redis(address) => address.relative_to(dir),
+            Self::Store | Self::Minimal => {}
+            #[cfg(feature = "dynamodb")]
+            Self::Dynamo(_) => {}
         }
     }
 

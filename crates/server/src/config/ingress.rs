@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use asyncgate_core::admission::MAX_SECS;
 use asyncgate_core::{Principal, PrincipalKind};
-use asyncgate_engine::{Ingress, Ingresses, LimitBy, Secret};
+use asyncgate_engine::{Ingress, Ingresses, LimitBy, Provider, Secret};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -20,6 +20,7 @@ const DEFAULT: &str = "default";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
+    provider: Option<String>,
     // Not strings: serde would quote a wrong one in its error, and these are secrets.
     secrets: Value,
     tenant: Option<String>,
@@ -29,8 +30,7 @@ struct Written {
     key: Option<String>,
     #[serde(default = "window")]
     timestamp_window_secs: u64,
-    #[serde(default = "ttl")]
-    nonce_ttl_secs: u64,
+    nonce_ttl_secs: Option<u64>,
     #[serde(default = "body")]
     max_body_bytes: usize,
 }
@@ -46,8 +46,13 @@ const fn window() -> u64 {
     300
 }
 
-const fn ttl() -> u64 {
-    600
+/// Returns the time for which nonces are remembered if the settings do not tell. Providers send a message
+/// again for days, with the same id, when the answer to it was lost.
+const fn ttl(provider: Provider) -> u64 {
+    match provider {
+        Provider::Own => 600,
+        Provider::GitHub | Provider::Stripe | Provider::StandardWebhooks => 7 * 86_400,
+    }
 }
 
 const fn body() -> usize {
@@ -80,16 +85,8 @@ fn ingress(name: &str, written: Value) -> Result<Ingress, String> {
         return Err("it must be a table".to_owned());
     }
     let written: Written = serde_json::from_value(written).map_err(|error| error.to_string())?;
-    let secrets = written.secrets.as_array();
-    let secrets: Option<Vec<Secret>> = secrets.and_then(|secrets| {
-        let secret = |secret: &Value| {
-            let text = secret.as_str().filter(|text| !text.is_empty())?;
-            Some(Secret::new(text.as_bytes()))
-        };
-        secrets.iter().map(secret).collect()
-    });
-    let secrets = secrets.filter(|secrets| !secrets.is_empty());
-    let secrets = secrets.ok_or("secrets must be a list of at least one text")?;
+    let provider = provider(written.provider.as_deref())?;
+    let secrets = secrets(provider, &written.secrets)?;
     let tenant = written.tenant.as_deref().unwrap_or(DEFAULT);
     let tenant = match tenant {
         DEFAULT => DEFAULT_TENANT,
@@ -97,7 +94,8 @@ fn ingress(name: &str, written: Value) -> Result<Ingress, String> {
             .parse()
             .map_err(|_| "tenant must be default or the id of a tenant")?,
     };
-    let (window, ttl) = (written.timestamp_window_secs, written.nonce_ttl_secs);
+    let window = written.timestamp_window_secs;
+    let ttl = written.nonce_ttl_secs.unwrap_or_else(|| ttl(provider));
     if window > MAX_WINDOW_SECS {
         return Err(format!(
             "timestamp_window_secs must be at most {MAX_WINDOW_SECS}"
@@ -121,6 +119,7 @@ fn ingress(name: &str, written: Value) -> Result<Ingress, String> {
         .task_type
         .unwrap_or_else(|| format!("ingress.{name}"));
     Ok(Ingress {
+        provider,
         secrets,
         tenant,
         principal,
@@ -133,6 +132,34 @@ fn ingress(name: &str, written: Value) -> Result<Ingress, String> {
         timestamp_window_secs: window,
         nonce_ttl_secs: ttl,
         max_body_bytes: written.max_body_bytes,
+    })
+}
+
+fn provider(name: Option<&str>) -> Result<Provider, String> {
+    let Some(name) = name else {
+        return Ok(Provider::Own);
+    };
+    let found = Provider::ALL
+        .into_iter()
+        .find(|known| known.as_str() == name);
+    found.ok_or_else(|| {
+        let known = Provider::ALL.map(Provider::as_str).join(", ");
+        format!("provider must be one of {known}")
+    })
+}
+
+fn secrets(provider: Provider, written: &Value) -> Result<Vec<Secret>, String> {
+    let secret = |secret: &Value| {
+        let text = secret.as_str().filter(|text| !text.is_empty())?;
+        Some(provider.secret(text))
+    };
+    let written = written.as_array().filter(|written| !written.is_empty());
+    let texts: Option<Vec<_>> = written.and_then(|written| written.iter().map(secret).collect());
+    let texts = texts.ok_or("secrets must be a list of at least one text")?;
+    let secrets: Option<Vec<Secret>> = texts.into_iter().collect();
+    secrets.ok_or_else(|| {
+        let name = provider.as_str();
+        format!("each of secrets must have the form that {name} gives it: whsec_ and base64")
     })
 }
 
@@ -191,6 +218,15 @@ mod tests {
         );
         assert_eq!(numbers, (300, 600, 1_048_576));
         assert!(parse("").unwrap().is_empty());
+        assert_eq!(hooks.provider, Provider::Own);
+        for name in ["github", "stripe", "standard-webhooks"] {
+            let table = format!(
+                r#"{{"x": {{"provider": "{name}", "secrets": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}}}}"#
+            );
+            let read = parse(&table).unwrap();
+            assert_eq!(read["x"].provider.as_str(), name);
+            assert_eq!(read["x"].nonce_ttl_secs, 604_800);
+        }
     }
 
     #[test]
@@ -210,6 +246,14 @@ mod tests {
             (
                 r#"{"x": {"secrets": ["hunter2"], "nonce_ttl_secs": 599}}"#,
                 "x: nonce_ttl_secs",
+            ),
+            (
+                r#"{"x": {"secrets": ["hunter2"], "provider": "gitlab"}}"#,
+                "x: provider must be one of asyncgate, github, stripe, standard-webhooks",
+            ),
+            (
+                r#"{"x": {"secrets": ["whsec_hunter2!"], "provider": "standard-webhooks"}}"#,
+                "x: each of secrets",
             ),
             (
                 r#"{"x": {"secrets": ["hunter2"], "max_body_bytes": 0}}"#,

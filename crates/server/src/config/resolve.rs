@@ -136,8 +136,16 @@ impl Entry {
     }
 
     fn parse(key: &'static Key, given: Given) -> Result<Self, Error> {
+        let mut value = key.parse(&given)?;
+        // A file means the same wherever the program is started. Flags and variables are written by
+        // somebody who knows the working directory.
+        if let Source::File(file) = &given.source
+            && let Some(dir) = file.parent()
+        {
+            value.relative_to(dir);
+        }
         Ok(Self {
-            value: key.parse(&given)?,
+            value,
             source: given.source,
         })
     }

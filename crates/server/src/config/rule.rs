@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use asyncgate_core::hex;
+use asyncgate_engine::Network;
+use asyncgate_mcp::Toolsets;
 use tracing_subscriber::EnvFilter;
 
 use super::backend::{self, Backend};
@@ -42,12 +44,16 @@ pub enum Rule {
     Origins,
     /// User ids, separated by commas.
     Uids,
+    /// Toolsets of MCP, separated by commas.
+    Toolsets,
     /// `prefix=class` pairs, separated by commas; a table in a file.
     Classes,
     /// `name=weight` pairs, separated by commas; a table in a file.
     Weights,
     /// Public keys of 32 bytes in hexadecimal digits, separated by commas.
     Keys,
+    /// Addresses and networks, separated by commas.
+    Networks,
     /// A table of any size: JSON in text, a table in a file.
     Table(table_value::Kind),
     /// The backend that decides about admission.
@@ -106,6 +112,10 @@ impl Rule {
                 Self::LogFilter => is_log_filter(text).then(|| Value::Text(text.to_owned())),
                 Self::Origins => parse_items(text, parse_origin).map(Value::List),
                 Self::Uids => parse_items(text, |uid| uid.parse().ok()).map(Value::Uids),
+                Self::Toolsets => match Toolsets::parse(text) {
+                    Ok(chosen) => Some(chosen.map_or(Value::Unset, Value::Toolsets)),
+                    Err(_) => None,
+                },
                 Self::Classes => {
                     let class = |text: &str| is_label(text).then(|| text.to_owned());
                     parse_pairs(text, class).map(Value::Classes)
@@ -118,6 +128,7 @@ impl Rule {
                     parse_pairs(text, weight).map(Value::Weights)
                 }
                 Self::Keys => parse_items(text, |key| hex::decode(key)).map(Value::Keys),
+                Self::Networks => parse_items(text, Network::parse).map(Value::Networks),
                 Self::Table(kind) => match Table::parse(kind, text) {
                     Some(table) => return table.map(Value::Table),
                     None => None,
@@ -140,7 +151,10 @@ impl Rule {
 
     /// Returns true if a file may write the value as a list.
     pub fn takes_list(self) -> bool {
-        matches!(self, Self::Origins | Self::Uids | Self::Keys)
+        matches!(
+            self,
+            Self::Origins | Self::Uids | Self::Toolsets | Self::Keys | Self::Networks
+        )
     }
 
     /// Returns true if the value is made of pairs, which a file may write as a table.
@@ -268,6 +282,7 @@ impl fmt::Display for Rule {
             }
             Self::Origins => f.write_str("origins such as https://app.example.com, separated by commas"),
             Self::Uids => f.write_str("user ids, separated by commas"),
+            Self::Toolsets => write!(f, "any of {}, separated by commas, or all", Toolsets::ALL),
             Self::Classes => write!(
                 f,
                 "pairs such as user:=user_inbox, separated by commas; a class has up to {LABEL_MAX} of a-z, 0-9 and _"
@@ -277,6 +292,7 @@ impl fmt::Display for Rule {
                 "pairs such as bulk:=1, separated by commas; a weight is an integer from 1 to {WEIGHT_MAX}"
             ),
             Self::Keys => f.write_str("keys of 64 lower-case hexadecimal digits, separated by commas"),
+            Self::Networks => f.write_str("addresses or networks such as 10.0.0.0/8 or fd00::/8, separated by commas"),
             Self::Table(kind) if kind.is_secret() => f.write_str("a table, a list of tables, or such in JSON; it is never shown"),
             Self::Table(_) => f.write_str("a table, or a JSON object"),
             Self::Backend => f.write_str(&backend::forms()),
@@ -331,6 +347,11 @@ mod tests {
             Rule::Uids,
             &["", "0", "1000, 1001"],
             &["-1", "root", "1;2", "4294967296"],
+        ),
+        (
+            Rule::Toolsets,
+            &["", "agent", "worker, ops", "all"],
+            &["agents", "agent;ops", "Agent"],
         ),
         (
             Rule::Classes,
@@ -410,6 +431,18 @@ mod tests {
             &[
                 "abc",
                 "0000000000000000000000000000000000000000000000000000000000000ABC",
+            ],
+        ),
+        (
+            Rule::Networks,
+            &["", "127.0.0.1", "10.0.0.0/8, fd00::/8", "::1", "0.0.0.0/0"],
+            &[
+                "10.0.0.0/33",
+                "10.0.0",
+                "localhost",
+                "10.0.0.0/8;::1",
+                "::1/x",
+                "::/129",
             ],
         ),
         (

@@ -8,7 +8,8 @@ use asyncgate_admission::FailureMode;
 use asyncgate_core::admission::{Limits, Protected, RevocationCache, Tier};
 use asyncgate_core::mailbox;
 use asyncgate_domains::Compat;
-use asyncgate_engine::Ingresses;
+use asyncgate_engine::{Ingresses, Network};
+use asyncgate_mcp::{ToolNames, Toolsets};
 use asyncgate_store::fair::Weights;
 use asyncgate_warrants::RevocationPolicy;
 
@@ -68,6 +69,7 @@ pub struct Settings {
     /// The certificate and key, if the main address speaks TLS.
     pub tls: Option<tls::Files>,
     pub hsts: bool,
+    pub trusted_proxies: Vec<Network>,
     pub uds_path: Option<PathBuf>,
     pub uds_allow_uids: Vec<u32>,
     pub profile: Profile,
@@ -77,6 +79,8 @@ pub struct Settings {
     pub environment: String,
     pub api_key: Option<Secret>,
     pub allow_insecure_dev: bool,
+    /// The time for which a credential that was proved is trusted.
+    pub proof_ttl: Duration,
     pub default_lease_ttl: Duration,
     pub max_lease_ttl: Duration,
     pub lease_sweep_interval: Duration,
@@ -90,6 +94,7 @@ pub struct Settings {
     pub max_payload_bytes: usize,
     pub max_body_bytes: usize,
     pub decompress_ratio_cap: u32,
+    pub memory_budget: usize,
     pub default_list_limit: u32,
     pub max_list_limit: u32,
     pub default_bootstrap_items: u32,
@@ -103,8 +108,11 @@ pub struct Settings {
     pub write_timeout: Duration,
     pub idle_timeout: Duration,
     pub request_timeout: Duration,
+    pub drain_grace: Duration,
     pub drain_timeout: Duration,
     pub allowed_origins: Vec<String>,
+    pub tool_names: ToolNames,
+    pub toolsets: Option<Toolsets>,
     pub log_format: LogFormat,
     pub log_level: String,
     pub mailbox: mailbox::Policy,
@@ -131,6 +139,7 @@ impl Settings {
             metrics_addr: from.optional("metrics_addr")?,
             tls: tls_files(from)?,
             hsts: from.read("server.hsts")?,
+            trusted_proxies: from.read("server.trusted_proxies")?,
             uds_path: from.optional("uds.path")?,
             uds_allow_uids: from.read("uds.allow_uids")?,
             profile: if from.word("mailbox.profile")? == "micronode" {
@@ -148,6 +157,7 @@ impl Settings {
             environment: from.read("environment")?,
             api_key: from.read("api_key")?,
             allow_insecure_dev: from.read("allow_insecure_dev")?,
+            proof_ttl: from.read("mailbox.cap_cache_ttl")?,
             default_lease_ttl: from.seconds("default_lease_ttl_seconds")?,
             max_lease_ttl: from.seconds("max_lease_ttl_seconds")?,
             lease_sweep_interval: from.seconds("lease_sweep_interval_seconds")?,
@@ -161,6 +171,7 @@ impl Settings {
             max_payload_bytes: from.bytes("max_payload_bytes")?,
             max_body_bytes: from.bytes("max_body_bytes")?,
             decompress_ratio_cap: from.number("limits.decompress_ratio_cap")?,
+            memory_budget: from.bytes("limits.memory_budget")?,
             default_list_limit: from.number("default_list_limit")?,
             max_list_limit: from.number("max_list_limit")?,
             default_bootstrap_items: from.number("default_bootstrap_max_items")?,
@@ -174,8 +185,14 @@ impl Settings {
             write_timeout: from.read("write_timeout")?,
             idle_timeout: from.read("idle_timeout")?,
             request_timeout: from.seconds("http.request_timeout_seconds")?,
+            drain_grace: from.read("drain_grace")?,
             drain_timeout: from.seconds("http.drain_timeout_seconds")?,
             allowed_origins: from.read("mcp.allowed_origins")?,
+            tool_names: match from.word("mcp.tool_names")? {
+                "dotted" => ToolNames::Dotted,
+                _ => ToolNames::Underscore,
+            },
+            toolsets: from.optional("mcp.toolsets")?,
             log_format: match from.word("log.format")? {
                 "json" => LogFormat::Json,
                 "text" => LogFormat::Text,
@@ -197,7 +214,7 @@ impl Settings {
 fn mailbox(from: &Entries) -> Result<mailbox::Policy, Error> {
     Ok(mailbox::Policy {
         shards: from.number("mailbox.ready_shards")?,
-        shard_capacity: from.number("mailbox.shard_capacity")?,
+        topic_capacity: from.number("mailbox.topic_capacity")?,
         global_inflight: from.number("mailbox.global_inflight")?,
         dedup_capacity: from.number("mailbox.dedup_capacity")?,
         visibility_min_ms: from.millis("mailbox.visibility_ms_min")?,
@@ -413,8 +430,10 @@ from_value! {
     Vec<(String, String)>: Classes,
     Vec<(String, u32)>: Weights,
     Vec<[u8; 32]>: Keys,
+    Vec<Network>: Networks,
     Vec<String>: List,
     Vec<u32>: Uids,
+    Toolsets: Toolsets,
 }
 
 #[cfg(test)]

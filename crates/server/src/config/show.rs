@@ -87,10 +87,10 @@ pub fn reference() -> String {
 const NOTES: &str = "
 A setting can stand in a file (TOML, YAML or JSON; a dot in its name stands for a table), in `--set KEY=VALUE`, in its
 flag and in its variables. If several variables of one setting are set, the first in the list counts: `ASYNCGATE_` wins
-over `SVCMBX_`. `MAILBOX_SHARDS` and `VISIBILITY_DEFAULT` are old names; they work, and the server warns about them.
+over `SVCMBX_`. `MAILBOX_SHARDS`, `VISIBILITY_DEFAULT` and `ASYNCGATE_MAILBOX_SHARD_CAPACITY` are old names; they work,
+and the server warns about them. `mailbox.shard_capacity` in a file is `mailbox.topic_capacity`.
 
-The server starts only if these hold too: a default is not above its maximum; `mailbox.shard_capacity` is not above
-`mailbox.global_inflight`; `mailbox.visibility_ms_min` <= `mailbox.default_visibility` <= `mailbox.visibility_max`;
+The server starts only if these hold too: a default is not above its maximum; `mailbox.visibility_ms_min` <= `mailbox.default_visibility` <= `mailbox.visibility_max`;
 `mailbox.t_replay` is at least twice `mailbox.default_visibility`; `mailbox.backoff_base` is not above
 `mailbox.backoff_max`; `mailbox.max_bytes` is not above `limits.max_body_bytes`; `admission.revocation.cache_ttl_secs` is
 not above `admission.revocation.max_staleness_secs`; a client is in one tier only.

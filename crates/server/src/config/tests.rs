@@ -466,6 +466,7 @@ fn the_file_of_the_specification_can_be_used_as_it_stands() {
     assert_eq!(settings.uds_allow_uids, [1_000, 1_001]);
     let policy = asyncgate_core::mailbox::Policy {
         shards: 16,
+        topic_capacity: 4_096,
         ..Default::default()
     };
     assert_eq!(settings.mailbox, policy, "its defaults are the rules' own");
@@ -493,8 +494,8 @@ fn what_the_specification_forbids_stops_the_start() {
         ),
         ("tls.enabled", "true", "tls.enabled"),
         ("mailbox.ready_shards", "0", "mailbox.ready_shards"),
-        ("mailbox.shard_capacity", "0", "mailbox.shard_capacity"),
-        ("mailbox.global_inflight", "4095", "mailbox.global_inflight"),
+        ("mailbox.shard_capacity", "0", "mailbox.topic_capacity"),
+        ("mailbox.global_inflight", "0", "mailbox.global_inflight"),
         (
             "mailbox.visibility_ms_min",
             "0ms",
@@ -646,4 +647,49 @@ fn an_evaluator_needs_keys() {
     let env = [("ASYNCGATE_DOMAINS_KEYS", keys.as_str())];
     let read = Effective::read(&inputs(&[evaluator], &env, None)).unwrap();
     assert!(read.settings.domains.evaluator.is_some());
+}
+
+#[test]
+fn paths_in_a_file_are_relative_to_it_and_others_to_the_working_directory() {
+    let content = r#"
+        data_dir = "state"
+        [tls]
+        cert_path = "tls/cert.pem"
+        key_path = "/etc/key.pem"
+        [uds]
+        path = "./here.sock"
+        [admission]
+        backend = "rediss://h?ca=ca.pem&cert=c.pem&key=/k.pem"
+    "#;
+    let file = file(".toml", content);
+    let dir = file.path().parent().unwrap();
+    let read = |flags: &[(&str, &str)], env: &[(&str, &str)]| {
+        Effective::read(&inputs(flags, env, Some(&file))).unwrap()
+    };
+    let effective = read(&[], &[]);
+    let settings = &effective.settings;
+    assert_eq!(settings.data_dir, dir.join("state"));
+    assert_eq!(settings.uds_path, Some(dir.join("./here.sock")));
+    for (name, path) in [
+        ("tls.cert_path", dir.join("tls/cert.pem")),
+        ("tls.key_path", "/etc/key.pem".into()),
+    ] {
+        assert_eq!(value(&effective, name).0, path.display().to_string());
+    }
+    let address = |text: &str| Backend::parse(text).unwrap();
+    let ca = dir.join("ca.pem").display().to_string();
+    let cert = dir.join("c.pem").display().to_string();
+    let expected = address(&format!("rediss://h?ca={ca}&cert={cert}&key=/k.pem"));
+    assert_eq!(settings.admission_backend, expected);
+
+    let elsewhere = ("ASYNCGATE_DATA_DIR", "there");
+    assert_eq!(
+        read(&[], &[elsewhere]).settings.data_dir,
+        PathBuf::from("there")
+    );
+    let flagged = read(&[("data_dir", "flagged")], &[elsewhere]);
+    assert_eq!(flagged.settings.data_dir, PathBuf::from("flagged"));
+    // The default is no word of the file.
+    let bare = Effective::read(&Inputs::default()).unwrap();
+    assert_eq!(bare.settings.data_dir, PathBuf::from("./data"));
 }

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use asyncgate_core::hex;
+use asyncgate_engine::Network;
+use asyncgate_mcp::Toolsets;
 use serde_json::Value as Json;
 
 use super::backend::Backend;
@@ -29,6 +31,8 @@ pub enum Value {
     Classes(Vec<(String, String)>),
     Weights(Vec<(String, u32)>),
     Keys(Vec<[u8; 32]>),
+    Toolsets(Toolsets),
+    Networks(Vec<Network>),
     Table(Table),
     Secret(Option<Secret>),
     Backend(Backend),
@@ -50,6 +54,16 @@ impl Value {
         }
     }
 
+    /// Makes the relative paths in the value relative to a directory.
+    pub fn relative_to(&mut self, dir: &Path) {
+        if let Self::Path(path) = self {
+            // An absolute path replaces the directory.
+            *path = dir.join(&*path);
+        } else if let Self::Backend(backend) = self {
+            backend.relative_to(dir);
+        }
+    }
+
     /// Returns the value for `config show --json`.
     pub fn to_json(&self) -> Json {
         match self {
@@ -60,6 +74,7 @@ impl Value {
             Self::List(items) => Json::from(items.clone()),
             Self::Uids(uids) => Json::from(uids.clone()),
             Self::Keys(keys) => keys.iter().map(|key| hex::encode(key)).collect(),
+            Self::Networks(networks) => networks.iter().map(Network::to_string).collect(),
             Self::Classes(pairs) => pairs.iter().cloned().collect(),
             Self::Weights(pairs) => {
                 let text = |(name, weight): &(String, u32)| (name.clone(), weight.to_string());
@@ -72,6 +87,7 @@ impl Value {
             | Self::Address(_)
             | Self::Path(_)
             | Self::Backend(_)
+            | Self::Toolsets(_)
             | Self::Table(_)
             | Self::Secret(_) => Json::from(self.to_string()),
         }
@@ -96,6 +112,8 @@ impl fmt::Display for Value {
             Self::Classes(pairs) => join(f, pairs, |(name, class)| format!("{name}={class}")),
             Self::Weights(pairs) => join(f, pairs, |(name, weight)| format!("{name}={weight}")),
             Self::Keys(keys) => join(f, keys, |key| hex::encode(key)),
+            Self::Toolsets(toolsets) => write!(f, "{toolsets}"),
+            Self::Networks(networks) => join(f, networks, Network::to_string),
             Self::Table(table) => write!(f, "{table}"),
             Self::Backend(backend) => write!(f, "{backend}"),
             Self::Secret(Some(secret)) => write!(f, "{secret:?}"),

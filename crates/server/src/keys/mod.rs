@@ -11,17 +11,19 @@ mod token;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use asyncgate_api::Code;
 use asyncgate_core::{Principal, PrincipalKind, TenantId};
 use asyncgate_engine::{Authenticator, Caller, Clock, Fault, RequestContext, Role};
 use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, ready};
+use futures_util::future::{BoxFuture, pending, ready};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::clock::{NoRandomness, fill_random};
 use crate::config::{Settings, StoreKind};
+use crate::reloadable::Reloadable;
 use file::KeyFile;
 use record::Record;
 use stored::StoredKeys;
@@ -51,6 +53,8 @@ pub enum Error {
 /// The authenticator of the server.
 pub struct Keys {
     mode: Mode,
+    /// The time for which a credential that was proved is trusted.
+    proof_ttl: Reloadable<Duration>,
 }
 
 enum Mode {
@@ -62,7 +66,7 @@ enum Mode {
         digest: [u8; 32],
     },
     /// Keys with stored hashes.
-    Stored(Box<StoredKeys>),
+    Stored(Arc<StoredKeys>),
 }
 
 impl std::fmt::Debug for Keys {
@@ -87,7 +91,7 @@ impl Keys {
             tracing::warn!(
                 "ALLOW_INSECURE_DEV: every caller is the admin, no credential is asked for; never do this in production"
             );
-            return Ok((Self { mode: Mode::Open }, None));
+            return Ok((Self::new(Mode::Open, settings), None));
         }
         let digester = Digester::new()?;
         if let Some(key) = &settings.api_key {
@@ -95,29 +99,30 @@ impl Keys {
                 tracing::warn!("api_key is shorter than 16 characters and can be guessed");
             }
             let digest = digester.digest(key.reveal());
-            return Ok((
-                Self {
-                    mode: Mode::Shared { digester, digest },
-                },
-                None,
-            ));
+            let shared = Mode::Shared { digester, digest };
+            return Ok((Self::new(shared, settings), None));
         }
         let file = match settings.store {
             StoreKind::Memory => None,
             StoreKind::Sqlite => Some(KeyFile::in_dir(&settings.data_dir)),
         };
         let (records, fresh) = load_or_create(file.as_ref(), clock.as_ref())?;
-        let stored = StoredKeys::new(records, file, clock.clone(), digester)?;
-        Ok((
-            Self {
-                mode: Mode::Stored(Box::new(stored)),
-            },
-            fresh,
-        ))
+        let proof_ttl = Reloadable::new(settings.proof_ttl);
+        let stored = StoredKeys::new(records, file, clock.clone(), digester, proof_ttl.clone())?;
+        let mode = Mode::Stored(Arc::new(stored));
+        Ok((Self { mode, proof_ttl }, fresh))
     }
-}
 
-impl Keys {
+    fn new(mode: Mode, settings: &Settings) -> Self {
+        let proof_ttl = Reloadable::new(settings.proof_ttl);
+        Self { mode, proof_ttl }
+    }
+
+    /// Puts other settings in force.
+    pub fn reload(&self, settings: &Settings) {
+        self.proof_ttl.set(settings.proof_ttl);
+    }
+
     /// Registers the metrics of remembered credentials. They stay at zero where nothing is remembered: a
     /// shared key is compared each time.
     pub fn register_metrics(&self, registry: &mut Registry) {
@@ -149,9 +154,18 @@ impl Authenticator for Keys {
             (Mode::Shared { digester, digest }, Some(credential)) => {
                 let same = blake3::Hash::from_bytes(digester.digest(credential))
                     == blake3::Hash::from_bytes(*digest);
-                ready(if same { Ok(admin()) } else { Err(refused()) }).boxed()
+                let refused = || refused("it is not the shared key");
+                ready(same.then(admin).ok_or_else(refused)).boxed()
             }
             (Mode::Stored(stored), Some(credential)) => stored.authenticate(credential).boxed(),
+        }
+    }
+
+    fn until_ended(&self, request: &RequestContext<'_>) -> BoxFuture<'static, ()> {
+        match (&self.mode, request.credential) {
+            (Mode::Stored(stored), Some(credential)) => stored.until_ended(credential).boxed(),
+            // The shared key changes with a restart only, and without credentials none can end.
+            (Mode::Open | Mode::Shared { .. } | Mode::Stored(_), _) => pending().boxed(),
         }
     }
 }
@@ -195,10 +209,12 @@ fn missing() -> Fault {
         Code::Unauthorized,
         "a credential is needed: send it as `Authorization: Bearer <key>`",
     )
+    .because("there is no credential")
 }
 
-fn refused() -> Fault {
-    Fault::new(Code::Unauthorized, "the credential is not valid")
+/// Refuses a credential. The caller does not learn the cause.
+fn refused(cause: &'static str) -> Fault {
+    Fault::new(Code::Unauthorized, "the credential is not valid").because(cause)
 }
 
 /// A hash of credentials under a key of this process, so that a digest is of no use outside of it.

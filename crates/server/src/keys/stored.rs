@@ -1,12 +1,14 @@
 //! Credentials that are API keys with a stored hash.
 //!
-//! Argon2id runs once per key and process: a key that was proved is remembered by its digest. After
-//! [`RECHECK_MS`] the records are read again, and a proof is kept only if its record has not changed. So
-//! a revoked key stops working within that time, and the hot path is one hash and one lookup in a map.
+//! Argon2id runs once per key and process: a key that was proved is remembered by its digest. After the
+//! time to live of a proof the records are read again, and a proof is kept only if its record has not
+//! changed. So a revoked key stops working within that time, and the hot path is one hash and one lookup in
+//! a map.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use asyncgate_api::Code;
 use asyncgate_engine::{Caller, Clock, Fault};
@@ -14,15 +16,17 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::time::sleep;
 
 use super::file::KeyFile;
 use super::record::Record;
 use super::token::lookup_id;
 use super::{Digester, Error, refused};
+use crate::reloadable::Reloadable;
 
-/// The time for which proofs are trusted before the records are read again.
-const RECHECK_MS: i64 = 30_000;
+/// The shortest sleep of those who wait for the end of a key, whatever the time to live of a proof.
+const SHORTEST_WATCH_MS: i64 = 100;
 
 /// The most proofs that may wait for a turn. Each takes tens of milliseconds, so a full queue is done in
 /// about a second. Further callers are told to try again.
@@ -38,6 +42,10 @@ pub struct StoredKeys {
     known: RwLock<Known>,
     read_at_ms: AtomicI64,
     reading: Mutex<()>,
+    /// The time for which proofs are trusted before the records are read again.
+    proof_ttl: Reloadable<Duration>,
+    /// Wakes those who wait for the end of a key whenever proofs were forgotten.
+    forgotten: watch::Sender<()>,
     proving: Semaphore,
     waiting: AtomicUsize,
     /// Counts the proofs that are remembered.
@@ -81,6 +89,7 @@ impl StoredKeys {
         file: Option<KeyFile>,
         clock: Arc<dyn Clock>,
         digester: Digester,
+        proof_ttl: Reloadable<Duration>,
     ) -> Result<Self, Error> {
         // Half of the processors stay free: wrong keys must not slow down callers whose key is proved.
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -95,6 +104,8 @@ impl StoredKeys {
             }),
             read_at_ms,
             reading: Mutex::new(()),
+            proof_ttl,
+            forgotten: watch::Sender::new(()),
             proving: Semaphore::new((processors / 2).max(1)),
             waiting: AtomicUsize::new(0),
             entries: Gauge::default(),
@@ -103,11 +114,9 @@ impl StoredKeys {
     }
 
     /// Returns the caller behind the credential.
-    pub async fn authenticate(&self, credential: &str) -> Result<Caller, Fault> {
+    pub async fn authenticate(self: &Arc<Self>, credential: &str) -> Result<Caller, Fault> {
         let digest = self.digester.digest(credential);
-        if self.is_stale() {
-            self.read_again().await;
-        }
+        self.freshen().await;
         if let Some(caller) = self.proved(&digest) {
             return Ok(caller);
         }
@@ -115,8 +124,26 @@ impl StoredKeys {
         // time of the answer may tell that one does not exist.
         let entry = lookup_id(credential)
             .and_then(|id| self.entry(id))
-            .ok_or_else(refused)?;
+            .ok_or_else(|| refused("no key has this id"))?;
         self.prove(credential, digest, entry).await
+    }
+
+    /// Waits until the credential is not that of a caller any more.
+    pub fn until_ended(self: &Arc<Self>, credential: &str) -> impl Future<Output = ()> + use<> {
+        let (keys, digest) = (Arc::clone(self), self.digester.digest(credential));
+        let mut forgotten = self.forgotten.subscribe();
+        async move {
+            while keys.proved(&digest).is_some() {
+                // Nobody else may come who would have the records read again.
+                let left = keys.proof_ttl_ms().saturating_sub(keys.age_ms());
+                let left = u64::try_from(left.max(SHORTEST_WATCH_MS)).unwrap_or_default();
+                tokio::select! {
+                    // The sender lives as long as `keys`.
+                    _ = forgotten.changed() => {}
+                    () = sleep(Duration::from_millis(left)) => keys.freshen().await,
+                }
+            }
+        }
     }
 
     fn proved(&self, digest: &Digest) -> Option<Caller> {
@@ -144,7 +171,7 @@ impl StoredKeys {
             .await
             .map_err(|e| busy().because(format!("verifying a key: {e}")))?;
         if !holds {
-            return Err(refused());
+            return Err(refused("the secret of the key is wrong"));
         }
         let caller = entry.caller.clone();
         self.change_known(|known| {
@@ -158,40 +185,64 @@ impl StoredKeys {
         Ok(caller)
     }
 
-    fn is_stale(&self) -> bool {
-        let age = self.clock.now().as_millis() - self.read_at_ms.load(Ordering::Relaxed);
-        self.file.is_some() && age >= RECHECK_MS
+    fn age_ms(&self) -> i64 {
+        self.clock.now().as_millis() - self.read_at_ms.load(Ordering::Relaxed)
     }
 
-    /// Reads the records again and forgets the proofs whose record is gone or changed.
-    async fn read_again(&self) {
+    fn proof_ttl_ms(&self) -> i64 {
+        i64::try_from(self.proof_ttl.get().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn is_stale(&self) -> bool {
+        self.file.is_some() && self.age_ms() >= self.proof_ttl_ms()
+    }
+
+    /// Reads the records again if that is due, and forgets the proofs whose record is gone or changed.
+    async fn freshen(self: &Arc<Self>) {
+        if !self.is_stale() {
+            return;
+        }
         let _one = self.reading.lock().await;
         let Some(file) = self.file.clone().filter(|_| self.is_stale()) else {
             return;
         };
-        let path = file.path().display().to_string();
-        let read =
-            tokio::task::spawn_blocking(move || index(file.load()?.unwrap_or_default())).await;
+        let keys = Arc::clone(self);
+        // A thread of its own also keeps the request that came first out of the log lines, since it has
+        // nothing to do with them.
+        let read = tokio::task::spawn_blocking(move || keys.read(&file)).await;
         match read {
-            Ok(Ok(records)) => self.change_known(|known| {
-                let before = known.proved.len();
-                known.proved.retain(|_, entry| {
-                    records
-                        .get(&entry.record.id)
-                        .is_some_and(|fresh| fresh.record == entry.record)
-                });
-                known.records = records;
-                let left = known.proved.len();
-                self.entries.set(left as i64);
-                let evicted = self.evictions.get_or_create(&REVOKED);
-                evicted.inc_by((before - left) as u64);
-            }),
+            Ok(Ok(())) => {}
             // An unreadable file revokes nobody: the disk may be full or the file half edited.
             Ok(Err(error)) => tracing::error!(%error, "the keys stay as they were"),
-            Err(error) => tracing::error!(%error, path, "the keys stay as they were"),
+            Err(error) => tracing::error!(%error, "the keys stay as they were"),
         }
         self.read_at_ms
             .store(self.clock.now().as_millis(), Ordering::Relaxed);
+    }
+
+    fn read(&self, file: &KeyFile) -> Result<(), Error> {
+        self.replace(index(file.load()?.unwrap_or_default())?);
+        Ok(())
+    }
+
+    fn replace(&self, records: HashMap<String, Arc<Entry>>) {
+        self.change_known(|known| {
+            let stays = |entry: &Entry| {
+                let fresh = records.get(&entry.record.id);
+                fresh.is_some_and(|fresh| fresh.record == entry.record)
+            };
+            for entry in known.records.values().filter(|entry| !stays(entry)) {
+                log_revoked(entry, records.contains_key(&entry.record.id));
+            }
+            let before = known.proved.len();
+            known.proved.retain(|_, entry| stays(entry));
+            let left = known.proved.len();
+            known.records = records;
+            self.entries.set(left as i64);
+            let evicted = self.evictions.get_or_create(&REVOKED);
+            evicted.inc_by((before - left) as u64);
+        });
+        self.forgotten.send_replace(());
     }
 
     fn read_known<T>(&self, look: impl FnOnce(&Known) -> T) -> T {
@@ -201,6 +252,18 @@ impl StoredKeys {
     fn change_known(&self, change: impl FnOnce(&mut Known)) {
         change(&mut self.known.write().unwrap_or_else(PoisonError::into_inner));
     }
+}
+
+/// Logs that a key is not good any more. Its id is no secret.
+fn log_revoked(entry: &Entry, changed: bool) {
+    tracing::info!(
+        event = "auth.revoked",
+        key_id = entry.record.id,
+        tenant = %entry.caller.tenant,
+        principal = %entry.caller.principal.key(),
+        reason = if changed { "changed" } else { "removed" },
+        "a key is not valid any more"
+    );
 }
 
 fn index(records: Vec<Record>) -> Result<HashMap<String, Arc<Entry>>, Error> {

@@ -1,5 +1,6 @@
 //! The listener against raw sockets: answers, bounds, timeouts and the drain.
 
+use asyncgate_engine::fakes::TestEngine;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
@@ -44,7 +45,8 @@ async fn start(options: Options, gate: Arc<Gate>) -> Listener {
         .route("/quick", get(|| async { "quick" }))
         .route("/slow", get(slow));
     let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    Listener::start(socket, router, options, Metrics::default()).unwrap()
+    let engine = TestEngine::default().engine;
+    Listener::start(socket, router, engine, options, Metrics::default()).unwrap()
 }
 
 async fn connect(listener: &Listener, request: &[u8]) -> TcpStream {

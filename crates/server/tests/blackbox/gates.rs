@@ -111,8 +111,7 @@ fn g3_what_is_not_acknowledged_comes_again_and_what_is_never_does() {
 fn g4_what_is_too_much_is_refused_with_its_reason() {
     const MIB: usize = 1 << 20;
     let launch = Launch::new()
-        .set("mailbox.ready_shards=1")
-        .set("mailbox.shard_capacity=2")
+        .set("mailbox.topic_capacity=2")
         .set("mailbox.global_inflight=2");
     let server = launch.start();
     let message =
@@ -171,10 +170,15 @@ fn g5_everything_that_an_operator_watches_is_there() {
         ("ack_commit_latency_seconds_count", 1.0),
         ("queue_depth{queue=\"work\",shard=\"0\"}", 1.0),
         ("inflight{shard=\"0\"}", 1.0),
-        ("saturation{queue=\"work\",shard=\"0\"}", 1.0 / 4_096.0),
+        (
+            "saturation{queue=\"work\",topic_class=\"other\"}",
+            1.0 / 1_000_000.0,
+        ),
+        ("mailbox_depth{topic_class=\"other\"}", 1.0),
+        ("mailbox_inflight{topic_class=\"other\"}", 1.0),
         ("rejected_total{reason=\"schema\"}", 1.0),
         (
-            "mailbox_dlq_total{topic_class=\"other\",reason=\"E_PARSE\"}",
+            "mailbox_dlq_total{topic_class=\"other\",reason=\"nack\"}",
             1.0,
         ),
         ("mailbox_dlq_depth{shard=\"0\"}", 1.0),

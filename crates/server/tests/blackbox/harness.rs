@@ -119,6 +119,8 @@ impl Launch {
         if let Some(bind) = self.bind.as_ref().filter(|_| subcommand == "serve") {
             command.args(["--bind", bind]);
         }
+        // Nobody looks elsewhere before these servers end. A test that wants a grace sets its own.
+        command.args(["--set", "drain_grace=0s"]);
         command.arg("--data-dir").arg(&self.data).args(&self.args);
         self.equip(&mut command);
         command

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::contract;
+
 /// Longer than any call of a test may take; a server that hangs fails the test, not the run.
 const PATIENCE: Duration = Duration::from_secs(40);
 
@@ -69,10 +71,11 @@ impl Request {
 
     /// The head as it goes over the wire, the empty line included.
     pub fn head(&self, address: SocketAddr) -> String {
-        let mut head = format!(
-            "{} {} HTTP/1.1\r\nHost: {address}\r\n",
-            self.method, self.target
-        );
+        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
+        let named = |(name, _): &(String, String)| name.eq_ignore_ascii_case("host");
+        if !self.headers.iter().any(named) {
+            head.push_str(&format!("Host: {address}\r\n"));
+        }
         for (name, value) in &self.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -195,7 +198,9 @@ impl Connection {
     pub fn send(&mut self, request: &Request) -> io::Result<Response> {
         let mut bytes = request.head(self.address).into_bytes();
         bytes.extend_from_slice(&request.encoded_body());
-        self.exchange(&bytes)
+        let answer = self.exchange(&bytes)?;
+        contract::hold(&request.method, &request.target, &answer);
+        Ok(answer)
     }
 
     /// Sends bytes and reads an answer. A server may answer, and hang up, before it has read all.

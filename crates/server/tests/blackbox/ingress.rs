@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -197,9 +198,15 @@ fn a_replay_costs_nothing_and_a_refusal_for_rate_uses_no_nonce() {
     last.expect(200);
     for _ in 0..2 {
         let over = send(&server, "few", &message("4"));
-        assert!(over.header("retry-after").is_some());
+        let wait = over.header("retry-after").unwrap().to_owned();
         assert_eq!(over.header("x-ratelimit-bucket"), Some("few:ann"));
-        refused(&over, 429, "RATE_LIMIT");
+        let told = refused(&over, 429, "RATE_LIMIT")["msg"].clone();
+        assert!(
+            told.as_str()
+                .unwrap()
+                .contains(&format!("in {wait} seconds")),
+            "{told}"
+        );
     }
     // Another sender has a bucket of its own, and the nonce was never used.
     let mut other = message("4");
@@ -269,4 +276,182 @@ fn an_ingress_that_makes_no_sense_stops_the_start() {
         "{complaint}"
     );
     assert!(!complaint.contains(SECRET));
+}
+
+#[test]
+fn every_refusal_is_counted_and_logged_without_what_was_sent() {
+    let server = launch(HOOKS).start();
+    send(&server, "few", &message("a")).expect(200);
+    send(&server, "few", &message("a"));
+    let mut stale = message("secret-nonce");
+    stale["timestamp"] = json!(now() - 1_000);
+    send(&server, "few", &stale);
+    for nonce in ["b", "c", "d"] {
+        send(&server, "few", &message(nonce));
+    }
+    server.send_bare(&signed("few", "x".repeat(501)));
+    server.send_bare(&signed("few", "[]"));
+    server.send_bare(&signed_with("other", "few", message("e").to_string()));
+    server.send_bare(&signed("a-name-of-the-sender", message("f").to_string()));
+    let log = server.logged("UNKNOWN_INGRESS");
+    for (ingress, result) in [
+        ("few", "NONCE_REUSE"),
+        ("few", "TIMESTAMP_OUT_OF_WINDOW"),
+        ("few", "RATE_LIMIT"),
+        ("few", "TOO_LARGE"),
+        ("few", "BAD_REQUEST"),
+        ("few", "INVALID_SIGNATURE"),
+        ("unknown", "UNKNOWN_INGRESS"),
+    ] {
+        let sample = format!(
+            "asyncgate_ingress_messages_total{{ingress=\"{ingress}\",result=\"{result}\"}}"
+        );
+        assert_eq!(server.metric(&sample), Some(1.0), "{sample}");
+        let lines = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut told = lines.filter(|line| line["event"] == "ingress.refused");
+        let line = told.find(|line| line["reason"] == result).expect(result);
+        assert_eq!(line["ingress"], ingress);
+        assert!(line["corr_id"].is_string() && line["remote_addr"].is_string());
+    }
+    let taken = r#"asyncgate_ingress_messages_total{ingress="few",result="OK"}"#;
+    assert_eq!(server.metric(taken), Some(3.0));
+    for hidden in ["secret-nonce", "a-name-of-the-sender", SECRET, "h\u{e4}llo"] {
+        assert!(!log.contains(hidden), "{hidden}");
+    }
+}
+
+const PROVIDERS: &str = "
+    [ingress.github]
+    provider = \"github\"
+    secrets = [\"env:HOOK_SECRET\"]
+    [ingress.stripe]
+    provider = \"stripe\"
+    secrets = [\"env:OLD_SECRET\", \"env:HOOK_SECRET\"]
+    [ingress.standard]
+    provider = \"standard-webhooks\"
+    secrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"]
+";
+
+fn hmac(secret: &[u8], content: &str) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).unwrap();
+    mac.update(content.as_bytes());
+    mac.finalize().into_bytes().to_vec()
+}
+
+fn hook(name: &str, body: &str, headers: &[(&str, &str)]) -> Request {
+    let request = Request::post(&format!("/v1/ingress/{name}"), body);
+    headers.iter().fold(request, |request, (name, value)| {
+        request.header(name, value)
+    })
+}
+
+#[test]
+fn the_messages_of_github_are_taken_once() {
+    let server = launch(PROVIDERS).start();
+    let body = r#"{"zen": "Design for failure."}"#;
+    let signature = signature(SECRET, body.as_bytes());
+    let sent = |id: &str| {
+        let headers = [
+            ("X-Hub-Signature-256", signature.as_str()),
+            ("X-GitHub-Delivery", id),
+        ];
+        server.send_bare(&hook("github", body, &headers))
+    };
+    let answer = sent("72d3162e-cc78-11e3-81ab-4c9367dc0958").expect(200);
+    let task = server.get(&format!(
+        "/v1/tasks/{}",
+        answer["task_id"].as_str().unwrap()
+    ));
+    assert_eq!(
+        task.expect(200)["payload"],
+        json!({"zen": "Design for failure."})
+    );
+    refused(
+        &sent("72d3162e-cc78-11e3-81ab-4c9367dc0958"),
+        400,
+        "NONCE_REUSE",
+    );
+    sent("another").expect(200);
+    let unnamed = hook("github", body, &[("X-Hub-Signature-256", &signature)]);
+    refused(&server.send_bare(&unnamed), 400, "BAD_REQUEST");
+    let own = hook(
+        "github",
+        body,
+        &[("X-Signature-256", &signature), ("X-GitHub-Delivery", "b")],
+    );
+    refused(&server.send_bare(&own), 401, "INVALID_SIGNATURE");
+}
+
+#[test]
+fn the_messages_of_stripe_are_taken_once_and_in_time() {
+    let server = launch(PROVIDERS).start();
+    let send = |body: &str, time: u64| {
+        let signed = hmac(SECRET.as_bytes(), &format!("{time}.{body}"));
+        let digits: String = signed.iter().map(|byte| format!("{byte:02x}")).collect();
+        let header = format!("t={time},v1={digits},v0=00");
+        server.send_bare(&hook("stripe", body, &[("Stripe-Signature", &header)]))
+    };
+    let event = r#"{"id": "evt_1", "object": "event"}"#;
+    send(event, now()).expect(200);
+    // Stripe signs a repeated message anew, with another time.
+    refused(&send(event, now() - 1), 400, "NONCE_REUSE");
+    refused(
+        &send(r#"{"id": "evt_2"}"#, now() - 1_000),
+        400,
+        "TIMESTAMP_OUT_OF_WINDOW",
+    );
+    refused(&send(r#"{"object": "event"}"#, now()), 400, "BAD_REQUEST");
+    let forged = hook("stripe", event, &[("Stripe-Signature", "t=1,v1=00")]);
+    refused(&server.send_bare(&forged), 401, "INVALID_SIGNATURE");
+}
+
+#[test]
+fn standard_webhooks_are_taken_once_and_in_time() {
+    let server = launch(PROVIDERS).start();
+    let secret = BASE64_STANDARD
+        .decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+        .unwrap();
+    let body = r#"{"type": "ping"}"#;
+    let send = |id: &str, time: u64| {
+        let time = time.to_string();
+        let signed = hmac(&secret, &format!("{id}.{time}.{body}"));
+        let signature = format!("v1a,AAAA v1,{}", BASE64_STANDARD.encode(signed));
+        let headers = [
+            ("webhook-id", id),
+            ("webhook-timestamp", &time),
+            ("webhook-signature", &signature),
+        ];
+        server.send_bare(&hook("standard", body, &headers))
+    };
+    send("msg_1", now()).expect(200);
+    refused(&send("msg_1", now() - 1), 400, "NONCE_REUSE");
+    refused(
+        &send("msg_2", now() - 1_000),
+        400,
+        "TIMESTAMP_OUT_OF_WINDOW",
+    );
+    refused(
+        &send("msg_2", now() + 1_000),
+        400,
+        "TIMESTAMP_OUT_OF_WINDOW",
+    );
+    send("msg_2", now()).expect(200);
+    let old = [
+        ("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
+        ("webhook-timestamp", "1614265330"),
+        (
+            "webhook-signature",
+            "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+        ),
+    ];
+    let published = hook("standard", r#"{"test": 2432232314}"#, &old);
+    refused(
+        &server.send_bare(&published),
+        400,
+        "TIMESTAMP_OUT_OF_WINDOW",
+    );
+    let changed = hook("standard", r#"{"test": 2432232315}"#, &old);
+    refused(&server.send_bare(&changed), 401, "INVALID_SIGNATURE");
 }

@@ -81,6 +81,31 @@ fn a_message_is_sent_seen_received_kept_and_done() {
 }
 
 #[test]
+fn scripts_get_ids_and_nothing_else() {
+    let scene = Scene::set();
+    let id = scene.says("mail send jobs paint --idem-key p1 -q");
+    assert_eq!(scene.says("mail send jobs paint --idem-key p1 -q"), id);
+    let delivery = scene.says("mail recv jobs --visibility 600 -q");
+    assert!(
+        delivery.starts_with(&format!("{id} --lease ")),
+        "{delivery}"
+    );
+    assert_eq!(scene.says(&format!("mail ack {delivery}")), "done");
+    assert_eq!(scene.says("mail recv jobs -q"), "");
+}
+
+#[test]
+fn text_is_sent_as_it_stands() {
+    let scene = Scene::set();
+    for text in ["@home", "-", "--json"] {
+        scene.says(&format!("mail send jobs --text {text}"));
+        assert_eq!(scene.run("mail recv jobs --raw --ack").stdout, text);
+    }
+    let both = scene.run("mail send jobs x --text y");
+    assert_eq!(both.status.code(), Some(2), "{both:?}");
+}
+
+#[test]
 fn content_comes_from_anywhere_and_is_shown_as_what_it_is() {
     let scene = Scene::set();
     let dir = scene.server.launch().dir();

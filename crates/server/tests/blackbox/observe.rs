@@ -66,7 +66,10 @@ fn every_event_is_told_with_its_fields_and_without_secrets() {
         .send_bare(&send(&server, "third"))
         .refused(429, "E_SATURATED");
     let full = told(&server, "send.rejected", any);
-    has(&full, &[&request[..], &message, &["saturation"]].concat());
+    has(
+        &full,
+        &[&request[..], &["topic_class", "saturation"]].concat(),
+    );
     assert_eq!(
         (&full["reason"], &full["queue"]),
         (&json!("saturated"), &json!("work"))
@@ -120,6 +123,20 @@ fn every_event_is_told_with_its_fields_and_without_secrets() {
 
     let topic = json!({"topic": "user:1"});
     server.post("/v1/dlq/reprocess", &topic).expect(200);
+    let back = told(&server, "dlq.reprocess", any);
+    has(&back, &["corr_id", "remote_addr", "topic_class"]);
+    assert_eq!(
+        (&back["level"], &back["moved"]),
+        (&json!("INFO"), &json!(1))
+    );
+    let all = json!({"topic": "user:1", "state": "all"});
+    server.post("/v1/purge", &all).expect(200);
+    let purged = told(&server, "mailbox.purge", any);
+    has(&purged, &["corr_id", "remote_addr", "topic_class"]);
+    assert_eq!(
+        (&purged["level"], &purged["waiting"]),
+        (&json!("INFO"), &json!(1))
+    );
     golden(&server);
     server.signal("TERM");
     let ended = server.wait();
@@ -288,6 +305,11 @@ fn golden(server: &Server) {
         "integrity_fail",
         "mailbox_dlq",
         "mailbox_dlq_reprocess",
+        "mailbox_purged",
+        "dlq_purges",
+        "mailbox_depth",
+        "mailbox_inflight",
+        "mailbox_oldest_age_seconds",
         "auth_failures",
         "cap_cache_entries",
         "cap_cache_evictions",
@@ -299,4 +321,26 @@ fn golden(server: &Server) {
         let line = format!("# TYPE {name} ");
         assert_eq!(text.matches(&line).count(), 1, "{name} in {text}");
     }
+}
+
+#[test]
+fn dead_letters_that_are_forgotten_are_told() {
+    let server = Launch::new()
+        .args(&["--max-attempts", "1", "--default-visibility", "250ms"])
+        .args(&["--t-replay", "500ms", "--log-level", "info"])
+        .set("retention.dlq_seconds=1s")
+        .start();
+    server.send_bare(&send(&server, "k")).expect(200);
+    let got = server.post("/v1/recv", &json!({"topic": "user:1"}));
+    let id = got.expect(200)["messages"][0]["msg_id"].clone();
+    let nack = format!("/v1/nack/{}", id.as_str().unwrap());
+    server.post(&nack, &json!({})).expect(200);
+    let line = told(&server, "dlq.forget", any);
+    has(&line, &["topic_class"]);
+    assert_eq!(
+        (&line["level"], &line["count"]),
+        (&json!("INFO"), &json!(1))
+    );
+    let sample = r#"dlq_purges_total{topic_class="other",reason="expiry"}"#;
+    assert_eq!(server.metric(sample), Some(1.0));
 }

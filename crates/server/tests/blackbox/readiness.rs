@@ -21,24 +21,26 @@ fn send(server: &Server, topic: &str, n: u32) -> u16 {
 }
 
 #[test]
-fn a_full_mailbox_is_not_ready_and_can_be_worked_off() {
+fn receivers_that_hold_all_they_may_make_the_server_not_ready() {
     let server = Launch::new()
-        .args(&["--shards", "1", "--shard-cap", "20"])
         .args(&["--global-inflight", "20", "--max-messages", "20"])
         .start();
     assert_eq!(ready(&server).0, 200);
-    for n in 0..20 {
+    for n in 0..21 {
         assert_eq!(send(&server, "t", n), 200);
     }
-    assert_eq!(send(&server, "t", 20), 429);
+    let hold = json!({"topic": "t", "visibility_ms": 60_000});
+    let got = server.post("/v1/recv", &hold).expect(200);
+    server.post("/v1/recv", &hold).refused(429, "E_SATURATED");
     let body = eventually("it is saturated", || {
         let (status, body) = ready(&server);
         (status == 503).then_some(body)
     });
     assert_eq!(body["degraded"], true);
     assert_eq!(body["missing"], json!(["saturated"]));
+    let reason = body["reason"].as_str().unwrap();
+    assert!(reason.contains("mailbox.global_inflight"), "{reason}");
     assert!(body["retry_after"].as_u64().unwrap() > 0);
-    let got = server.post("/v1/recv", &json!({"topic": "t"})).expect(200);
     for message in got["messages"].as_array().unwrap() {
         let ack = format!("/v1/ack/{}", message["msg_id"].as_str().unwrap());
         server.post(&ack, &json!({})).expect(200);
@@ -49,15 +51,53 @@ fn a_full_mailbox_is_not_ready_and_can_be_worked_off() {
 }
 
 #[test]
-fn one_full_topic_does_not_take_the_server_out_of_rotation() {
+fn a_full_memory_of_sends_is_told_everywhere() {
     let server = Launch::new()
-        .args(&["--shards", "8", "--shard-cap", "5"])
-        .args(&["--global-inflight", "100"])
+        .set("mailbox.dedup_capacity=20")
+        .args(&["--default-visibility", "1s", "--t-replay", "4s"])
+        .start();
+    let mut n = 0;
+    let refused = eventually("the memory is full", || {
+        n += 1;
+        let message = json!({"topic": "t", "idem_key": n.to_string(), "payload_b64": "aGk="});
+        let answer = server.post("/v1/send", &message);
+        (answer.status == 429).then(|| answer.json())
+    });
+    assert_eq!(refused["queue"], "dedup");
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("remembered"), "{message}");
+    let body = eventually("it is not ready", || {
+        let (status, body) = ready(&server);
+        // It may have been forgotten again meanwhile.
+        send(&server, "t", 1_000 + n);
+        n += 1;
+        (status == 503).then_some(body)
+    });
+    assert_eq!(body["missing"], json!(["saturated"]));
+    let reason = body["reason"].as_str().unwrap();
+    assert!(reason.contains("mailbox.dedup_capacity"), "{reason}");
+    eventually("the metric says so", || {
+        send(&server, "t", 1_000 + n);
+        n += 1;
+        let filled = server.metric(r#"saturation{queue="dedup",topic_class=""}"#);
+        filled.filter(|filled| *filled >= 0.9)
+    });
+    eventually("it has recovered", || {
+        (ready(&server).0 == 200).then_some(())
+    });
+}
+
+#[test]
+fn one_full_topic_concerns_nobody_else() {
+    let server = Launch::new()
+        .args(&["--shards", "1", "--shard-cap", "5"])
         .start();
     for n in 0..5 {
         assert_eq!(send(&server, "busy", n), 200);
     }
     assert_eq!(send(&server, "busy", 5), 429);
+    assert_eq!(send(&server, "busy", 0), 200, "a duplicate is answered");
+    assert_eq!(send(&server, "other", 0), 200);
     // Long enough for it to have been looked at.
     thread::sleep(Duration::from_millis(1_500));
     assert_eq!(ready(&server).0, 200);

@@ -41,6 +41,10 @@ fn a_hang_up_applies_what_is_safe_and_names_what_must_wait() {
         let sent = server.post("/v1/send", &send(&tries.to_string()));
         (sent.status == 413).then_some(())
     });
+    // The lines come after the settings are in force.
+    for key in ["limits.max_body_bytes", "\"bind\"", "mailbox.ready_shards"] {
+        server.logged(key);
+    }
     let log = server.log();
     let find = |key: &str| {
         log.lines()

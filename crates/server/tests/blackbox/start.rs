@@ -11,7 +11,7 @@ use crate::http::Request;
 
 /// The key in what a first start says on stderr.
 #[track_caller]
-fn key_in(log: &str) -> String {
+pub fn key_in(log: &str) -> String {
     let words: Vec<&str> = log
         .split_whitespace()
         .filter(|word| word.starts_with("aga_"))
@@ -112,9 +112,11 @@ fn the_insecure_mode_is_for_loopback_only() {
 }
 
 #[test]
-fn without_any_argument_it_serves_with_data_in_the_working_directory() {
+fn serve_without_any_argument_keeps_its_data_in_the_working_directory() {
     let launch = Launch::new().env("ASYNCGATE_BIND", "127.0.0.1:0");
-    let server = Server::watch(launch.bare_command(), launch.clone());
+    let mut command = launch.bare_command();
+    command.arg("serve");
+    let server = Server::watch(command, launch.clone());
     server.create_plain("x");
     assert!(launch.dir().join("data/asyncgate.db").exists());
     server.stop();
@@ -383,4 +385,46 @@ fn secrets_and_payloads_never_reach_the_log() {
             }
         }
     }
+}
+
+#[test]
+fn without_its_lock_file_a_directory_still_belongs_to_one_server() {
+    let server = Server::start();
+    let launch = server.launch().clone();
+    std::fs::remove_file(launch.data().join("asyncgate.lock")).unwrap();
+    let ended = launch.refused();
+    assert!(ended.complaint().contains("in use by another"), "{ended:?}");
+    server.create_plain("x");
+    server.stop();
+    launch.start().stop();
+}
+
+#[test]
+fn a_data_directory_that_everybody_may_write_is_warned_of() {
+    let warning = "everybody on this machine may write into the data directory";
+    let launch = Launch::new();
+    launch.start().stop();
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(launch.data(), open).unwrap();
+    let log = launch.start().stop().stderr;
+    let line = log.lines().find(|line| line.contains(warning)).expect(&log);
+    assert!(line.contains("WARN"), "{line}");
+    assert!(!Server::start().stop().stderr.contains(warning));
+}
+
+#[test]
+fn a_settings_file_names_paths_from_where_it_lies() {
+    let launch = Launch::new();
+    let conf = launch.dir().join("conf");
+    std::fs::create_dir(&conf).unwrap();
+    std::fs::write(
+        conf.join("a.toml"),
+        "data_dir = \"state\"\ndrain_grace = \"0s\"\n",
+    )
+    .unwrap();
+    let mut command = launch.bare_command();
+    command.args(["serve", "--bind", "127.0.0.1:0", "--config", "conf/a.toml"]);
+    let server = Server::watch(command, launch.clone());
+    assert!(conf.join("state/asyncgate.db").exists());
+    server.stop();
 }

@@ -1,8 +1,10 @@
 //! TLS on the main address, with the certificates that the client's tests have.
 
+use std::fs::{self, Permissions};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use asyncgate_client::Client;
@@ -10,29 +12,42 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::harness::{DEADLINE, KEY, Launch, Server};
+use crate::harness::{DEADLINE, KEY, Launch, Server, eventually};
 
 fn file(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../client/tests/gate/tls");
     folder.join(name)
 }
 
+/// A certificate of another root, for the same names.
+fn other_file(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../host-redis/tests/redis/tls");
+    folder.join(name)
+}
+
+/// Copies a file, if it is there, for its owner only.
+fn copy(from: &Path, to: &Path) {
+    if from.exists() {
+        fs::write(to, fs::read(from).unwrap()).unwrap();
+        fs::set_permissions(to, Permissions::from_mode(0o600)).unwrap();
+    }
+}
+
+/// A server with copies of these files in its directory, as `cert.pem` and `key.pem`.
 fn launch(certificate: &str, key: &str) -> Launch {
-    let (certificate, key) = (file(certificate), file(key));
-    Launch::new().args(&[
-        "--tls",
-        "--tls-cert",
-        certificate.to_str().unwrap(),
-        "--tls-key",
-        key.to_str().unwrap(),
-    ])
+    let launch = Launch::new().args(&["--tls", "--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    copy(&file(certificate), &launch.dir().join("cert.pem"));
+    copy(&file(key), &launch.dir().join("key.pem"));
+    launch
 }
 
 /// A connection that offers these protocols.
 fn secure(server: &Server, protocols: &[&str]) -> StreamOwned<ClientConnection, TcpStream> {
     let mut roots = RootCertStore::empty();
-    let root = CertificateDer::from_pem_file(file("ca.pem")).unwrap();
-    roots.add(root).unwrap();
+    for root in [file("ca.pem"), other_file("ca.pem")] {
+        let root = CertificateDer::from_pem_file(root).unwrap();
+        roots.add(root).unwrap();
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -82,6 +97,93 @@ fn clients_that_trust_the_certificate_are_served() {
     new.read_exact(&mut frame).unwrap();
     assert_eq!(frame[3], 4, "the server's settings come first: {frame:?}");
     assert_eq!(new.conn.alpn_protocol(), Some(&b"h2"[..]));
+}
+
+/// The certificate that a new connection is shown.
+fn shown(server: &Server) -> Vec<u8> {
+    let mut stream = secure(server, &["http/1.1"]);
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .unwrap();
+    let mut first = [0; 4];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP");
+    stream.conn.peer_certificates().unwrap()[0].to_vec()
+}
+
+fn certificate(path: PathBuf) -> Vec<u8> {
+    CertificateDer::from_pem_file(path).unwrap().to_vec()
+}
+
+#[test]
+fn a_reload_brings_the_new_certificate_and_keeps_the_old_one_if_the_new_is_bad() {
+    let launch = launch("server.pem", "server.key");
+    let server = launch.start();
+    let mut old = secure(&server, &["http/1.1"]);
+    let ask = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+    old.write_all(ask).unwrap();
+    old.read_exact(&mut [0; 4]).unwrap();
+    assert_eq!(shown(&server), certificate(file("server.pem")));
+
+    let (cert, key) = (launch.dir().join("cert.pem"), launch.dir().join("key.pem"));
+    copy(&other_file("server.pem"), &cert);
+    copy(&other_file("server.key"), &key);
+    server.signal("HUP");
+    server.logged("the certificate was read again");
+    assert_eq!(shown(&server), certificate(other_file("server.pem")));
+    // A connection from before goes on.
+    old.write_all(ask).unwrap();
+    old.read_exact(&mut [0; 4]).unwrap();
+
+    let spoils: [&dyn Fn(); 3] = [
+        &|| fs::write(&cert, "no certificate").unwrap(),
+        &|| copy(&file("server.pem"), &cert),
+        &|| fs::remove_file(&key).unwrap(),
+    ];
+    for (n, spoil) in spoils.into_iter().enumerate() {
+        spoil();
+        server.signal("HUP");
+        let kept = || {
+            server
+                .log()
+                .matches("the certificate stays as it was")
+                .count()
+                > n
+        };
+        eventually("the old one is kept", || kept().then_some(()));
+        assert_eq!(shown(&server), certificate(other_file("server.pem")));
+    }
+    let log = server.stop().stderr;
+    assert!(log.contains("tls.key_path"), "{log}");
+}
+
+#[test]
+fn a_key_that_others_can_read_stops_the_start() {
+    for mode in [0o644, 0o604, 0o660] {
+        let launch = launch("server.pem", "server.key");
+        let key = launch.dir().join("key.pem");
+        fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
+        let ended = launch.refused();
+        let complaint = ended.complaint();
+        let told = "others than its owner may read the private key";
+        assert!(
+            complaint.contains("tls.key_path") && complaint.contains(told),
+            "{ended:?}"
+        );
+    }
+}
+
+#[test]
+fn an_address_that_others_can_reach_without_tls_is_warned_of() {
+    let warning = "credentials and payloads travel in clear text";
+    let server = Launch::new().bind(Some("0.0.0.0:0")).start();
+    let log = server.logged(warning);
+    let line = log.lines().find(|line| line.contains(warning)).unwrap();
+    assert!(line.contains("WARN"), "{line}");
+    server.stop();
+    assert!(!Server::start().stop().stderr.contains(warning));
+    let secured = launch("server.pem", "server.key").bind(Some("0.0.0.0:0"));
+    assert!(!secured.start().stop().stderr.contains(warning));
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn vector_3_poison_becomes_a_dead_letter_and_can_be_brought_back() {
     for (field, value) in expected.as_object().unwrap() {
         assert_eq!(dead[0][field], *value, "{field}");
     }
-    let counted = "mailbox_dlq_total{topic_class=\"user_inbox\",reason=\"E_PARSE\"}";
+    let counted = "mailbox_dlq_total{topic_class=\"user_inbox\",reason=\"nack\"}";
     assert_eq!(server.metric(counted), Some(1.0));
     let back = server.post("/v1/dlq/reprocess", &json!({"topic": TOPIC}));
     assert_eq!(back.expect(200)["moved"], 1);

@@ -16,6 +16,8 @@
 mod ask;
 mod audit;
 mod chain;
+#[path = "../blackbox/contract.rs"]
+mod contract;
 mod disk;
 mod final_audit;
 mod flip;

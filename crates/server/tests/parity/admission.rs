@@ -108,6 +108,8 @@ pub fn admission() -> Vec<Step> {
             json!({ "subjects": [{ "kind": "x", "hash": KEY }] }),
             "BAD_REQUEST",
         ),
+        done("host_revocations", json!({ "limit": 1 })),
+        refused("host_revocations", json!({ "limit": 0 }), "BAD_REQUEST"),
         done(
             "host_unrevoke",
             json!({ "kind": "warrant_id", "hash": "$hash" }),
@@ -118,6 +120,8 @@ pub fn admission() -> Vec<Step> {
             "NOT_FOUND",
         ),
         done("host_check_revocations", json!({ "subject": subject(id) })),
+        done("limits_policies", json!({})),
+        refused("limits_policies", json!({ "x": "1" }), "BAD_REQUEST"),
         done("limits_check", limit(json!({}))),
         done("limits_check", limit(json!({ "cost": 9, "peek": true }))),
         done("limits_check", limit(json!({ "cost": 9 }))),

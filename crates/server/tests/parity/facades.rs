@@ -3,8 +3,9 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use asyncgate_api::{Method, Plane};
+use asyncgate_core::{Policy, Timestamp};
 use asyncgate_engine::{
-    Authenticator, Entry,
+    Authenticator, Entry, Settings,
     fakes::{ADMIN_KEY, FakeKeys, TENANT, TestEngine},
     registry,
 };
@@ -87,6 +88,17 @@ impl Twin {
             protocol,
             credential: Some(ADMIN_KEY),
         }
+    }
+
+    /// Lets topics hold no more messages than this.
+    pub fn with_small_topics(self, topic_capacity: u32) -> Self {
+        let mut policy = Policy::default();
+        policy.mailbox.topic_capacity = topic_capacity;
+        self.engine.engine.reload(Settings {
+            policy: Arc::new(policy),
+            ..Settings::default()
+        });
+        self
     }
 
     pub fn without_credential(mut self) -> Self {
@@ -197,7 +209,7 @@ impl Twin {
 
     /// How many messages receivers have.
     pub async fn inflight(&self) -> u64 {
-        let load = self.engine.store.mailbox().load().await;
+        let load = self.engine.store.mailbox().load(Timestamp::default()).await;
         load.expect("the memory store does not fail").inflight()
     }
 

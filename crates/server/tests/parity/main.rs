@@ -139,15 +139,11 @@ async fn unknown_fields_are_refused_by_every_operation_in_every_facade() {
 
 #[tokio::test]
 async fn what_no_one_may_do_without_a_credential_is_refused_in_every_facade() {
-    // MCP checks the credential before it knows which tool is called.
-    for (twin, knows_the_plane) in [(Twin::rest(), true), (Twin::mcp(), false)] {
+    for twin in [Twin::rest(), Twin::mcp()] {
         let twin = twin.without_credential();
         for entry in registry().iter().filter(|entry| entry.spec.tool.is_some()) {
             let outcome = twin.call(entry.spec.name, &json!({ "task_id": "x" })).await;
-            let code = match knows_the_plane {
-                true => entry.spec.plane.code(Code::Unauthorized),
-                false => Code::Unauthorized,
-            };
+            let code = entry.spec.plane.code(Code::Unauthorized);
             assert_eq!(
                 outcome,
                 Outcome::Refused(code.as_str().to_owned()),

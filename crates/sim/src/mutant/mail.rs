@@ -36,11 +36,9 @@ fn shown(mutant: Mutant, snapshot: &mut Snapshot, delivered: &[Message], purges:
             snapshot.waiting.extend(held.map(readied));
         }
         Mutant::IgnoresOrder => snapshot.ready.reverse(),
-        Mutant::Overfills => {
-            for (_, depth) in snapshot.send_context.shards.values_mut() {
-                *depth = 0;
-            }
-        }
+        Mutant::Overfills => snapshot.send_context.depths.clear(),
+        Mutant::JumpsTheLine => snapshot.send_context.occupied.clear(),
+        Mutant::KeepsTheTurn => snapshot.lines.clear(),
         _ => {}
     }
 }
@@ -245,7 +243,7 @@ impl Mailbox for Mutated {
         self.store.mailbox().waiting_since(since, after, limit)
     }
 
-    fn load(&self) -> Answer<'_, Load> {
-        self.store.mailbox().load()
+    fn load(&self, now: Timestamp) -> Answer<'_, Load> {
+        self.store.mailbox().load(now)
     }
 }

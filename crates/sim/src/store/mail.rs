@@ -83,7 +83,7 @@ impl Mailbox for SimStore {
         self.look(|below| below.waiting_since(since, after, limit))
     }
 
-    fn load(&self) -> Answer<'_, Load> {
-        self.look(Mailbox::load)
+    fn load(&self, now: Timestamp) -> Answer<'_, Load> {
+        self.look(|below| below.load(now))
     }
 }

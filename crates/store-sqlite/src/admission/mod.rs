@@ -180,7 +180,7 @@ impl Host for SqliteStore {
         if asks.peek {
             // It writes nothing, so it need not wait for the writer. It sees the time of the last commit.
             let now = now.max(self.last_time());
-            return Reply::Later(self.read(move |db| {
+            return Reply::Later(self.read_for(tenant, move |db| {
                 let known = db.tenant(tenant)?;
                 let load = |name| known.map_or(Ok(None), |known| rows::find(db, known, name));
                 Ok(decide(tenant, now, &asks, load)?.verdicts)
@@ -199,7 +199,7 @@ impl Host for SqliteStore {
         tenant: TenantId,
         subjects: Vec<Subject>,
     ) -> Reply<'_, Vec<Option<Revocation>>> {
-        Reply::Later(self.read(move |db| {
+        Reply::Later(self.read_for(tenant, move |db| {
             let Some(tenant) = db.tenant(tenant)? else {
                 return Ok(vec![None; subjects.len()]);
             };

@@ -1,6 +1,10 @@
-//! The check that the counters of topics and shards say what the messages say.
+//! The check that the counters of topics and shards say what the messages say, and that no message waits for a turn that
+//! nobody has.
 
-use std::{collections::BTreeMap, result};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    result,
+};
 
 use asyncgate_core::{TenantId, mailbox::Message};
 use asyncgate_store::mailbox::Counts;
@@ -24,6 +28,8 @@ pub(crate) fn tenant(
         return Ok(());
     };
     let (mut topics, mut shards) = (BTreeMap::new(), BTreeMap::new());
+    // The last blocked message of each partition, and the partitions in which a message has the turn.
+    let (mut blocked, mut turns) = (BTreeMap::new(), BTreeSet::new());
     let (mut after, mut messages) = (None, 0);
     loop {
         let page = query::all(db, tenant, after, PAGE)?;
@@ -35,6 +41,15 @@ pub(crate) fn tenant(
             of_topic.count(None, kind);
             let of_shard: &mut Counts = shards.entry(message.shard).or_default();
             of_shard.count(None, kind);
+            match message.partition().filter(|_| message.is_live()) {
+                Some(partition) if message.is_blocked() => {
+                    blocked.insert(partition, message.id);
+                }
+                Some(partition) => {
+                    turns.insert(partition);
+                }
+                None => {}
+            }
             after = Some(message.id);
             messages += 1;
         }
@@ -42,6 +57,11 @@ pub(crate) fn tenant(
         if page.len() < PAGE {
             break;
         }
+    }
+    let mut blocked = blocked.into_iter();
+    if let Some((_, message)) = blocked.find(|(partition, _)| !turns.contains(partition)) {
+        let what = "it waits behind others with its partition key, but there are none";
+        return Err(Finding::Wrong(what.to_owned()).at(format!("tenant {id}, {message}")));
     }
     let found = halves(db, tenant, messages)
         .and_then(|()| counters(db, tenant, "topic", "name", &topics))

@@ -1,12 +1,15 @@
 //! The numbers, counts and chains of topics and shards, which the writer keeps in memory between commits.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use asyncgate_core::{
     Link,
-    mailbox::{ChainHead, Kind},
+    mailbox::{ChainHead, Kind, Share},
 };
-use asyncgate_store::mailbox::Counts;
+use asyncgate_store::{Shares, mailbox::Counts};
 use rusqlite::{OptionalExtension, Result, Row, params};
 
 use crate::db::Db;
@@ -18,6 +21,8 @@ const MAX_TOPICS: usize = 50_000;
 struct Topic {
     number: i64,
     counts: Counts,
+    /// True if the open transaction changed the counts.
+    changed: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,12 +34,13 @@ struct Shard {
 /// The counters of the topics that were needed lately, and of every shard.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    topics: HashMap<(i64, String), Topic>,
+    /// The topics by tenant and name.
+    topics: HashMap<i64, HashMap<Arc<str>, Topic>>,
     shards: BTreeMap<(i64, u16), Shard>,
-    /// The counts of each shard over all tenants.
-    totals: BTreeMap<u16, Counts>,
+    /// The messages that receivers hold.
+    inflight: Shares<i64>,
     /// The topics that the open transaction changed: a commit costs no more because more is known.
-    changed_topics: BTreeSet<(i64, String)>,
+    changed_topics: Vec<(i64, Arc<str>)>,
     /// The shards that it changed.
     changed_shards: BTreeSet<(i64, u16)>,
 }
@@ -55,20 +61,29 @@ impl Counters {
                     link: Link::from_bytes(row.get(8)?),
                 },
             };
-            let total = counters.totals.entry(number).or_default();
-            for kind in Kind::ALL {
-                total.set(kind, total.of(kind) + shard.counts.of(kind));
-            }
-            counters.shards.insert((row.get(5)?, number), shard);
+            let tenant = row.get(5)?;
+            counters.inflight.add(tenant, shard.counts.of(Kind::Leased));
+            counters.shards.insert((tenant, number), shard);
         }
         Ok(counters)
     }
 
     /// Returns the number of a topic, if it has messages.
     pub(super) fn topic(&mut self, db: &Db, tenant: i64, name: &str) -> Result<Option<i64>> {
-        let key = (tenant, name.to_owned());
-        if let Some(topic) = self.topics.get(&key) {
-            return Ok(Some(topic.number));
+        let topic = self.find(db, tenant, name)?;
+        Ok(topic.map(|topic| topic.number))
+    }
+
+    /// Returns how many messages wait in a topic.
+    pub(super) fn waiting(&mut self, db: &Db, tenant: i64, name: &str) -> Result<u64> {
+        let topic = self.find(db, tenant, name)?;
+        Ok(topic.map_or(0, |topic| topic.counts.waiting()))
+    }
+
+    fn find(&mut self, db: &Db, tenant: i64, name: &str) -> Result<Option<Topic>> {
+        let topics = self.topics.entry(tenant).or_default();
+        if let Some(topic) = topics.get(name) {
+            return Ok(Some(*topic));
         }
         let found = db
             .conn
@@ -80,12 +95,12 @@ impl Counters {
                 Ok(Topic {
                     counts: read_counts(row)?,
                     number: row.get(5)?,
+                    changed: false,
                 })
             })
             .optional()?;
-        let number = found.map(|topic| topic.number);
-        self.topics.extend(found.map(|topic| (key, topic)));
-        Ok(number)
+        topics.extend(found.map(|topic| (name.into(), topic)));
+        Ok(found)
     }
 
     /// Returns the number of a topic, which is written if it is new.
@@ -96,29 +111,37 @@ impl Counters {
         db.conn
             .prepare_cached("INSERT INTO topic (tenant, name) VALUES (?1, ?2)")?
             .execute(params![tenant, name])?;
-        let number = db.conn.last_insert_rowid();
         let topic = Topic {
-            number,
+            number: db.conn.last_insert_rowid(),
             counts: Counts::default(),
+            changed: false,
         };
-        self.topics.insert((tenant, name.to_owned()), topic);
-        Ok(number)
+        let topics = self.topics.entry(tenant).or_default();
+        topics.insert(name.into(), topic);
+        Ok(topic.number)
     }
 
     /// Counts a change of one message. The topic must have been asked for before.
     pub(super) fn count(
         &mut self,
         tenant: i64,
-        (topic, shard): (&str, u16),
+        (topic, shard): (&Arc<str>, u16),
         before: Option<Kind>,
         after: Option<Kind>,
     ) {
-        let key = (tenant, topic.to_owned());
-        if let Some(topic) = self.topics.get_mut(&key) {
-            topic.counts.count(before, after);
-            self.changed_topics.insert(key);
+        let topics = self.topics.get_mut(&tenant);
+        if let Some(counted) = topics.and_then(|topics| topics.get_mut(topic)) {
+            counted.counts.count(before, after);
+            if !counted.changed {
+                counted.changed = true;
+                self.changed_topics.push((tenant, Arc::clone(topic)));
+            }
         }
-        self.totals.entry(shard).or_default().count(before, after);
+        if before == Some(Kind::Leased) {
+            self.inflight.take_one(tenant);
+        }
+        self.inflight
+            .add(tenant, u64::from(after == Some(Kind::Leased)));
         let counts = &mut self.shards.entry((tenant, shard)).or_default().counts;
         counts.count(before, after);
         self.changed_shards.insert((tenant, shard));
@@ -140,23 +163,17 @@ impl Counters {
         shards.map(|(_, shard)| shard.chain.seq).sum()
     }
 
-    /// Returns how many messages wait in a shard, over all tenants.
-    pub(super) fn waiting(&self, shard: u16) -> u64 {
-        self.totals.get(&shard).map_or(0, Counts::waiting)
-    }
-
-    /// Returns how many messages receivers hold, over all tenants.
-    pub(super) fn inflight(&self) -> u64 {
-        let totals = self.totals.values();
-        totals.map(|counts| counts.of(Kind::Leased)).sum()
+    /// Returns the part of the messages with receivers that a tenant's receivers hold.
+    pub(super) fn inflight(&self, tenant: i64) -> Share {
+        self.inflight.share(tenant)
     }
 
     /// Writes what changed, for the commit that is about to be made.
     pub(super) fn save(&mut self, db: &Db) -> Result<()> {
-        for key in std::mem::take(&mut self.changed_topics) {
-            self.save_topic(db, &key)?;
+        for (tenant, name) in std::mem::take(&mut self.changed_topics) {
+            self.save_topic(db, tenant, &name)?;
         }
-        if self.topics.len() > MAX_TOPICS {
+        if self.topics.values().map(HashMap::len).sum::<usize>() > MAX_TOPICS {
             self.topics.clear();
         }
         for (tenant, number) in std::mem::take(&mut self.changed_shards) {
@@ -182,12 +199,15 @@ impl Counters {
     }
 
     /// Writes the counts of a topic. One without messages is deleted.
-    fn save_topic(&mut self, db: &Db, key: &(i64, String)) -> Result<()> {
-        let Some(Topic { number, counts }) = self.topics.get(key).copied() else {
+    fn save_topic(&mut self, db: &Db, tenant: i64, name: &str) -> Result<()> {
+        let topics = self.topics.entry(tenant).or_default();
+        let Some(topic) = topics.get_mut(name) else {
             return Ok(());
         };
+        topic.changed = false;
+        let Topic { number, counts, .. } = *topic;
         if counts == Counts::default() {
-            self.topics.remove(key);
+            topics.remove(name);
             let mut delete = db
                 .conn
                 .prepare_cached("DELETE FROM topic WHERE topic = ?1")?;

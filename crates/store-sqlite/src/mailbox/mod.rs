@@ -10,7 +10,7 @@ mod sends;
 mod state;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, atomic::Ordering},
 };
 
@@ -26,7 +26,7 @@ use asyncgate_store::{
 
 pub(crate) use self::{check::tenant as check, query::chains, state::MailboxState};
 use self::{row::Read, sends::Sends};
-use crate::{SqliteStore, writer::NOT_COUNTED};
+use crate::SqliteStore;
 
 impl Mailbox for SqliteStore {
     fn set_replay_window(&self, millis: i64) {
@@ -97,24 +97,25 @@ impl Mailbox for SqliteStore {
         self.read(move |db| query::waiting_since(db, since, after, limit))
     }
 
-    fn load(&self) -> Answer<'_, Load> {
+    fn load(&self, now: Timestamp) -> Answer<'_, Load> {
         let shared = Arc::clone(&self.writer.shared);
+        // Nobody waits for the writer here. It forgets what is over when it comes to that.
+        shared
+            .asked_at
+            .fetch_max(now.as_millis(), Ordering::Relaxed);
         self.read(move |db| {
-            let load = query::load(db)?;
-            let mut remembered = shared.remembered.load(Ordering::Relaxed);
-            // The writer counts before its first transaction over messages; until then somebody else must.
-            if remembered == NOT_COUNTED {
-                let last_time = Timestamp::from_millis(shared.last_time.load(Ordering::Relaxed));
-                let window_ms = shared.replay_window_ms.load(Ordering::Relaxed);
-                remembered = Sends::load(db, last_time.plus_millis(-window_ms))?.len() as u64;
-                let _ = shared.remembered.compare_exchange(
-                    NOT_COUNTED,
-                    remembered,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                );
+            // Copied, so that the writer does not wait for the query.
+            let counted = shared.remembered().clone();
+            if let Some(remembered) = counted {
+                return query::load(db, &remembered);
             }
-            Ok(Load { remembered, ..load })
+            // The writer counts before its first transaction over messages; until then somebody else must.
+            let last_time = Timestamp::from_millis(shared.last_time.load(Ordering::Relaxed));
+            let window_ms = shared.replay_window_ms.load(Ordering::Relaxed);
+            let mut sends = Sends::load(db, last_time.plus_millis(-window_ms))?;
+            let counted: HashMap<i64, u64> = sends.take_changed().into_iter().collect();
+            let remembered = shared.remembered().get_or_insert(counted).clone();
+            query::load(db, &remembered)
         })
     }
 }

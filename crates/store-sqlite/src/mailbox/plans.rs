@@ -71,16 +71,18 @@ fn id(seq: u64) -> MessageId {
     Ids::new(Stamp::of_millis(1), seq).message(seq)
 }
 
+/// Every third message has a key.
 fn message(seq: u64) -> Message {
     Message {
         id: id(seq),
         topic: "inbox".into(),
-        partition_key: None,
+        partition_key: seq.is_multiple_of(3).then(|| "k".into()),
         shard: 0,
         sent_at: NOW,
         idem_key: seq.to_string().into(),
         attrs: Default::default(),
         payload: Default::default(),
+        is_text: false,
         payload_hash: payload_hash(b""),
         hash_chain: Digest::default(),
         prev: Link::default(),
@@ -173,6 +175,18 @@ fn every_read_of_messages_goes_through_its_index() {
             ],
         ),
         (
+            "the line of a partition",
+            Box::new(|db| assert_eq!(query::line(db, 1, "k", 9).unwrap().turns, [3, 6])),
+            &["SEARCH message USING COVERING INDEX message_partition \
+               (topic=? AND partition_key=? AND blocked>?)"],
+        ),
+        (
+            "whether a partition is occupied",
+            Box::new(|db| assert!(query::is_occupied(db, 1, "k").unwrap())),
+            &["SEARCH message USING COVERING INDEX message_partition \
+               (topic=? AND partition_key=? AND blocked>?)"],
+        ),
+        (
             "dead letters",
             Box::new(|db| drop(query::dead(db, 1, &dead(None, None), Read::Whole).unwrap())),
             &["SEARCH m USING INDEX message_dead (state=? AND rowid>? AND rowid<?)"],
@@ -241,15 +255,18 @@ fn no_transaction_looks_through_messages() {
     fill(&mut db, &mut mailbox);
     let found = plans(&mut db, |db| {
         let reads = Reads {
-            sends: vec![SendKey::new("inbox", "1", None, 1)],
-            messages: vec![id(1)],
+            sends: vec![
+                SendKey::new("inbox", "1", None, 1),
+                SendKey::new("inbox", "3", Some("k"), 1),
+            ],
+            messages: vec![id(1), id(3)],
             ready: Some(take()),
             dead: Some(DeadFilter::default()),
             waiting: Some(("inbox".to_owned(), 9)),
         };
         mailbox.load(db, 1, &reads, NOW).unwrap();
         let changes = Changes {
-            messages: vec![written(9, false), written(1, true)],
+            messages: vec![written(9, false), written(1, true), written(3, true)],
             forgotten: vec![written(2, true)],
             ..Changes::default()
         };

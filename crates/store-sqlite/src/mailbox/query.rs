@@ -1,10 +1,10 @@
 //! Reads of messages. Each costs what it returns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use asyncgate_core::{
     Link, MessageId, TenantId, Timestamp,
-    mailbox::{ChainHead, Kind, Message},
+    mailbox::{ChainHead, Kind, Line, Message},
 };
 use asyncgate_store::mailbox::{DeadFilter, DeadPage, Load, Take, Topic};
 use rusqlite::{OptionalExtension, Params, Result, Row, params};
@@ -81,6 +81,39 @@ pub(super) fn waiting(db: &mut Db, topic: i64, limit: usize) -> Result<Vec<Messa
         all.extend(list(db, &sql, params![topic, left as i64])?);
     }
     Ok(all)
+}
+
+/// Returns the first live messages of a partition, one more than `shown`.
+pub(super) fn line(db: &mut Db, topic: i64, key: &str, shown: usize) -> Result<Line> {
+    let members: Vec<(Key, bool)> = db
+        .conn
+        .prepare_cached(
+            "SELECT message, blocked FROM message
+             WHERE topic = ?1 AND partition_key = ?2 AND blocked >= 0
+             ORDER BY blocked, message LIMIT ?3",
+        )?
+        .query_map(params![topic, key, shown as i64 + 1], |row| {
+            Ok((Key(row.get(0)?), row.get(1)?))
+        })?
+        .collect::<Result<_>>()?;
+    let mut line = Line::default();
+    for (key, blocked) in members {
+        match blocked {
+            false => line.turns.push(key.seq()),
+            true => line.blocked.extend(at(db, key, Read::WithoutPayload)?),
+        }
+    }
+    Ok(line)
+}
+
+/// Returns true if a partition has a live message.
+pub(super) fn is_occupied(db: &Db, topic: i64, key: &str) -> Result<bool> {
+    db.conn
+        .prepare_cached(
+            "SELECT 1 FROM message
+             WHERE topic = ?1 AND partition_key = ?2 AND blocked >= 0 LIMIT 1",
+        )?
+        .exists(params![topic, key])
 }
 
 pub(super) fn peek(db: &mut Db, tenant: i64, take: &Take) -> Result<Vec<Message>> {
@@ -273,12 +306,14 @@ const OLDEST: &str = "SELECT c.msg_id, c.sent_at, m.since, m.state, m.message
      FROM message m JOIN content c USING (message)
      WHERE m.message > ?1 AND m.message < ?2 ORDER BY m.message";
 
-/// Returns the number of messages of each kind, by shard.
-pub(super) fn load(db: &mut Db) -> Result<Load> {
+/// Returns the number of messages of each kind by shard, and what tenants hold. `remembered` has the sends of
+/// each tenant's number.
+pub(super) fn load(db: &mut Db, remembered: &HashMap<i64, u64>) -> Result<Load> {
     let mut load = Load::default();
-    let mut query = db
-        .conn
-        .prepare_cached("SELECT ready, delayed, leased, dead, gone, shard FROM shard")?;
+    let mut query = db.conn.prepare_cached(
+        "SELECT s.ready, s.delayed, s.leased, s.dead, s.gone, s.shard, s.tenant, t.tenant_id
+         FROM shard s JOIN tenant t USING (tenant)",
+    )?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
         let counts = read_counts(row)?;
@@ -286,6 +321,10 @@ pub(super) fn load(db: &mut Db) -> Result<Load> {
         for kind in Kind::ALL {
             total.set(kind, total.of(kind) + counts.of(kind));
         }
+        let tenant = TenantId::from_bytes(row.get(7)?);
+        let used = load.tenants.entry(tenant).or_default();
+        used.inflight += counts.of(Kind::Leased);
+        used.remembered = remembered.get(&row.get(6)?).copied().unwrap_or_default();
     }
     Ok(load)
 }

@@ -12,7 +12,10 @@ use asyncgate_core::{
     LeaseId, Link, MessageId, Timestamp,
     mailbox::{Cause, Delivery, Digest, Kind, Message, State},
 };
-use rusqlite::{Result, Row, params, types::ValueRef};
+use rusqlite::{
+    Result, Row, params,
+    types::{ToSqlOutput, ValueRef},
+};
 
 use crate::{codec::Key, db::Db};
 
@@ -20,8 +23,8 @@ use crate::{codec::Key, db::Db};
 const COLUMNS: &str = "
     m.message, m.state, m.until, m.attempt, m.lease, m.leased_at, m.visibility, m.since,
     m.expires_at, m.died_at, m.cause, m.reason, m.last_error, m.rank,
-    c.msg_id, c.shard, c.chain_seq, c.sent_at, c.idem_key, c.partition_key, c.attrs, c.corr_id,
-    c.payload_hash, c.hash_chain, c.prev, m.topic";
+    c.msg_id, c.shard, c.chain_seq, c.sent_at, c.idem_key, m.partition_key, c.attrs, c.corr_id,
+    c.payload_hash, c.hash_chain, c.prev, m.topic, m.blocked, typeof(c.payload)";
 
 /// The part of a message that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +55,9 @@ pub(super) fn read(row: &Row<'_>) -> Result<(Message, i64)> {
     let kind: u8 = row.get(1)?;
     let state = match Kind::ALL.get(usize::from(kind)) {
         Some(Kind::Ready) => State::Ready,
+        Some(Kind::Delayed) if row.get::<_, Option<bool>>(26)? == Some(true) => {
+            State::Blocked { until }
+        }
         Some(Kind::Delayed) => State::Delayed { until },
         Some(Kind::Leased) => State::Leased { until },
         Some(Kind::Dead) => State::Dead {
@@ -77,6 +83,8 @@ pub(super) fn read(row: &Row<'_>) -> Result<(Message, i64)> {
             Arc::new(attrs(row, 20)?)
         },
         payload: if gone { Vec::new() } else { payload(row)? }.into(),
+        // The column has no type of its own: a value keeps the type that it was written with.
+        is_text: row.get_ref(27)? == ValueRef::Text(b"text"),
         payload_hash: Digest::from_bytes(bytes(row, 22)?),
         hash_chain: Digest::from_bytes(bytes(row, 23)?),
         prev: Link::from_bytes(bytes(row, 24)?),
@@ -144,7 +152,7 @@ fn attrs(row: &Row<'_>, column: usize) -> Result<BTreeMap<String, String>> {
 
 /// Reads the payload, if it was asked for.
 fn payload(row: &Row<'_>) -> Result<Vec<u8>> {
-    let column = 26;
+    let column = 28;
     if row.as_ref().column_count() <= column {
         return Ok(Vec::new());
     }
@@ -159,12 +167,15 @@ pub(super) fn insert(db: &Db, key: Key, topic: i64, message: &Message) -> Result
         .then(|| serde_json::to_string(&*message.attrs))
         .transpose()
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+    let payload = match message.is_text {
+        true => ValueRef::Text(&message.payload),
+        false => ValueRef::Blob(&message.payload),
+    };
     db.conn
         .prepare_cached(
-            "INSERT INTO content (message, msg_id, shard, chain_seq, sent_at, idem_key,
-                                  partition_key, attrs, corr_id, payload_hash, hash_chain, prev,
-                                  payload)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            "INSERT INTO content (message, msg_id, shard, chain_seq, sent_at, idem_key, attrs,
+                                  corr_id, payload_hash, hash_chain, prev, payload)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute(params![
             key.0,
@@ -173,20 +184,19 @@ pub(super) fn insert(db: &Db, key: Key, topic: i64, message: &Message) -> Result
             message.chain_seq as i64,
             message.sent_at.as_millis(),
             message.idem_key,
-            message.partition_key,
             attrs,
             message.corr_id,
             message.payload_hash.as_bytes(),
             message.hash_chain.as_bytes(),
             message.prev.as_bytes(),
-            message.payload.as_ref(),
+            ToSqlOutput::Borrowed(payload),
         ])?;
     let standing = message.standing();
     db.conn
         .prepare_cached(
             "INSERT INTO message (message, topic, rank, state, due, until, attempt, since,
-                                  expires_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                                  expires_at, partition_key, blocked)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?
         .execute(params![
             key.0,
@@ -198,6 +208,8 @@ pub(super) fn insert(db: &Db, key: Key, topic: i64, message: &Message) -> Result
             message.attempt,
             message.since.as_millis(),
             message.expires_at.map(Timestamp::as_millis),
+            message.partition_key,
+            blocked(message),
         ])?;
     Ok(())
 }
@@ -208,9 +220,11 @@ pub(super) fn update(db: &Db, key: Key, message: &Message) -> Result<()> {
     let delivery = message.delivery.as_ref();
     let (cause, died_at) = match message.state {
         State::Dead { cause, at, .. } => (Some(cause as u8), Some(at.as_millis())),
-        State::Ready | State::Delayed { .. } | State::Leased { .. } | State::Gone { .. } => {
-            (None, None)
-        }
+        State::Ready
+        | State::Delayed { .. }
+        | State::Blocked { .. }
+        | State::Leased { .. }
+        | State::Gone { .. } => (None, None),
     };
     db.conn
         .prepare_cached(
@@ -235,6 +249,12 @@ pub(super) fn update(db: &Db, key: Key, message: &Message) -> Result<()> {
             message.reason,
             message.last_error,
         ])?;
+    if message.partition_key.is_some() {
+        // A statement of its own, so that messages without a key do not pay for the index.
+        db.conn
+            .prepare_cached("UPDATE message SET blocked = ?2 WHERE message = ?1")?
+            .execute(params![key.0, blocked(message)])?;
+    }
     Ok(())
 }
 
@@ -248,10 +268,18 @@ pub(super) fn delete(db: &Db, key: Key) -> Result<()> {
     Ok(())
 }
 
+/// Returns true for a message that waits behind others, false for the one that has the turn, and nothing
+/// for one that stands in no line.
+fn blocked(message: &Message) -> Option<bool> {
+    let in_line = message.partition_key.is_some() && message.is_live();
+    in_line.then(|| message.is_blocked())
+}
+
 fn until(message: &Message) -> Option<i64> {
     match message.state {
         State::Ready => None,
         State::Delayed { until }
+        | State::Blocked { until }
         | State::Leased { until }
         | State::Dead { until, .. }
         | State::Gone { until } => Some(until.as_millis()),

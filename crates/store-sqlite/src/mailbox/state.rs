@@ -1,8 +1,13 @@
 //! The plane of messages inside a transaction: how to load what a job declared, and how to write what it decided.
 
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
 use asyncgate_core::{
     MessageId, TenantId, Timestamp,
-    mailbox::{Changes, Message, MessageWrite, SendContext},
+    mailbox::{Changes, Message, MessageWrite, Occupied, Partition, SendContext},
 };
 use asyncgate_store::{
     Messages, Rows,
@@ -37,6 +42,8 @@ pub(crate) struct MailboxState {
     counters: Option<Counters>,
     /// Absent until the first transaction.
     sends: Option<Sends>,
+    /// True until the numbers of all tenants' sends have been told.
+    is_untold: bool,
     window_ms: i64,
 }
 
@@ -45,6 +52,7 @@ impl MailboxState {
         Self {
             counters: None,
             sends: None,
+            is_untold: true,
             window_ms,
         }
     }
@@ -54,13 +62,34 @@ impl MailboxState {
     pub(crate) fn set_window(&mut self, millis: i64) {
         if millis > self.window_ms {
             self.sends = None;
+            self.is_untold = true;
         }
         self.window_ms = millis;
     }
 
-    /// Returns how many sends are remembered, once they were read back.
-    pub(crate) fn remembered(&self) -> Option<usize> {
-        self.sends.as_ref().map(Sends::len)
+    /// Brings the numbers of the tenants' remembered sends up to date, once they were read back.
+    pub(crate) fn tell_remembered(&mut self, told: &mut Option<HashMap<i64, u64>>) {
+        let Some(sends) = &mut self.sends else {
+            return;
+        };
+        if std::mem::take(&mut self.is_untold) {
+            *told = None;
+        }
+        let told = told.get_or_insert_default();
+        for (tenant, count) in sends.take_changed() {
+            match count {
+                0 => told.remove(&tenant),
+                count => told.insert(tenant, count),
+            };
+        }
+    }
+
+    /// Forgets sends whose window is over, so that they are not counted although nobody sends anything.
+    pub(crate) fn forget(&mut self, db: &Db, now: Timestamp) -> Result<()> {
+        let window_ms = self.window_ms;
+        let (_, sends) = self.open(db, now)?;
+        sends.forget(now.plus_millis(-window_ms));
+        Ok(())
     }
 
     pub(crate) fn load(
@@ -74,24 +103,28 @@ impl MailboxState {
         let (counters, sends) = self.open(db, now)?;
         sends.forget(now.plus_millis(-window_ms));
         let mut snapshot = Snapshot {
-            inflight: counters.inflight(),
+            inflight: counters.inflight(tenant),
             send_context: SendContext {
                 head: counters.head(tenant),
-                remembered: sends.len() as u64,
-                oldest_remembered: sends.oldest(),
+                remembered: sends.share(tenant),
+                oldest_remembered: sends.oldest(tenant),
                 ..SendContext::default()
             },
             ..Snapshot::default()
         };
         for send in &reads.sends {
             let context = &mut snapshot.send_context;
-            let state = || {
-                (
-                    counters.chain(tenant, send.shard),
-                    counters.waiting(send.shard),
-                )
-            };
-            context.shards.entry(send.shard).or_insert_with(state);
+            let chain = || counters.chain(tenant, send.shard);
+            context.chains.entry(send.shard).or_insert_with(chain);
+            if !context.depths.contains_key(&send.topic) {
+                let depth = counters.waiting(db, tenant, &send.topic)?;
+                context.depths.insert(Arc::clone(&send.topic), depth);
+            }
+            if let Some(partition) = send.partition()
+                && is_occupied(db, counters, tenant, &partition)?
+            {
+                context.occupied.insert(partition);
+            }
             context.keyed.push(keyed(db, sends, tenant, send)?);
         }
         for id in &reads.messages {
@@ -106,15 +139,18 @@ impl MailboxState {
         if let Some(filter) = &reads.dead {
             let page = query::dead(db, tenant, filter, Read::WithoutPayload)?;
             (snapshot.dead, snapshot.dead_next) = (page.letters, page.next);
-            let shards = snapshot.dead.iter().map(|message| message.shard);
-            snapshot.depths = shards
-                .map(|shard| (shard, counters.waiting(shard)))
-                .collect();
         }
         if let Some((topic, limit)) = &reads.waiting
             && let Some(number) = counters.topic(db, tenant, topic)?
         {
             snapshot.waiting = query::waiting(db, number, *limit)?;
+        }
+        load_letters(db, counters, tenant, &mut snapshot)?;
+        for (partition, shown) in snapshot.partitions() {
+            if let Some(topic) = counters.topic(db, tenant, &partition.0)? {
+                let line = query::line(db, topic, &partition.1, shown)?;
+                snapshot.lines.insert(partition, line);
+            }
         }
         Ok(snapshot)
     }
@@ -147,7 +183,7 @@ impl MailboxState {
                     let topic = counters.intern(db, tenant, &message.topic)?;
                     row::insert(db, key, topic, message)?;
                     let name = Name::new(tenant, &message.topic, &message.idem_key);
-                    sends.add(message.sent_at, name, key);
+                    sends.add(message.sent_at, tenant, name, key);
                 }
                 Some(_) => {
                     // The counters below must know the topic.
@@ -189,6 +225,43 @@ impl MailboxState {
         if let Some(sends) = &mut self.sends {
             sends.roll_back();
         }
+    }
+}
+
+/// Loads what the dead letters that are shown would meet if they came back.
+fn load_letters(
+    db: &Db,
+    counters: &mut Counters,
+    tenant: i64,
+    snapshot: &mut Snapshot,
+) -> Result<()> {
+    let letters = snapshot.letters();
+    let (mut depths, mut occupied) = (BTreeMap::new(), Occupied::new());
+    for letter in letters {
+        if !depths.contains_key(&letter.topic) {
+            let depth = counters.waiting(db, tenant, &letter.topic)?;
+            depths.insert(Arc::clone(&letter.topic), depth);
+        }
+        if let Some(partition) = letter.partition()
+            && !occupied.contains(&partition)
+            && is_occupied(db, counters, tenant, &partition)?
+        {
+            occupied.insert(partition);
+        }
+    }
+    (snapshot.depths, snapshot.occupied) = (depths, occupied);
+    Ok(())
+}
+
+fn is_occupied(
+    db: &Db,
+    counters: &mut Counters,
+    tenant: i64,
+    (topic, key): &Partition,
+) -> Result<bool> {
+    match counters.topic(db, tenant, topic)? {
+        Some(topic) => query::is_occupied(db, topic, key),
+        None => Ok(false),
     }
 }
 

@@ -5,12 +5,12 @@ use std::{path::PathBuf, sync::Arc};
 
 use asyncgate_core::{
     LeaseId, MessageId,
-    mailbox::{Changes, Message, MessageWrite, Nack, Outgoing, Policy, Wish},
+    mailbox::{Changes, Lines, Message, MessageWrite, Nack, Outgoing, Policy, Wish},
 };
 use asyncgate_store::{
     Store,
     conformance::{Driver, MailDriver, dead, of_topic},
-    mailbox::{DeadFilter, Reads, Take},
+    mailbox::{DeadFilter, Load, Reads, Take},
     memory::MemoryStore,
 };
 use proptest::prelude::*;
@@ -58,6 +58,8 @@ enum Act {
         topic: usize,
         limit: usize,
     },
+    Delete(usize),
+    RedriveOne(usize),
 }
 
 #[derive(Debug, Clone)]
@@ -121,7 +123,7 @@ impl Known {
 fn policy() -> Policy {
     Policy {
         shards: 3,
-        shard_capacity: 8,
+        topic_capacity: 8,
         global_inflight: 7,
         dedup_capacity: 30,
         t_replay_ms: WINDOW_MS,
@@ -196,6 +198,14 @@ impl Act {
             Self::PurgeWaiting { topic, limit } => {
                 told(driver.purge_waiting(TOPICS[*topic], *limit).await)
             }
+            Self::Delete(pick) => match known.pick(*pick, By::Nobody) {
+                Some((id, _)) => told(driver.delete(id).await),
+                None => String::new(),
+            },
+            Self::RedriveOne(pick) => match known.pick(*pick, By::Nobody) {
+                Some((id, _)) => told(driver.redrive_one(id).await),
+                None => String::new(),
+            },
         }
     }
 }
@@ -206,6 +216,7 @@ impl Order {
             topic: TOPICS[self.topic].to_owned(),
             idem_key: self.key.to_string(),
             payload: content(self.content).into(),
+            is_text: self.content.is_multiple_of(2),
             attrs: [("k\0".to_owned(), self.key.to_string())].into(),
             partition_key: self.partition.map(|key| key.to_string()),
             delay_ms: self.delay_ms,
@@ -311,9 +322,16 @@ async fn compare(found: &MailDriver, expected: &MailDriver, known: &Known) {
     }
     let chains = left.chains(mine).await.unwrap();
     assert_eq!(chains, right.chains(theirs).await.unwrap());
-    let (load, other) = (left.load().await.unwrap(), right.load().await.unwrap());
+    let (load, other) = (
+        left.load(found.now).await.unwrap(),
+        right.load(found.now).await.unwrap(),
+    );
     assert_eq!(load.shards, other.shards);
-    assert_eq!(load.inflight(), other.inflight());
+    let inflight = |load: Load| -> Vec<_> {
+        let tenants = load.tenants.into_iter();
+        tenants.map(|(id, used)| (id, used.inflight)).collect()
+    };
+    assert_eq!(inflight(load), inflight(other));
     assert_eq!(found.store().last_time(), expected.store().last_time());
 }
 
@@ -382,6 +400,7 @@ async fn snapshots(found: &MailDriver, expected: &MailDriver, known: &Known) {
         let sends: Vec<Outgoing> = (0..6)
             .map(|key| Outgoing {
                 topic: topic.to_owned(),
+                partition_key: Some(key.to_string()),
                 ..asyncgate_store::conformance::mail(&key.to_string())
             })
             .collect();
@@ -405,9 +424,19 @@ async fn snapshots(found: &MailDriver, expected: &MailDriver, known: &Known) {
         assert_eq!(without(&left.dead), without(&right.dead));
         assert_eq!(without(&left.waiting), without(&right.waiting));
         assert_eq!(left.depths, right.depths);
+        assert_eq!(left.occupied, right.occupied);
+        let lines = |lines: Lines| -> Vec<_> {
+            let lines = lines.into_iter();
+            lines
+                .map(|(name, line)| (name, line.turns, without(&line.blocked)))
+                .collect()
+        };
+        assert_eq!(lines(left.lines), lines(right.lines));
         assert_eq!(left.inflight, right.inflight);
         let (mine, theirs) = (left.send_context, right.send_context);
-        assert_eq!((mine.head, mine.shards), (theirs.head, theirs.shards));
+        assert_eq!((mine.head, mine.chains), (theirs.head, theirs.chains));
+        assert_eq!(mine.depths, theirs.depths);
+        assert_eq!(mine.occupied, theirs.occupied);
         assert_eq!(mine.remembered, theirs.remembered);
         assert_eq!(mine.oldest_remembered, theirs.oldest_remembered);
         let keyed = |keyed: Vec<Option<Message>>| -> Vec<Vec<Message>> {
@@ -423,7 +452,7 @@ async fn snapshots(found: &MailDriver, expected: &MailDriver, known: &Known) {
 fn order() -> impl Strategy<Value = Order> {
     let delay = prop_oneof![4 => Just(0_i64), 1 => 1..9_000_i64];
     let ttl = proptest::option::weighted(0.2, 1..30_000_i64);
-    let partition = proptest::option::weighted(0.3, 0..3_u8);
+    let partition = proptest::option::weighted(0.5, 0..3_u8);
     let first = (0..3_usize, 0..6_u8, 0..8_usize, -1..2_i32);
     (first, delay, ttl, partition).prop_map(
         |((topic, key, content, priority), delay_ms, ttl_ms, partition)| Order {
@@ -493,6 +522,8 @@ fn act() -> impl Strategy<Value = Act> {
         1 => filter().prop_map(Act::PurgeDead),
         1 => (0..3_usize, 1..5_usize)
             .prop_map(|(topic, limit)| Act::PurgeWaiting { topic, limit }),
+        1 => pick().prop_map(Act::Delete),
+        1 => pick().prop_map(Act::RedriveOne),
     ]
 }
 

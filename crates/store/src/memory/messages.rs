@@ -2,18 +2,23 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     ops::Bound,
     sync::Arc,
 };
 
 use asyncgate_core::{
     MessageId, TenantId, Timestamp,
-    mailbox::{ChainHead, Changes, Kind, Message, Policy, SendContext, Standing},
+    mailbox::{
+        ChainHead, Changes, Kind, Line, Message, Occupied, Partition, Policy, SendContext, Standing,
+    },
 };
 
 use super::Map;
-use crate::mailbox::{Counts, DeadFilter, DeadPage, Load, Reads, SendKey, Snapshot, Take, Topic};
+use crate::{
+    Remembered, Shares,
+    mailbox::{Counts, DeadFilter, DeadPage, Load, Reads, SendKey, Snapshot, Take, Topic, Used},
+};
 
 /// The messages of all tenants, and what is counted over all of them.
 #[derive(Debug)]
@@ -21,9 +26,8 @@ pub(super) struct MessageRows {
     tenants: BTreeMap<TenantId, Tenant>,
     due: BTreeSet<(Timestamp, TenantId, MessageId)>,
     shards: BTreeMap<u16, Counts>,
-    inflight: u64,
-    /// The remembered sends, in the order in which they were made.
-    remembered: VecDeque<(Timestamp, TenantId, MessageId)>,
+    inflight: Shares<TenantId>,
+    remembered: Remembered<TenantId, MessageId>,
     replay_window_ms: i64,
 }
 
@@ -32,7 +36,8 @@ struct Tenant {
     head: u64,
     messages: BTreeMap<u64, Message>,
     keys: Map<Name, MessageId>,
-    lines: Map<Arc<str>, Line>,
+    queues: Map<Arc<str>, Queue>,
+    partitions: Map<Partition, Members>,
     dead: BTreeSet<u64>,
     topics: BTreeMap<Arc<str>, Counts>,
     chains: BTreeMap<u16, ChainHead>,
@@ -43,9 +48,16 @@ type Name = (Arc<str>, Arc<str>);
 
 /// The waiting messages of a topic. Those that go first stand first.
 #[derive(Debug, Default)]
-struct Line {
+struct Queue {
     ready: Places,
     delayed: Places,
+}
+
+/// The live messages of a partition, by their places.
+#[derive(Debug, Default)]
+struct Members {
+    turns: BTreeSet<u64>,
+    blocked: BTreeSet<u64>,
 }
 
 /// Places in line: by priority, then by age.
@@ -57,8 +69,8 @@ impl Default for MessageRows {
             tenants: BTreeMap::new(),
             due: BTreeSet::new(),
             shards: BTreeMap::new(),
-            inflight: 0,
-            remembered: VecDeque::new(),
+            inflight: Shares::default(),
+            remembered: Remembered::default(),
             replay_window_ms: Policy::default().t_replay_ms,
         }
     }
@@ -84,7 +96,10 @@ impl MessageRows {
             }
         }
         sends.sort_unstable();
-        self.remembered = sends.into();
+        self.remembered = Remembered::default();
+        for (at, tenant, message) in sends {
+            self.remembered.add(tenant, at, message);
+        }
     }
 
     pub(super) fn load(&mut self, id: TenantId, reads: &Reads, now: Timestamp) -> Snapshot {
@@ -98,22 +113,8 @@ impl MessageRows {
             letters: dead,
             next: dead_next,
         } = dead.unwrap_or_default();
-        let waiting = |shard: &u16| self.shards.get(shard).map_or(0, Counts::waiting);
-        Snapshot {
-            send_context: SendContext {
-                head: tenant.head,
-                shards: reads
-                    .sends
-                    .iter()
-                    .map(|send| send.shard)
-                    .collect::<BTreeSet<_>>()
-                    .into_iter()
-                    .map(|shard| (shard, (tenant.chain(shard), waiting(&shard))))
-                    .collect(),
-                keyed: reads.sends.iter().map(|send| tenant.keyed(send)).collect(),
-                remembered: self.remembered.len() as u64,
-                oldest_remembered: self.remembered.front().map(|(at, ..)| *at),
-            },
+        let mut snapshot = Snapshot {
+            send_context: tenant.send_context(&reads.sends),
             messages: reads
                 .messages
                 .iter()
@@ -124,10 +125,6 @@ impl MessageRows {
                 .as_ref()
                 .map(|take| tenant.next(take))
                 .unwrap_or_default(),
-            depths: dead
-                .iter()
-                .map(|message| (message.shard, waiting(&message.shard)))
-                .collect(),
             dead,
             dead_next,
             waiting: reads
@@ -135,27 +132,39 @@ impl MessageRows {
                 .as_ref()
                 .map(|(topic, limit)| tenant.waiting(topic, *limit))
                 .unwrap_or_default(),
-            inflight: self.inflight,
-        }
+            inflight: self.inflight.share(id),
+            ..Snapshot::default()
+        };
+        snapshot.send_context.remembered = self.remembered.share(id);
+        snapshot.send_context.oldest_remembered = self.remembered.oldest(id);
+        let topics = snapshot.letters().map(|message| &message.topic);
+        snapshot.depths = tenant.depths(topics);
+        snapshot.occupied = tenant.occupied(snapshot.letters().filter_map(Message::partition));
+        let lines = snapshot.partitions().into_iter();
+        let lines = lines.map(|(partition, shown)| {
+            let line = tenant.line(&partition, shown);
+            (partition, line)
+        });
+        snapshot.lines = lines.collect();
+        snapshot
     }
 
     /// Forgets sends whose window is over.
     fn forget_sends(&mut self, now: Timestamp) {
-        while let Some((at, tenant, id)) = self.remembered.front().copied() {
-            if at.plus_millis(self.replay_window_ms) > now {
+        let since = now.plus_millis(-self.replay_window_ms);
+        let tenants = &mut self.tenants;
+        self.remembered.forget(since, |tenant, id| {
+            let Some(tenant) = tenants.get_mut(&tenant) else {
                 return;
-            }
-            self.remembered.pop_front();
-            if let Some(tenant) = self.tenants.get_mut(&tenant) {
-                let message = tenant.messages.get(&id.seq());
-                if let Some(name) = message.map(name) {
-                    // A newer message may have the name by now.
-                    if tenant.keys.get(&name) == Some(&id) {
-                        tenant.keys.remove(&name);
-                    }
+            };
+            let message = tenant.messages.get(&id.seq());
+            if let Some(name) = message.map(name) {
+                // A newer message may have the name by now.
+                if tenant.keys.get(&name) == Some(&id) {
+                    tenant.keys.remove(&name);
                 }
             }
-        }
+        });
     }
 
     pub(super) fn apply(&mut self, id: TenantId, changes: &Changes) {
@@ -167,14 +176,17 @@ impl MessageRows {
             if write.before.is_none() {
                 tenant.head = tenant.head.max(message.id.seq());
                 tenant.keys.insert(name(message), message.id);
-                self.remembered.push_back((message.sent_at, id, message.id));
+                self.remembered.add(id, message.sent_at, message.id);
             }
-            self.inflight = self.inflight + u64::from(after.kind == Kind::Leased)
-                - u64::from(write.before.is_some_and(|was| was.kind == Kind::Leased));
+            if write.before.is_some_and(|was| was.kind == Kind::Leased) {
+                self.inflight.take_one(id);
+            }
+            self.inflight.add(id, u64::from(after.kind == Kind::Leased));
             move_due(&mut self.due, id, message.id, write.before, Some(after));
             let shard = self.shards.entry(message.shard).or_default();
             shard.count(write.before.map(|was| was.kind), Some(after.kind));
             tenant.place(message, write.before, Some(after));
+            tenant.join(message);
             tenant.put(message);
         }
         for write in &changes.forgotten {
@@ -272,10 +284,17 @@ impl MessageRows {
         .collect()
     }
 
-    pub(super) fn total(&self) -> Load {
+    pub(super) fn total(&mut self, now: Timestamp) -> Load {
+        self.forget_sends(now);
+        let senders = self.tenants.iter();
+        let senders = senders.filter(|(_, tenant)| !tenant.chains.is_empty());
+        let used = |tenant: &TenantId| Used {
+            inflight: self.inflight.share(*tenant).own,
+            remembered: self.remembered.of(*tenant),
+        };
         Load {
             shards: self.shards.clone(),
-            remembered: self.remembered.len() as u64,
+            tenants: senders.map(|(id, _)| (*id, used(id))).collect(),
         }
     }
 }
@@ -305,21 +324,90 @@ impl Tenant {
         self.message(*self.keys.get(&name)?)
     }
 
+    /// Returns what sends are decided with, except what is counted over all tenants.
+    fn send_context(&self, sends: &[SendKey]) -> SendContext {
+        SendContext {
+            head: self.head,
+            chains: sends
+                .iter()
+                .map(|send| (send.shard, self.chain(send.shard)))
+                .collect(),
+            depths: self.depths(sends.iter().map(|send| &send.topic)),
+            occupied: self.occupied(sends.iter().filter_map(SendKey::partition)),
+            keyed: sends.iter().map(|send| self.keyed(send)).collect(),
+            ..SendContext::default()
+        }
+    }
+
+    /// Returns how many messages wait in each of the topics.
+    fn depths<'a>(&self, topics: impl Iterator<Item = &'a Arc<str>>) -> BTreeMap<Arc<str>, u64> {
+        let depth = |topic: &Arc<str>| self.topics.get(topic).map_or(0, Counts::waiting);
+        topics
+            .map(|topic| (Arc::clone(topic), depth(topic)))
+            .collect()
+    }
+
+    /// Returns those of the partitions that have live messages.
+    fn occupied(&self, partitions: impl Iterator<Item = Partition>) -> Occupied {
+        partitions
+            .filter(|partition| self.partitions.contains_key(partition))
+            .collect()
+    }
+
+    /// Returns the first live messages of a partition, one more than are shown of it.
+    fn line(&self, partition: &Partition, shown: usize) -> Line {
+        let Some(members) = self.partitions.get(partition) else {
+            return Line::default();
+        };
+        let turns: Vec<u64> = members.turns.iter().copied().take(shown + 1).collect();
+        let blocked = members.blocked.iter().take(shown + 1 - turns.len());
+        let blocked = blocked.filter_map(|seq| self.messages.get(seq));
+        Line {
+            turns,
+            blocked: blocked.cloned().collect(),
+        }
+    }
+
+    /// Moves a message to its place in its partition, or takes it out.
+    fn join(&mut self, message: &Message) {
+        let Some(partition) = message.partition() else {
+            return;
+        };
+        let seq = message.id.seq();
+        if !message.is_live() {
+            if let Some(members) = self.partitions.get_mut(&partition) {
+                members.turns.remove(&seq);
+                members.blocked.remove(&seq);
+                if members.turns.is_empty() && members.blocked.is_empty() {
+                    self.partitions.remove(&partition);
+                }
+            }
+            return;
+        }
+        let Members { turns, blocked } = self.partitions.entry(partition).or_default();
+        let (from, to) = match message.is_blocked() {
+            true => (turns, blocked),
+            false => (blocked, turns),
+        };
+        from.remove(&seq);
+        to.insert(seq);
+    }
+
     fn next(&self, take: &Take) -> Vec<Message> {
         let mut taken = None;
-        self.line(&take.topic, |line| &line.ready)
+        self.queue(&take.topic, |queue| &queue.ready)
             .take(take.max_messages)
             .take_while(|message| take.fits(&mut taken, message))
             .cloned()
             .collect()
     }
 
-    fn line<'a>(
+    fn queue<'a>(
         &'a self,
         topic: &str,
-        part: fn(&Line) -> &Places,
+        part: fn(&Queue) -> &Places,
     ) -> impl Iterator<Item = &'a Message> {
-        let part = self.lines.get(topic).map(part);
+        let part = self.queues.get(topic).map(part);
         let places = part.into_iter().flatten();
         places.filter_map(|(_, seq)| self.messages.get(seq))
     }
@@ -354,8 +442,8 @@ impl Tenant {
     }
 
     fn in_line(&self, topic: &str) -> impl Iterator<Item = &Message> {
-        let ready = self.line(topic, |line| &line.ready);
-        ready.chain(self.line(topic, |line| &line.delayed))
+        let ready = self.queue(topic, |queue| &queue.ready);
+        ready.chain(self.queue(topic, |queue| &queue.delayed))
     }
 
     fn first_in_line(&self, topic: &str) -> Option<Timestamp> {
@@ -371,15 +459,15 @@ impl Tenant {
         }
         let seq = message.id.seq();
         let place = (Reverse(message.priority), seq);
-        let line = self.lines.entry(Arc::clone(&message.topic)).or_default();
-        line.ready.remove(&place);
-        line.delayed.remove(&place);
+        let queue = self.queues.entry(Arc::clone(&message.topic)).or_default();
+        queue.ready.remove(&place);
+        queue.delayed.remove(&place);
         if after == Some(Kind::Ready) {
-            line.ready.insert(place);
+            queue.ready.insert(place);
         } else if after == Some(Kind::Delayed) {
-            line.delayed.insert(place);
-        } else if line.ready.is_empty() && line.delayed.is_empty() {
-            self.lines.remove(&message.topic);
+            queue.delayed.insert(place);
+        } else if queue.ready.is_empty() && queue.delayed.is_empty() {
+            self.queues.remove(&message.topic);
         }
         if after == Some(Kind::Dead) {
             self.dead.insert(seq);

@@ -307,8 +307,8 @@ impl Mailbox for MemoryStore {
         ready(self.state().messages.waiting_since(since, after, limit))
     }
 
-    fn load(&self) -> Answer<'_, Load> {
-        ready(self.state().messages.total())
+    fn load(&self, now: Timestamp) -> Answer<'_, Load> {
+        ready(self.state().messages.total(now))
     }
 }
 

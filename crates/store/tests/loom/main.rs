@@ -15,6 +15,7 @@ mod fair;
 mod queue;
 mod shutdown;
 mod visibility;
+#[expect(dead_code, reason = "not all of it is needed here")]
 #[path = "../../src/waiters.rs"]
 mod waiters;
 mod wakeups;

@@ -7,7 +7,7 @@ use loom::{sync::Arc, thread};
 
 use crate::{
     explore,
-    fair::{FairQueue, Flow, Lane, Refused},
+    fair::{FairQueue, Flow, Lane, Popped, Refused, Room},
 };
 
 pub fn flow(tenant: u8) -> Flow {
@@ -15,6 +15,24 @@ pub fn flow(tenant: u8) -> Flow {
         tenant: TenantId::from_bytes([tenant; 16]),
         lane: Lane::Messages,
         cost: 1,
+        bytes: 1,
+    }
+}
+
+pub fn queue<T>(jobs: usize) -> Arc<FairQueue<T>> {
+    let bytes = usize::MAX;
+    Arc::new(FairQueue::new(Room { jobs, bytes }))
+}
+
+/// Returns the next job, or nothing once the queue is closed and empty.
+pub fn pop<T>(queue: &FairQueue<T>) -> Option<T> {
+    match queue.pop(PATIENCE) {
+        Popped::Job(turn) => {
+            queue.settle(turn.charge, Duration::ZERO);
+            Some(turn.job)
+        }
+        Popped::Nothing => panic!("nobody's patience ends"),
+        Popped::Closed => None,
     }
 }
 
@@ -25,7 +43,7 @@ pub const PATIENCE: Duration = Duration::from_secs(1);
 #[test]
 fn what_is_pushed_is_popped_once_and_nobody_sleeps_over_it() {
     explore(|| {
-        let queue = Arc::new(FairQueue::new(8));
+        let queue = queue(8);
         let pushing = [1, 2].map(|tenant| {
             let queue = Arc::clone(&queue);
             thread::spawn(move || {
@@ -36,7 +54,7 @@ fn what_is_pushed_is_popped_once_and_nobody_sleeps_over_it() {
         });
         let mut popped = Vec::new();
         while popped.len() < 4 {
-            popped.extend(queue.pop(3, PATIENCE).unwrap());
+            popped.push(pop(&queue).unwrap());
         }
         for pushed in pushing {
             pushed.join().unwrap();
@@ -50,7 +68,7 @@ fn what_is_pushed_is_popped_once_and_nobody_sleeps_over_it() {
 #[test]
 fn a_full_queue_refuses_and_loses_nothing_of_what_it_took() {
     explore(|| {
-        let queue = Arc::new(FairQueue::new(1));
+        let queue = queue(1);
         let pushing = [1, 2].map(|tenant| {
             let queue = Arc::clone(&queue);
             thread::spawn(move || match queue.push(flow(tenant), tenant) {
@@ -61,10 +79,10 @@ fn a_full_queue_refuses_and_loses_nothing_of_what_it_took() {
                 }
             })
         });
-        let first = queue.pop(9, PATIENCE).unwrap().len();
+        let first = usize::from(pop(&queue).is_some());
         let taken: usize = pushing.map(|pushed| pushed.join().unwrap()).iter().sum();
         queue.close();
-        let rest = queue.pop(9, PATIENCE).map_or(0, |jobs| jobs.len());
+        let rest = std::iter::from_fn(|| pop(&queue)).count();
         assert_eq!(first + rest, taken);
         assert!(first == 1 && (1..=2).contains(&taken));
     });

@@ -4,20 +4,20 @@ use loom::{sync::Arc, thread};
 
 use crate::{
     explore,
-    fair::{FairQueue, Refused},
-    queue::{PATIENCE, flow},
+    fair::Refused,
+    queue::{flow, pop, queue},
 };
 
 #[test]
 fn a_queue_that_closes_gives_out_exactly_what_it_took() {
     explore(|| {
-        let queue = Arc::new(FairQueue::new(8));
+        let queue = queue(8);
         let writer = thread::spawn({
             let queue = Arc::clone(&queue);
             move || {
                 let mut done = Vec::new();
-                while let Some(jobs) = queue.pop(1, PATIENCE) {
-                    done.extend(jobs);
+                while let Some(job) = pop(&queue) {
+                    done.push(job);
                 }
                 done
             }
@@ -39,6 +39,6 @@ fn a_queue_that_closes_gives_out_exactly_what_it_took() {
         let taken = caller.join().unwrap();
         assert_eq!(writer.join().unwrap(), taken);
         assert_eq!(queue.push(flow(1), 9), Err(Refused::Closed));
-        assert_eq!(queue.pop(1, PATIENCE), None);
+        assert_eq!(pop(&queue), None);
     });
 }

@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 
 use asyncgate_core::{
     Env, Ids, LeaseId, Policy, Stamp, Timestamp,
-    mailbox::{self, Changes, Decision, Kind, Message, Outgoing, Rejection, SendContext, Wish},
+    mailbox::{
+        self, Changes, Decision, Kind, Lines, Message, Outgoing, Rejection, SendContext, Share,
+        Wish,
+    },
 };
 use loom::{
     sync::{Arc, Mutex},
@@ -50,6 +53,7 @@ impl Store {
             topic: "inbox".to_owned(),
             idem_key: "a".to_owned(),
             payload: "a".into(),
+            is_text: false,
             attrs: BTreeMap::new(),
             partition_key: None,
             delay_ms: 0,
@@ -89,19 +93,28 @@ impl Store {
         let received = self.transact(|message| {
             let ready = message.standing().kind == Kind::Ready;
             let candidates = ready.then_some(message).into_iter().collect();
-            mailbox::receive(env(now, seed), &wish, 0, candidates)
+            mailbox::receive(
+                env(now, seed),
+                &wish,
+                Share::default(),
+                candidates,
+                Lines::new(),
+            )
         });
         let message = received.unwrap().messages.pop()?;
         message.delivery.map(|delivery| delivery.lease)
     }
 
     fn ack(&self, now: Timestamp, lease: LeaseId) -> Result<bool, Rejection> {
-        let acked = self.transact(|message| mailbox::ack(&env(now, 9), Some(message), Some(lease)));
+        let acked = self.transact(|message| {
+            mailbox::ack(&env(now, 9), Some(message), Some(lease), Lines::new())
+        });
         acked.map(|said| said.repeated)
     }
 
     fn sweep(&self, now: Timestamp) -> usize {
-        let swept = self.transact(|message| Ok(mailbox::sweep(&env(now, 9), vec![message])));
+        let swept =
+            self.transact(|message| Ok(mailbox::sweep(&env(now, 9), vec![message], Lines::new())));
         swept.unwrap().moved()
     }
 }

@@ -35,9 +35,18 @@ struct Kinds(&'static [u8]);
 
 impl Interest for Kinds {
     type Offer = u8;
+    type Mark = u8;
 
     fn accepts(&self, thing: &u8) -> bool {
         self.0.contains(thing)
+    }
+
+    fn marks(&self) -> Vec<u8> {
+        self.0.to_vec()
+    }
+
+    fn searches(thing: &u8) -> Vec<Vec<u8>> {
+        vec![vec![*thing]]
     }
 }
 

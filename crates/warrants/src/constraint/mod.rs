@@ -14,6 +14,7 @@ mod url;
 
 use std::collections::BTreeMap;
 
+pub use network::Network;
 pub(crate) use read::Budget;
 
 use crate::{
@@ -30,7 +31,7 @@ pub(crate) enum Constraint {
     OneOf(Vec<Value>),
     Regex(String),
     NotOneOf(Vec<Value>),
-    Cidr(network::Network),
+    Cidr(Network),
     UrlPattern(url::UrlPattern),
     Contains(Vec<Value>),
     Subset(Vec<Value>),

@@ -1,10 +1,13 @@
 //! Networks of addresses, in CIDR notation.
 
-use std::net::IpAddr;
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 /// A network: the first bits of its addresses. IPv4 and IPv6 networks never overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Network {
+pub struct Network {
     v4: bool,
     bits: u128,
     length: u32,
@@ -30,6 +33,7 @@ impl Network {
         (length <= most).then_some(Self { v4, bits, length })
     }
 
+    /// Returns true if an address belongs to this network.
     pub fn contains(&self, address: IpAddr) -> bool {
         let (v4, bits) = bits(address);
         v4 == self.v4 && self.agrees(bits)
@@ -45,6 +49,17 @@ impl Network {
         let differ = self.bits ^ bits;
         // A length of 0 shifts by the whole width, which `>>` does not allow: then every address agrees.
         differ.checked_shr(width - self.length).unwrap_or(0) == 0
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The bits of an IPv4 address are the lowest 32.
+        let address = match self.v4 {
+            true => IpAddr::V4(Ipv4Addr::from_bits(self.bits as u32)),
+            false => IpAddr::V6(Ipv6Addr::from_bits(self.bits)),
+        };
+        write!(f, "{address}/{}", self.length)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The questions that a chain asks the host.
 
 use asyncgate_warrants::{
-    Call, HostCheck, Policy, Reason, RevocationPolicy, SubjectKind, Verification, verify,
+    Call, HostCheck, MAX_NONCE_SECS, Policy, Reason, RevocationPolicy, SubjectKind, Verification,
+    verify,
 };
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -133,6 +134,37 @@ fn a_nonce_is_not_remembered_for_longer_than_it_can_be_used() {
         ),
         "{host:?}"
     );
+}
+
+#[test]
+fn a_nonce_that_no_host_remembers_long_enough_is_refused() {
+    let most = i64::try_from(MAX_NONCE_SECS).unwrap();
+    let lasting = |seconds: i64, ttl| {
+        let warrant = Draft::root()
+            .with(7, Item::Int(NOW + seconds))
+            .extension("tenuo.nonce", nonce(16, ttl));
+        read(&[warrant.sign()])
+    };
+    let remembered = |seconds, ttl| match lasting(seconds, ttl).host[..] {
+        [HostCheck::Nonce { ttl_secs, .. }] => ttl_secs,
+        ref other => panic!("{other:?}"),
+    };
+    // The leeway for clocks comes on top, so that a warrant may last as long as a nonce can.
+    assert_eq!(remembered(most, None), MAX_NONCE_SECS + 30);
+    assert_eq!(remembered(most, Some(i64::MAX)), MAX_NONCE_SECS + 30);
+    assert_eq!(remembered(10 * most, Some(60)), 60);
+    assert_eq!(remembered(10 * most, Some(most)), MAX_NONCE_SECS);
+    for (seconds, ttl) in [
+        (most + 1, None),
+        (10 * most, None),
+        (10 * most, Some(most + 31)),
+    ] {
+        let verification = lasting(seconds, ttl);
+        assert_eq!(reason(&verification), Some(Reason::ExtensionInvalid));
+        assert!(verification.host.is_empty());
+        let message = verification.refusal.unwrap().message;
+        assert!(message.contains("7776000 seconds"), "{message}");
+    }
 }
 
 #[test]

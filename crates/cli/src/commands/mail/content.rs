@@ -34,28 +34,15 @@ pub fn decoded(bytes: Vec<u8>, base64: bool) -> anyhow::Result<Payload> {
     Payload::from_base64(&text).map_err(|why| Exit::usage(format!("the content is {why}")).into())
 }
 
-/// Formats the content on one line: as text if it is UTF-8, else as base64.
+/// Formats the content: as text if it is UTF-8, else as base64.
 pub fn shown(payload: &Payload, base64: bool) -> String {
     if base64 {
         return payload.to_base64();
     }
     match std::str::from_utf8(&payload.0) {
-        Ok(text) => plain(text),
+        Ok(text) => text.to_owned(),
         Err(_) => format!("base64:{}", payload.to_base64()),
     }
-}
-
-/// Escapes control characters, which could move the cursor or command the terminal.
-pub fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for char in text.chars() {
-        if char.is_control() {
-            plain.extend(char.escape_default());
-        } else {
-            plain.push(char);
-        }
-    }
-    plain
 }
 
 #[cfg(test)]
@@ -66,7 +53,6 @@ mod tests {
     fn text_is_shown_as_it_is_and_bytes_as_base64() {
         let shown = |bytes: &[u8], base64| shown(&Payload::from(bytes.to_vec()), base64);
         assert_eq!(shown("Grüße".as_bytes(), false), "Grüße");
-        assert_eq!(shown(b"a\n\x1b[31mb", false), "a\\n\\u{1b}[31mb");
         assert_eq!(shown(&[0xff, 0xfe], false), "base64://4=");
         assert_eq!(shown(b"a", true), "YQ==");
     }

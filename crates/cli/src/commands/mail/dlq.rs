@@ -8,11 +8,10 @@ use asyncgate_client::{
     api::{DeadLetter, ListDeadLettersInput, ReprocessInput, ReprocessOutput},
 };
 use clap::{Args, Subcommand};
-use futures_util::{StreamExt as _, TryStreamExt as _};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::content;
 use crate::{
+    listing::{Paging, Quiet},
     remote::Common,
     show::{Progress, table},
 };
@@ -39,9 +38,10 @@ pub struct List {
     topic: Option<String>,
     #[command(flatten)]
     which: Which,
-    /// The most to print.
-    #[arg(long, default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    paging: Paging,
+    #[command(flatten)]
+    quiet: Quiet,
     #[command(flatten)]
     common: Common,
 }
@@ -86,32 +86,39 @@ impl Dlq {
 
 impl List {
     async fn run(self) -> anyhow::Result<()> {
-        let input = ListDeadLettersInput {
+        let client = self.common.client()?;
+        let filter = ListDeadLettersInput {
             topic: self.topic,
             reason: self.which.reason,
             older_than_secs: self.which.older_than,
-            limit: Some(self.limit.clamp(1, 200) as u32),
-            cursor: None,
+            ..ListDeadLettersInput::default()
         };
-        let found = self.common.client()?.dead_letters(input);
-        let dead: Vec<DeadLetter> = found.take(self.limit).try_collect().await?;
-        self.common.show(&dead, || {
-            let row = |dead: &DeadLetter| {
-                [
-                    dead.envelope.msg_id.clone(),
-                    content::plain(&dead.envelope.topic),
-                    dead.cause.clone(),
-                    content::plain(&dead.reason),
-                    dead.envelope.attempt.to_string(),
-                    dead.died_at.clone(),
-                    content::plain(dead.last_error.as_deref().unwrap_or_default()),
-                ]
-            };
-            let header = [
-                "MESSAGE", "TOPIC", "CAUSE", "REASON", "ATTEMPT", "DIED", "ERROR",
-            ];
-            table(header, dead.iter().map(row).collect())
-        })
+        let pages = self.paging.gather(async |cursor, limit| {
+            let mut input = filter.clone();
+            (input.cursor, input.limit) = (cursor, Some(limit));
+            let page = client.list_dead_letters(&input).await?;
+            Ok((page.messages, page.next_cursor))
+        });
+        let id = |dead: &DeadLetter| dead.envelope.msg_id.clone();
+        pages
+            .await?
+            .show_or_ids(&self.common, self.quiet, id, |dead| {
+                let row = |dead: &DeadLetter| {
+                    [
+                        dead.envelope.msg_id.clone(),
+                        dead.envelope.topic.clone(),
+                        dead.cause.clone(),
+                        dead.reason.clone(),
+                        dead.envelope.attempt.to_string(),
+                        dead.died_at.clone(),
+                        dead.last_error.clone().unwrap_or_default(),
+                    ]
+                };
+                let header = [
+                    "MESSAGE", "TOPIC", "CAUSE", "REASON", "ATTEMPT", "DIED", "ERROR",
+                ];
+                table(header, dead.iter().map(row).collect())
+            })
     }
 }
 

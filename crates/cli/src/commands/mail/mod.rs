@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
+pub use topics::topic_table;
+
 /// The subcommands of `asyncgate mail`.
 #[derive(Debug, Subcommand)]
 pub enum Mail {
@@ -20,6 +22,7 @@ The id comes when the message is on disk. Sending the same again under the same 
 
 Examples:
   asyncgate mail send jobs 'paint the fence' --idem-key fence-1
+  asyncgate mail send jobs --text '@home'
   asyncgate mail send jobs @picture.png --attr content-type=image/png
   date | asyncgate mail send jobs -
   asyncgate mail send jobs --lines --idem-key import < jobs.ndjson")]
@@ -33,6 +36,7 @@ prints one line for each message.
 Examples:
   asyncgate mail recv jobs --wait 30
   asyncgate mail recv jobs --max 10 --visibility 60 --json
+  asyncgate mail ack $(asyncgate mail recv jobs -q)
   asyncgate mail recv jobs --follow --ack
   asyncgate mail recv pictures --max 1 --raw --ack > picture.png")]
     Recv(receive::Recv),

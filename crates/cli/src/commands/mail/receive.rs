@@ -12,7 +12,7 @@ use crate::{
     exit::Exit,
     output,
     remote::Common,
-    show::{table, was_shown},
+    show::{json_text, table, was_shown},
     signals::{Signals, Wish},
 };
 
@@ -41,6 +41,9 @@ pub struct Recv {
     /// Write the contents exactly as they are, and nothing else.
     #[arg(long, conflicts_with_all = ["base64", "json"])]
     raw: bool,
+    /// Print only what ack, nack and extend want to be given: MESSAGE --lease LEASE.
+    #[arg(long, short, conflicts_with_all = ["base64", "json", "raw"])]
+    quiet: bool,
     #[command(flatten)]
     look: Look,
     #[command(flatten)]
@@ -81,7 +84,7 @@ impl Peek {
                     message.msg_id.clone(),
                     message.attempt.to_string(),
                     message.ts.clone(),
-                    content::plain(&message.idem_key),
+                    message.idem_key.clone(),
                     content::shown(&message.payload_b64, self.look.base64),
                 ]
             };
@@ -112,6 +115,10 @@ impl Recv {
             output::was_written(&contents.collect::<Vec<&[u8]>>().concat())?
         } else {
             was_shown(self.common.json, &messages, || {
+                if self.quiet {
+                    let names: Vec<String> = messages.iter().map(delivery).collect();
+                    return names.join("\n");
+                }
                 let row = |message: &Envelope| self.row(message);
                 table(HEADER, messages.iter().map(row).collect())
             })?
@@ -139,8 +146,10 @@ impl Recv {
             };
             let text = if self.raw {
                 String::new()
+            } else if self.quiet {
+                delivery(&message)
             } else if self.common.json {
-                serde_json::to_string(&message)?
+                json_text(serde_json::to_string(&message)?)
             } else {
                 let text = table(HEADER, vec![self.row(&message)]);
                 let from = if is_first {
@@ -182,6 +191,14 @@ impl Recv {
 }
 
 const HEADER: [&str; 5] = ["MESSAGE", "ATTEMPT", "SENT", "LEASE", "CONTENT"];
+
+/// Names a delivery as the commands that settle it want to be told.
+fn delivery(message: &Envelope) -> String {
+    match &message.lease {
+        Some(lease) => format!("{} --lease {lease}", message.msg_id),
+        None => message.msg_id.clone(),
+    }
+}
 
 async fn acknowledge(client: &Client, messages: &[Envelope]) -> anyhow::Result<()> {
     if messages.is_empty() {

@@ -21,9 +21,12 @@ pub struct Send {
     #[arg(
         value_name = "CONTENT",
         allow_hyphen_values = true,
-        required_unless_present = "lines"
+        required_unless_present_any = ["lines", "text"]
     )]
     content: Option<String>,
+    /// The content as it stands here, also if it begins with `@` or is `-`.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with_all = ["content", "lines", "base64"])]
+    text: Option<String>,
     /// Send each line of stdin as a message, as they come; with --idem-key, line 7 is KEY-7.
     #[arg(long, conflicts_with = "content")]
     lines: bool,
@@ -53,6 +56,9 @@ pub struct Send {
     /// Higher goes first.
     #[arg(long, allow_hyphen_values = true)]
     priority: Option<i32>,
+    /// Print only the message's id.
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -60,13 +66,14 @@ pub struct Send {
 impl Send {
     pub async fn run(self) -> anyhow::Result<()> {
         let client = self.common.client()?;
-        let Some(content) = &self.content else {
-            return self.send_lines(&client).await;
+        let content = match (&self.text, &self.content) {
+            (Some(text), _) => text.clone().into_bytes().into(),
+            (None, Some(content)) => content::given(content, self.base64)?,
+            (None, None) => return self.send_lines(&client).await,
         };
-        let content = content::given(content, self.base64)?;
         let input = self.message(self.idem_key.clone(), content);
         let sent = client.send_message(&input).await?;
-        self.common.show(&sent, || text(&sent))
+        self.common.show(&sent, || self.text(&sent))
     }
 
     fn message(&self, idem_key: String, content: Payload) -> SendInput {
@@ -134,9 +141,17 @@ impl Send {
         let line = if self.common.json {
             serde_json::to_string(&sent)?
         } else {
-            text(&sent)
+            self.text(&sent)
         };
         Ok(output::say(&line)?)
+    }
+
+    fn text(&self, sent: &SendOutput) -> String {
+        let note = match sent.duplicate && !self.quiet {
+            true => "  (was sent before)",
+            false => "",
+        };
+        format!("{}{note}", sent.msg_id)
     }
 }
 
@@ -163,15 +178,6 @@ fn read_lines() -> mpsc::Receiver<io::Result<(usize, Vec<u8>)>> {
         }
     });
     lines
-}
-
-fn text(sent: &SendOutput) -> String {
-    let note = if sent.duplicate {
-        "  (was sent before)"
-    } else {
-        ""
-    };
-    format!("{}{note}", sent.msg_id)
 }
 
 fn parse_attr(text: &str) -> Result<(String, String), String> {

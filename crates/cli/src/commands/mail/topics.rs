@@ -5,16 +5,19 @@ use std::io::{IsTerminal as _, stdin};
 use anyhow::{Context as _, bail};
 use asyncgate_client::api::{ListTopicsInput, MailboxHead, PurgeInput, PurgeState, TopicState};
 use clap::Args;
-use futures_util::{StreamExt as _, TryStreamExt as _};
 
-use super::content;
-use crate::{exit::Exit, output, remote::Common, show::table};
+use crate::{
+    exit::Exit,
+    listing::Paging,
+    output,
+    remote::Common,
+    show::{age, table},
+};
 
 #[derive(Debug, Args)]
 pub struct Topics {
-    /// The most to print.
-    #[arg(long, default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    paging: Paging,
     #[command(flatten)]
     common: Common,
 }
@@ -41,27 +44,33 @@ pub struct Heads {
 
 impl Topics {
     pub async fn run(self) -> anyhow::Result<()> {
-        let input = ListTopicsInput {
-            limit: Some(self.limit.clamp(1, 200) as u32),
-            ..ListTopicsInput::default()
-        };
-        let found = self.common.client()?.topics(input);
-        let topics: Vec<TopicState> = found.take(self.limit).try_collect().await?;
-        self.common.show(&topics, || {
-            let row = |topic: &TopicState| {
-                [
-                    content::plain(&topic.topic),
-                    topic.ready.to_string(),
-                    topic.delayed.to_string(),
-                    topic.inflight.to_string(),
-                    topic.dlq_depth.to_string(),
-                    topic.oldest_age_ms.map_or_else(String::new, age),
-                ]
-            };
-            let header = ["TOPIC", "READY", "DELAYED", "INFLIGHT", "DEAD", "OLDEST"];
-            table(header, topics.iter().map(row).collect())
-        })
+        let client = self.common.client()?;
+        let pages = self.paging.gather(async |cursor, limit| {
+            let limit = Some(limit);
+            let input = ListTopicsInput { limit, cursor };
+            let page = client.list_topics(&input).await?;
+            Ok((page.topics, page.next_cursor))
+        });
+        pages.await?.show(&self.common, topic_table)
     }
+}
+
+/// Formats topics as a table.
+pub fn topic_table(topics: &[TopicState]) -> String {
+    let row = |topic: &TopicState| {
+        [
+            topic.topic.clone(),
+            topic.ready.to_string(),
+            topic.delayed.to_string(),
+            topic.inflight.to_string(),
+            topic.dlq_depth.to_string(),
+            topic
+                .oldest_age_ms
+                .map_or_else(String::new, |millis| age(millis / 1_000)),
+        ]
+    };
+    let header = ["TOPIC", "READY", "DELAYED", "INFLIGHT", "DEAD", "OLDEST"];
+    table(header, topics.iter().map(row).collect())
 }
 
 impl Purge {
@@ -118,32 +127,4 @@ fn confirmed(topic: &str, state: PurgeState) -> anyhow::Result<bool> {
 
 fn parse_state(text: &str) -> Result<PurgeState, String> {
     serde_json::from_value(text.into()).map_err(|_| "must be ready, dlq or all".to_owned())
-}
-
-fn age(millis: i64) -> String {
-    let seconds = millis / 1_000;
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3_600 => format!("{} min", seconds / 60),
-        3_600..172_800 => format!("{} h", seconds / 3_600),
-        _ => format!("{} d", seconds / 86_400),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages_are_short() {
-        for (millis, text) in [
-            (0, "0 s"),
-            (59_999, "59 s"),
-            (60_000, "1 min"),
-            (3_600_000, "1 h"),
-            (200_000_000, "2 d"),
-        ] {
-            assert_eq!(age(millis), text);
-        }
-    }
 }

@@ -1,6 +1,9 @@
 //! Checks calls of others against limits.
 
-use asyncgate_api::{self as api, CheckLimits, CheckLimitsOutput, Code, LimitVerdict};
+use asyncgate_api::{
+    self as api, CheckLimits, CheckLimitsOutput, Code, LimitVerdict,
+    bounds::{MAX_LIMIT_CHECKS, MAX_LIMIT_KEY_BYTES},
+};
 use asyncgate_core::{
     TenantId, Timestamp,
     admission::{Asks, LimitCheck, Limited, Limits, Rule, Standing, Tier},
@@ -11,9 +14,6 @@ use crate::{
     Caller, Engine, Fault,
     rate_headers::{Header, rate_headers, window_secs},
 };
-
-const MAX_CHECKS: usize = 32;
-const MAX_KEY_BYTES: usize = 256;
 
 /// A limit to ask, with the parts that the answer repeats.
 struct Asked {
@@ -35,7 +35,7 @@ impl Execute for CheckLimits {
             })
         };
         let many = ("checks", input.checks);
-        let (checks, single) = one_or_many((one, is_one), many, MAX_CHECKS)?;
+        let (checks, single) = one_or_many((one, is_one), many, MAX_LIMIT_CHECKS)?;
         let now = engine.now();
         let limits = &engine.settings().limits;
         let mut asked = Vec::with_capacity(checks.len());
@@ -70,8 +70,8 @@ impl Engine {
         limits: &Limits,
         check: api::LimitCheck,
     ) -> Result<Asked, Fault> {
-        if !(1..=MAX_KEY_BYTES).contains(&check.key.len()) {
-            let message = format!("key must have 1 to {MAX_KEY_BYTES} bytes");
+        if !(1..=MAX_LIMIT_KEY_BYTES).contains(&check.key.len()) {
+            let message = format!("key must have 1 to {MAX_LIMIT_KEY_BYTES} bytes");
             return Err(Fault::bad_request(message).with("field", "key"));
         }
         let tier = match limits.is_tiered(&check.policy) {

@@ -1,13 +1,19 @@
 //! Uses nonces.
 
-use asyncgate_api::{self as api, CheckNonces, CheckNoncesInput, CheckNoncesOutput, NonceVerdict};
-use asyncgate_core::admission::{Asks, MAX_NONCE_BYTES, NonceCheck, NonceResult};
+use asyncgate_api::{
+    self as api, CheckNonces, CheckNoncesInput, CheckNoncesOutput, NonceVerdict,
+    bounds::{MAX_BATCH, MAX_NONCE_BYTES},
+};
+use asyncgate_core::admission::{self, Asks, NonceCheck, NonceResult};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 
 use super::{Execute, Executed, at, hex64, host_fault, needed, one_or_many, provenance, seconds};
 use crate::{Caller, Engine, Fault, Settings};
 
-const MAX_CHECKS: usize = 1_000;
+const _: () = assert!(
+    MAX_NONCE_BYTES == admission::MAX_NONCE_BYTES,
+    "the rule's own bound"
+);
 /// The most bytes that a check takes in JSON.
 const CHECK_BYTES: usize = 512;
 
@@ -52,7 +58,7 @@ impl Execute for CheckNonces {
     }
 
     fn max_input_bytes(_: &Settings) -> Option<usize> {
-        Some(MAX_CHECKS * CHECK_BYTES)
+        Some(MAX_BATCH * CHECK_BYTES)
     }
 }
 
@@ -71,7 +77,7 @@ fn read(input: CheckNoncesInput) -> Result<(Vec<NonceCheck>, bool), Fault> {
             ttl_secs: needed("ttl_secs", ttl_secs)?,
         })
     };
-    let (checks, single) = one_or_many((one, is_one), ("checks", checks), MAX_CHECKS)?;
+    let (checks, single) = one_or_many((one, is_one), ("checks", checks), MAX_BATCH)?;
     let nonces = checks.into_iter().enumerate();
     let nonces = nonces.map(|(index, check)| check_one(&check).map_err(at(index, single)));
     Ok((nonces.collect::<Result<_, _>>()?, single))

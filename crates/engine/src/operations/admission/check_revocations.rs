@@ -1,13 +1,14 @@
 //! Looks up which subjects are revoked.
 
 use asyncgate_admission::{Answered, Registered};
-use asyncgate_api::{CheckRevocations, CheckRevocationsOutput, RevocationVerdict};
+use asyncgate_api::{
+    CheckRevocations, CheckRevocationsOutput, RevocationVerdict, bounds::MAX_BATCH,
+};
 use asyncgate_core::admission::{RevocationCache, Subject};
 
 use super::{Execute, Executed, at, host_fault, needed, one_or_many, provenance, subject, unix};
 use crate::{Caller, Engine, Settings};
 
-const MAX_SUBJECTS: usize = 1_000;
 /// The most bytes that a subject takes in JSON.
 const SUBJECT_BYTES: usize = 256;
 
@@ -16,7 +17,7 @@ impl Execute for CheckRevocations {
         let is_one = input.subject.is_some();
         let one = || needed("subject", input.subject);
         let many = ("subjects", input.subjects);
-        let (subjects, single) = one_or_many((one, is_one), many, MAX_SUBJECTS)?;
+        let (subjects, single) = one_or_many((one, is_one), many, MAX_BATCH)?;
         let subjects = subjects.iter().enumerate();
         let subjects =
             subjects.map(|(index, given)| subject::read(given).map_err(at(index, single)));
@@ -53,7 +54,7 @@ impl Execute for CheckRevocations {
     }
 
     fn max_input_bytes(_: &Settings) -> Option<usize> {
-        Some(MAX_SUBJECTS * SUBJECT_BYTES)
+        Some(MAX_BATCH * SUBJECT_BYTES)
     }
 }
 

@@ -15,7 +15,7 @@ mod unrevoke;
 mod verify;
 
 use asyncgate_admission::Unavailable;
-use asyncgate_api::{self as api, Code};
+use asyncgate_api::{self as api, Code, bounds::MAX_ADMISSION_SECS};
 use asyncgate_core::{Timestamp, admission::MAX_SECS, hex};
 
 pub use self::descriptors::Descriptor;
@@ -55,12 +55,14 @@ fn hex64(field: &str, text: &str) -> Result<[u8; 32], Fault> {
     hex::decode(text).ok_or_else(wrong)
 }
 
+const _: () = assert!(MAX_ADMISSION_SECS == MAX_SECS, "the rule's own bound");
+
 /// Checks the length of a window or a life.
 fn seconds(field: &str, value: u64) -> Result<u64, Fault> {
-    if (1..=MAX_SECS).contains(&value) {
+    if (1..=MAX_ADMISSION_SECS).contains(&value) {
         return Ok(value);
     }
-    let message = format!("{field} must be 1 to {MAX_SECS}");
+    let message = format!("{field} must be 1 to {MAX_ADMISSION_SECS}");
     Err(Fault::bad_request(message).with("field", field))
 }
 

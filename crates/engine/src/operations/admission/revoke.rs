@@ -5,7 +5,7 @@ use asyncgate_core::admission::Revocation;
 use serde_json::json;
 
 use super::{Execute, Executed, host_fault, subject, unix};
-use crate::{Caller, Engine, Fault, input};
+use crate::{Caller, Engine, Event, Fault, input};
 
 impl Execute for Revoke {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
@@ -31,7 +31,7 @@ impl Execute for Revoke {
             created,
         };
         if created {
-            engine.note_revocation("revocation_added", caller, subject);
+            engine.log_revocation("revocation_added", caller, subject);
         }
         Ok(output)
     }
@@ -56,13 +56,29 @@ impl Engine {
             %subject,
             "somebody tried to revoke a protected key"
         );
-        self.note_revocation("protected_key_refused", caller, subject);
+        self.publish_revocation("protected_key_refused", caller, subject);
         let message = "the settings say that this key cannot be revoked";
         Fault::new(Code::ProtectedKey, message)
     }
 
-    /// Publishes for operators what was done about a subject, and by whom.
-    pub(super) fn note_revocation(
+    /// Logs and publishes for operators what was done about a subject, and by whom.
+    pub(super) fn log_revocation(
+        &self,
+        event: &'static str,
+        caller: &Caller,
+        subject: asyncgate_core::admission::Subject,
+    ) {
+        tracing::info!(
+            event,
+            tenant = %caller.tenant,
+            principal = %caller.principal.key(),
+            %subject,
+            "the list of revoked subjects changed"
+        );
+        self.publish_revocation(event, caller, subject);
+    }
+
+    fn publish_revocation(
         &self,
         event: &'static str,
         caller: &Caller,
@@ -75,6 +91,10 @@ impl Engine {
             "principal_id": &*caller.principal.id,
             "subject": subject.to_string(),
         });
-        self.events.publish("admission.revocation", body);
+        self.events.publish(Event {
+            tenant: Some(caller.tenant),
+            topic: "admission.revocation",
+            body,
+        });
     }
 }

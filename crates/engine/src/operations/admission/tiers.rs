@@ -10,7 +10,7 @@ use asyncgate_core::{
 use serde_json::json;
 
 use super::{Execute, Executed};
-use crate::{Caller, Engine, Fault, input};
+use crate::{Caller, Engine, Event, Fault, input};
 
 impl Execute for SetTier {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
@@ -124,7 +124,11 @@ impl Engine {
             "tier": tier,
             "reason": reason,
         });
-        self.events.publish("admission.tier", body);
+        self.events.publish(Event {
+            tenant: Some(caller.tenant),
+            topic: "admission.tier",
+            body,
+        });
     }
 }
 

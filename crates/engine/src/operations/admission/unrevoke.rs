@@ -17,7 +17,7 @@ impl Execute for Unrevoke {
         if !gone.map_err(host_fault)? {
             return Err(Fault::new(Code::NotFound, "this is not revoked"));
         }
-        engine.note_revocation("revocation_removed", caller, subject);
+        engine.log_revocation("revocation_removed", caller, subject);
         Ok(UnrevokeOutput { ok: true })
     }
 }

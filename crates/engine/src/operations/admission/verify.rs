@@ -14,11 +14,16 @@ use asyncgate_core::{
     },
     hex,
 };
-use asyncgate_warrants::{self as warrants, Call, HostCheck, Pop, Reason, Verification};
+use asyncgate_warrants::{
+    self as warrants, Call, HostCheck, MAX_NONCE_SECS, Pop, Reason, Verification,
+};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 
 use super::{Execute, Executed, provenance, unix};
 use crate::{Caller, Engine, Fault};
+
+// A chain that would need a longer memory is refused before the host is asked.
+const _: () = assert!(MAX_NONCE_SECS == MAX_SECS);
 
 impl Execute for VerifyWarrant {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
@@ -200,7 +205,7 @@ fn nonce(check: &HostCheck) -> Option<(&HostCheck, NonceCheck)> {
     let nonce = NonceCheck {
         namespace: *namespace,
         nonce: nonce.clone(),
-        ttl_secs: (*ttl_secs).clamp(1, MAX_SECS),
+        ttl_secs: *ttl_secs,
     };
     Some((check, nonce))
 }

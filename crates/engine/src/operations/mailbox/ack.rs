@@ -20,7 +20,10 @@ impl Execute for AckMessage {
                 caller.tenant,
                 0,
                 one_message(id),
-                move |env, mut snapshot| mailbox::ack(&env, the_message(&mut snapshot), lease),
+                move |env, mut snapshot| {
+                    let message = the_message(&mut snapshot);
+                    mailbox::ack(&env, message, lease, snapshot.lines)
+                },
             )
             .await;
         match &settled {

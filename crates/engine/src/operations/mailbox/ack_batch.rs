@@ -21,7 +21,8 @@ impl Execute for AckMessages {
         };
         let settled = engine
             .transact(caller.tenant, 0, reads, move |env, snapshot| {
-                Ok(mailbox::ack_all(&env, snapshot.messages, &acks))
+                let (messages, lines) = (snapshot.messages, snapshot.lines);
+                Ok(mailbox::ack_all(&env, messages, &acks, lines))
             })
             .await?;
         engine.note_acks(settled.iter().map(Result::as_ref), watch);

@@ -1,6 +1,6 @@
 //! Gives a message back.
 
-use asyncgate_api::{AckOutput, NackMessage};
+use asyncgate_api::{AckOutput, NackMessage, bounds::MAX_MESSAGE_DELAY_MS};
 use asyncgate_core::mailbox::{self, Nack};
 use asyncgate_store::Stopwatch;
 
@@ -10,15 +10,13 @@ use crate::{
     mailbox::{lease, message_id},
 };
 
-const MAX_DELAY_MS: i64 = 7 * 86_400_000;
-
 impl Execute for NackMessage {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let watch = Stopwatch::start();
         let id = message_id(&input.msg_id)?;
         let lease = lease(input.lease.as_deref())?;
         let reason = input.reason.filter(|reason| !reason.is_empty());
-        let delay = |delay| input::within("delay_ms", delay, &(0..=MAX_DELAY_MS));
+        let delay = |delay| input::within("delay_ms", delay, &(0..=MAX_MESSAGE_DELAY_MS));
         let nack = Nack {
             reason: reason
                 .map(|reason| input::name("reason", reason))
@@ -34,14 +32,14 @@ impl Execute for NackMessage {
                 one_message(id),
                 move |env, mut snapshot| {
                     let message = the_message(&mut snapshot);
-                    mailbox::nack(env, message, lease, nack.clone())
+                    mailbox::nack(env, message, lease, nack.clone(), snapshot.lines)
                 },
             )
             .await?;
         let settings = engine.settings();
         engine.metrics.mailbox.nacked(&settings, &settled, watch);
         if let Some(death) = settled.died {
-            engine.note_deaths(&[death]);
+            engine.note_deaths(caller.tenant, &[death]);
         } else if backs_off && !settled.repeated {
             engine.metrics.mailbox.backed_off();
         }

@@ -3,9 +3,10 @@
 use asyncgate_api::{PurgeInput, PurgeOutput, PurgeState, PurgeTopic};
 use asyncgate_core::{TenantId, mailbox::purge};
 use asyncgate_store::mailbox::{DeadFilter, Reads};
+use serde_json::json;
 
 use super::{Execute, Executed};
-use crate::{Caller, Engine, Fault, Touches};
+use crate::{Caller, Engine, Event, Fault, Touches};
 
 /// The most messages that one transaction throws away, so that other requests do not wait long behind it.
 const STEP: usize = 1_000;
@@ -18,27 +19,30 @@ impl Execute for PurgeTopic {
             PurgeState::Dlq => (false, true),
             PurgeState::All => (true, true),
         };
-        let mut purged = 0;
-        if waiting {
-            let reads = Reads {
-                waiting: Some((topic.clone(), STEP)),
-                ..Reads::default()
-            };
-            purged += engine.purge(caller.tenant, &reads).await?;
-        }
-        if dead {
-            let filter = DeadFilter {
-                topic: Some(topic),
+        let waiting = waiting.then(|| Reads {
+            waiting: Some((topic.clone(), STEP)),
+            ..Reads::default()
+        });
+        let dead = dead.then(|| Reads {
+            dead: Some(DeadFilter {
+                topic: Some(topic.clone()),
                 limit: STEP,
                 ..DeadFilter::default()
-            };
-            let reads = Reads {
-                dead: Some(filter),
-                ..Reads::default()
-            };
-            purged += engine.purge(caller.tenant, &reads).await?;
+            }),
+            ..Reads::default()
+        });
+        let mut counts = [0, 0];
+        let purged = engine.purge(caller.tenant, [waiting, dead], &mut counts);
+        let purged = purged.await;
+        let [waiting, dead] = counts;
+        // Messages that are gone stay gone, so operators are told of them also if a later step failed.
+        if purged.is_ok() || waiting + dead > 0 {
+            engine.note_purge(caller.tenant, &topic, waiting, dead);
         }
-        Ok(PurgeOutput { purged })
+        purged?;
+        Ok(PurgeOutput {
+            purged: waiting + dead,
+        })
     }
 
     fn touches(input: &PurgeInput) -> Touches<'_> {
@@ -47,25 +51,49 @@ impl Execute for PurgeTopic {
 }
 
 impl Engine {
-    /// Throws away the messages that `reads` finds, step by step, but none that came after the start:
-    /// else a busy sender could keep this going for ever.
-    async fn purge(&self, tenant: TenantId, reads: &Reads) -> Result<u64, Fault> {
-        let started = self.now();
-        let mut purged = 0;
-        loop {
-            let step = self
-                .transact(tenant, 0, reads.clone(), move |env, snapshot| {
-                    let mut found = snapshot.waiting;
-                    found.extend(snapshot.dead);
-                    found.retain(|message| message.since <= started);
-                    Ok(purge(&env, found))
-                })
-                .await?;
-            self.drain_meter.note(self.now(), step);
-            purged += step as u64;
-            if step < STEP {
-                return Ok(purged);
+    /// Throws away the messages that `reads` find, step by step, and counts them. It takes none that came
+    /// after the start: else a busy sender could keep this going for ever.
+    async fn purge(
+        &self,
+        tenant: TenantId,
+        reads: [Option<Reads>; 2],
+        counts: &mut [u64; 2],
+    ) -> Result<(), Fault> {
+        for (reads, count) in reads.into_iter().zip(counts) {
+            let Some(reads) = reads else {
+                continue;
+            };
+            let started = self.now();
+            loop {
+                let step = self
+                    .transact(tenant, 0, reads.clone(), move |env, snapshot| {
+                        let mut found = snapshot.waiting;
+                        found.extend(snapshot.dead);
+                        found.retain(|message| message.since <= started);
+                        Ok(purge(&env, found, snapshot.lines))
+                    })
+                    .await?;
+                self.drain_meter.note(self.now(), step);
+                *count += step as u64;
+                if step < STEP {
+                    break;
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Tells operators of messages that one of them threw away.
+    pub(super) fn note_purge(&self, tenant: TenantId, topic: &str, waiting: u64, dead: u64) {
+        let settings = self.settings();
+        self.metrics.mailbox.purged(&settings, topic, waiting, dead);
+        let body = json!({
+            "topic_class": settings.topic_class(topic), "waiting": waiting, "dead": dead,
+        });
+        self.publish_event(Event {
+            tenant: Some(tenant),
+            topic: "mailbox.purged",
+            body,
+        });
     }
 }

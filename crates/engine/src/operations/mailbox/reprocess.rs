@@ -2,26 +2,28 @@
 
 use std::time::Duration;
 
-use asyncgate_api::{ReprocessDeadLetters, ReprocessInput, ReprocessOutput};
+use asyncgate_api::{
+    ReprocessDeadLetters, ReprocessInput, ReprocessOutput, bounds::MAX_REPROCESSED,
+};
 use asyncgate_core::{
     MessageId, TenantId,
     mailbox::{Decision, redrive},
 };
 use asyncgate_store::mailbox::{DeadFilter, Reads};
+use serde_json::json;
 
 use super::{Execute, Executed};
-use crate::{Caller, Engine, Fault, Touches};
+use crate::{Caller, Engine, Event, Fault, Touches};
 
 const DEFAULT_LIMIT: u32 = 100;
-const MAX_LIMIT: u32 = 10_000;
 
 impl Execute for ReprocessDeadLetters {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let topic = input.topic;
         let limit = input.limit.unwrap_or(DEFAULT_LIMIT);
-        if !(1..=MAX_LIMIT).contains(&limit) {
+        if !(1..=MAX_REPROCESSED).contains(&limit) {
             return Err(Fault::bad_request(format!(
-                "limit must be 1 to {MAX_LIMIT}"
+                "limit must be 1 to {MAX_REPROCESSED}"
             )));
         }
         let filter = DeadFilter {
@@ -41,8 +43,7 @@ impl Execute for ReprocessDeadLetters {
                 Some(0) => return Err(Fault::bad_request("per_second must be at least 1")),
                 Some(step) => engine.redrive_slowly(caller.tenant, filter, step).await?,
             };
-            let settings = engine.settings();
-            engine.metrics.mailbox.reprocessed(&settings, &topic, moved);
+            engine.note_redrive(caller.tenant, &topic, moved);
             moved
         };
         Ok(ReprocessOutput {
@@ -63,6 +64,18 @@ struct Step {
 }
 
 impl Engine {
+    /// Tells operators of dead letters that one of them brought back.
+    pub(super) fn note_redrive(&self, tenant: TenantId, topic: &str, moved: usize) {
+        let settings = self.settings();
+        self.metrics.mailbox.reprocessed(&settings, topic, moved);
+        let body = json!({ "topic_class": settings.topic_class(topic), "count": moved });
+        self.publish_event(Event {
+            tenant: Some(tenant),
+            topic: "mailbox.dlq.reprocessed",
+            body,
+        });
+    }
+
     /// Counts the dead letters that the filter finds.
     async fn count_dead(&self, tenant: TenantId, mut filter: DeadFilter) -> Result<usize, Fault> {
         let mut found = 0;
@@ -86,7 +99,7 @@ impl Engine {
         };
         self.transact(tenant, 0, reads, |env, snapshot| {
             let next = snapshot.dead_next;
-            let decided = redrive(&env, snapshot.depths, snapshot.dead)?;
+            let decided = redrive(&env, snapshot.depths, snapshot.occupied, snapshot.dead)?;
             let output = Step {
                 moved: decided.output,
                 next,

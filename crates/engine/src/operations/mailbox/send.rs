@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use asyncgate_api::{Code, IdempotencyMode, SendInput, SendMessage, SendOutput};
+use asyncgate_api::{
+    Code, IdempotencyMode, SendInput, SendMessage, SendOutput,
+    bounds::{MAX_ATTRS, MAX_ATTRS_BYTES, MAX_MESSAGE_DELAY_MS, MAX_MESSAGE_TTL_MS},
+};
 use asyncgate_core::{
     TenantId,
     mailbox::{Outgoing, Rejection, Sent, send},
@@ -16,9 +19,6 @@ use uuid::Uuid;
 use super::{Execute, Executed};
 use crate::{Caller, CorrId, Engine, Fault, Settings, Touches, input};
 
-const MAX_ATTRS: usize = 64;
-const MAX_ATTRS_BYTES: usize = 16 << 10;
-const MAX_DELAY_MS: i64 = 7 * 86_400_000;
 /// Room in a body for everything but the payload.
 const AROUND_PAYLOAD_BYTES: usize = 64 << 10;
 
@@ -54,11 +54,12 @@ pub(super) fn check(input: SendInput) -> Result<(Outgoing, IdempotencyMode), Fau
         topic: input::name("topic", input.topic)?,
         idem_key: input::name("idem_key", input.idem_key)?,
         payload: input.payload_b64.into_bytes(),
+        is_text: false,
         attrs: attrs(input.attrs.unwrap_or_default())?,
         partition_key: name("partition_key", input.partition_key)?,
-        delay_ms: input::within("delay_ms", delay_ms, &(0..=MAX_DELAY_MS))?,
+        delay_ms: input::within("delay_ms", delay_ms, &(0..=MAX_MESSAGE_DELAY_MS))?,
         ttl_ms: ttl_ms
-            .map(|ttl| input::within("ttl_ms", ttl, &(1..=input::MAX_MILLIS)))
+            .map(|ttl| input::within("ttl_ms", ttl, &(1..=MAX_MESSAGE_TTL_MS)))
             .transpose()?,
         priority: input.priority.unwrap_or(0),
         corr_id: corr_id(input.corr_id),

@@ -94,7 +94,6 @@ pub static ORDERED: &[(&str, &str)] = &[
     ("default_retry_backoff_seconds", "max_retry_backoff_seconds"),
     ("default_list_limit", "max_list_limit"),
     ("default_bootstrap_max_items", "max_bootstrap_max_items"),
-    ("mailbox.shard_capacity", "mailbox.global_inflight"),
     ("mailbox.visibility_ms_min", "mailbox.default_visibility"),
     ("mailbox.default_visibility", "mailbox.visibility_max"),
     ("mailbox.max_bytes", "limits.max_body_bytes"),
@@ -111,7 +110,6 @@ pub static KEPT_FOR_LATER: &[&str] = &[
     "default_fallback_owner_id",
     "receipt_retention_days",
     "task_retention_days",
-    "mailbox.cap_cache_ttl",
 ];
 
 /// The variable that names the config file. It has the prefix of settings but is none.
@@ -248,7 +246,7 @@ mod tests {
         pq.mode SVCMBX_PQ_MODE off pq-mode
         mailbox.profile SVCMBX_PROFILE macronode profile
         mailbox.ready_shards SVCMBX_SHARDS 8 shards
-        mailbox.shard_capacity SVCMBX_SHARD_CAP 4096 shard-cap
+        mailbox.shard_capacity SVCMBX_SHARD_CAP 1000000 shard-cap
         mailbox.global_inflight SVCMBX_GLOBAL_INFLIGHT 8192 global-inflight
         mailbox.visibility_ms_min SVCMBX_VISIBILITY_MS_MIN 250ms visibility-min
         mailbox.default_visibility SVCMBX_VISIBILITY_DEFAULT 5s default-visibility

@@ -49,7 +49,7 @@ pub(super) static KEYS: &[Key] = &[
         "tls.cert_path",
         "",
         Rule::Optional(&Rule::Path),
-        "The file with the certificate chain in PEM, the server's own certificate first.",
+        "The file with the certificate chain in PEM, the server's own certificate first; SIGHUP reads it and the key again.",
     )
     .or_env(&["SVCMBX_TLS_CERT_PATH"])
     .flag("tls-cert"),
@@ -57,7 +57,7 @@ pub(super) static KEYS: &[Key] = &[
         "tls.key_path",
         "",
         Rule::Optional(&Rule::Path),
-        "The file with the private key of the first certificate, in PEM.",
+        "The file with the private key of the first certificate, in PEM; others than its owner must not be able to read it, except for the group of a file that belongs to root.",
     )
     .or_env(&["SVCMBX_TLS_KEY_PATH"])
     .flag("tls-key"),
@@ -66,6 +66,12 @@ pub(super) static KEYS: &[Key] = &[
         "false",
         Rule::Switch,
         "Tell browsers to come by TLS only, also without tls.enabled; for servers behind a proxy that speaks TLS.",
+    ),
+    live(
+        "server.trusted_proxies",
+        "",
+        Rule::Networks,
+        "The proxies whose X-Forwarded-For counts: of the addresses in it, the last one that is no such proxy is the client; from anybody else the header is ignored.",
     ),
     fixed(
         "pq.mode",
@@ -113,6 +119,12 @@ pub(super) static KEYS: &[Key] = &[
         "The largest body of a request, decompressed; bodies of the mailbox may be as large as its messages need.",
     ),
     live(
+        "limits.memory_budget",
+        "0B",
+        size(0, 1_024 * 1_024 * MIB),
+        "The memory that request bodies and answers under way may take together; tenants share it. 0B: a quarter of the machine's memory, at most 1GiB.",
+    ),
+    live(
         "limits.decompress_ratio_cap",
         "10",
         integer(1, 10_000),
@@ -151,10 +163,16 @@ pub(super) static KEYS: &[Key] = &[
         "The time from the headers of a request to its answer; calls that wait take up to 60 seconds.",
     ),
     fixed(
+        "drain_grace",
+        "5s",
+        duration(0, 600_000),
+        "The time after SIGTERM in which /readyz is red and new work gets 503, while everything that settles work still passes; then the server closes, and http.drain_timeout_seconds later it has ended.",
+    ),
+    fixed(
         "http.drain_timeout_seconds",
         "10",
         integer(0, 600),
-        "The time that running requests get to finish after SIGTERM.",
+        "The time that running requests get to finish after drain_grace is over; those that do not are cut.",
     ),
     // MCP.
     fixed(
@@ -163,4 +181,17 @@ pub(super) static KEYS: &[Key] = &[
         Rule::Origins,
         "The web origins whose pages may call /mcp; loopback pages always may.",
     ),
+    fixed(
+        "mcp.tool_names",
+        "underscore",
+        Rule::OneOf(&["underscore", "dotted"]),
+        "The form of the tools' names in lists: mailbox_send, or mailbox.send, which some hosts refuse; calls may always use both.",
+    ),
+    fixed(
+        "mcp.toolsets",
+        "",
+        Rule::Toolsets,
+        "The tools that MCP lists for clients that do not choose by /mcp?tools=...; if empty, worker for a worker's key and agent for all others. A tool that is not listed can still be called.",
+    )
+    .flag("tools"),
 ];

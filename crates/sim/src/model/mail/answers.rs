@@ -103,14 +103,14 @@ impl Mail {
             }
             Op::PURGE => {
                 let output: PurgeOutput = answered.read()?;
-                answered.counts(output.purged)?;
+                answered.counts(output.purged, answered.notes.ended)?;
             }
             Op::REPROCESS => {
                 let output: ReprocessOutput = answered.read()?;
                 if asked.flag("dry_run") {
                     self.would_move(answered, output.moved)?;
                 } else {
-                    answered.counts(output.moved)?;
+                    answered.counts(output.moved, answered.notes.wrote)?;
                 }
             }
             Op::PEEK | Op::TOPICS | Op::DEAD_LETTERS | Op::HEADS if !answered.exact => {}
@@ -336,10 +336,9 @@ impl AnsweredMail<'_> {
     }
 
     /// Checks that as many messages moved as the answer says.
-    fn counts(&self, told: u64) -> Checked {
-        let wrote = self.notes.wrote as u64;
-        hold(told == wrote, "done once", || {
-            format!("{told} told, {wrote} moved")
+    fn counts(&self, told: u64, moved: usize) -> Checked {
+        hold(told == moved as u64, "done once", || {
+            format!("{told} told, {moved} moved")
         })
     }
 }

@@ -34,7 +34,7 @@ impl Mail {
                 counts.count(None, Some(message.standing().kind));
             }
         }
-        let load = at_once(mailbox.load()).unwrap_or_default();
+        let load = at_once(mailbox.load(Timestamp::default())).unwrap_or_default();
         let full = load.shards.iter();
         let full = full.filter(|(_, counts)| **counts != Counts::default());
         hold(full.eq(&shards), "messages are conserved", || {

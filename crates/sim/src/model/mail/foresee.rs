@@ -64,6 +64,12 @@ pub(super) enum Free {
 }
 
 impl Foreseen {
+    /// Adds the messages that get the turn from those that end.
+    fn passing_turns(mut self, mail: &TenantMail, now: Timestamp) -> Self {
+        mail.pass_turns(now, &mut self.writes);
+        self
+    }
+
     /// Compares the writes with the prediction.
     pub(super) fn check(&self, now: Timestamp, changes: &Changes) -> Checked {
         let written = changes.messages.iter().map(|write| write.message.id);
@@ -153,20 +159,23 @@ impl Mail {
         let mail = &self.tenants[number];
         let reads = &wrote.reads;
         let Some(op) = op else {
-            return self.sweep(mail, &reads.messages, now);
+            return self
+                .sweep(mail, &reads.messages, now)
+                .passing_turns(mail, now);
         };
         let Some(asked) = call.map(|call| call.asked) else {
             return Foreseen::default();
         };
-        match op {
-            Op::SEND => self.send(mail, std::slice::from_ref(asked), now),
-            Op::SEND_BATCH => self.send(mail, &asked.items("messages"), now),
-            Op::RECV => self.receive(mail, asked, now),
+        let foreseen = match op {
+            Op::SEND => self.send(number, std::slice::from_ref(asked), now),
+            Op::SEND_BATCH => self.send(number, &asked.items("messages"), now),
+            Op::RECV => self.receive(number, asked, now),
             Op::PURGE => self.purge(mail, reads, asked, wrote.asked_at, now),
             Op::REPROCESS => self.bring_back(mail, reads.dead.as_ref(), asked, now),
             Op::ACK_BATCH => self.settle_all(mail, op, &asked.items("acks"), now),
             _ => self.settle_all(mail, op, std::slice::from_ref(asked), now),
-        }
+        };
+        foreseen.passing_turns(mail, now)
     }
 
     fn settle_all(&self, mail: &TenantMail, op: Op, asked: &[Asked], now: Timestamp) -> Foreseen {
@@ -191,7 +200,8 @@ impl Mail {
         foreseen
     }
 
-    fn send(&self, mail: &TenantMail, asked: &[Asked], now: Timestamp) -> Foreseen {
+    fn send(&self, number: usize, asked: &[Asked], now: Timestamp) -> Foreseen {
+        let mail = &self.tenants[number];
         let mut foreseen = Foreseen {
             rule: "sent as asked",
             ..Foreseen::default()
@@ -224,7 +234,7 @@ impl Mail {
                         IdempotencyMode::Conflict => Fate::Refused(Code::EDuplicate),
                     }
                 }
-                _ => self.place_new(mail, one, now, &mut foreseen.writes),
+                _ => self.place_new(number, one, now, &mut foreseen.writes),
             };
             if fate == Fate::New {
                 sent.push(foreseen.fates.len());
@@ -237,12 +247,12 @@ impl Mail {
     /// Adds a new message, if there is room.
     fn place_new(
         &self,
-        mail: &TenantMail,
+        number: usize,
         asked: &Asked,
         now: Timestamp,
         new: &mut Vec<Expected>,
     ) -> Fate {
-        let policy = &self.policy;
+        let (mail, policy) = (&self.tenants[number], &self.policy);
         let (topic, idem_key) = (
             asked.text_or_empty("topic"),
             asked.text_or_empty("idem_key"),
@@ -253,21 +263,22 @@ impl Mail {
         if payload.len() > policy.max_payload_bytes {
             return Fate::Refused(Code::EFrameTooLarge);
         }
-        let depth = self.depth(shard) + siblings().count() as u64;
-        let remembered = self.sends.len() + new.len();
-        let oldest = self.sends.front().map_or(now, |oldest| *oldest);
+        let beside = new.iter().filter(|write| &*write.message.topic == topic);
+        let depth = mail.depth(topic) + beside.count() as u64;
+        let oldest = mail.sends.front().map_or(now, |oldest| *oldest);
         let oldest_counts = oldest.plus_millis(policy.t_replay_ms) > now;
-        let forgets = oldest_counts && remembered as u64 >= u64::from(policy.dedup_capacity);
-        if depth >= u64::from(policy.shard_capacity) || forgets {
+        let sends = |mail: &TenantMail| mail.sends.len() as u64;
+        let room = self.room(number, policy.dedup_capacity, sends, new.len() as u64);
+        if depth >= u64::from(policy.topic_capacity) || oldest_counts && room == 0 {
             return Fate::Refused(Code::ESaturated);
         }
         let last = siblings().last().map(|write| write.message.chain_head());
         let stored = mail.chains.get(&shard).copied();
         let ChainHead { seq, link }: ChainHead = last.or(stored).unwrap_or_default();
         let content = payload_hash(&payload);
-        let delay = asked.number("delay_ms").unwrap_or(0);
+        let until = now.plus_millis(asked.number("delay_ms").unwrap_or(0));
         let attrs = asked.value("attrs").unwrap_or_default();
-        let message = Message {
+        let mut message = Message {
             id: NO_ID,
             hash_chain: hash_chain(topic, now, idem_key, &content, &attrs),
             topic: topic.into(),
@@ -277,6 +288,7 @@ impl Mail {
             idem_key: idem_key.into(),
             attrs: Arc::new(attrs),
             payload,
+            is_text: false,
             payload_hash: content,
             prev: Link::from_bytes(*link.as_bytes()),
             chain_seq: seq + 1,
@@ -284,17 +296,13 @@ impl Mail {
             priority: asked.number("priority").unwrap_or(0),
             expires_at: asked.number("ttl_ms").map(|ttl| now.plus_millis(ttl)),
             since: now,
-            state: match delay {
-                0 => State::Ready,
-                delay => State::Delayed {
-                    until: now.plus_millis(delay),
-                },
-            },
+            state: State::Ready,
             attempt: 0,
             delivery: None,
             reason: None,
             last_error: None,
         };
+        message.state = mail.waits(&message, until, now, new);
         let free = Free::Ids;
         new.push(Expected { message, free });
         Fate::New
@@ -302,7 +310,8 @@ impl Mail {
 
     /// Predicts a receive: the best messages of a topic, in order, as many as may be held. Messages that are
     /// too old become dead letters on the way.
-    fn receive(&self, mail: &TenantMail, asked: &Asked, now: Timestamp) -> Foreseen {
+    fn receive(&self, number: usize, asked: &Asked, now: Timestamp) -> Foreseen {
+        let mail = &self.tenants[number];
         let mut foreseen = Foreseen {
             rule: "delivery order",
             fates: vec![Fate::Done],
@@ -313,7 +322,7 @@ impl Mail {
         let bytes = asked.number("max_bytes").unwrap_or(usize::MAX);
         let bytes = bytes.min(self.policy.max_bytes);
         let topic = asked.text_or_empty("topic");
-        let room = u64::from(self.policy.global_inflight).saturating_sub(self.inflight);
+        let room = self.room(number, self.policy.global_inflight, |mail| mail.inflight, 0);
         let (mut seen, mut given, mut handed) = (0, 0, 0);
         for (n, message) in mail.queue(topic, Kind::Ready).take(most).enumerate() {
             if room == 0 {
@@ -371,7 +380,7 @@ impl Mail {
             let cause = match message.state {
                 State::Leased { until } if until > now => continue,
                 State::Delayed { until } if until > now && !old => continue,
-                State::Ready if !old => continue,
+                State::Ready | State::Blocked { .. } if !old => continue,
                 State::Dead { until, .. } | State::Gone { until } => {
                     if until <= now {
                         foreseen.forgotten.push(message.id);
@@ -379,9 +388,10 @@ impl Mail {
                     continue;
                 }
                 State::Leased { .. } if spent => Some(Cause::MaxAttempts),
-                State::Ready | State::Delayed { .. } | State::Leased { .. } => {
-                    old.then_some(Cause::Expired)
-                }
+                State::Ready
+                | State::Delayed { .. }
+                | State::Blocked { .. }
+                | State::Leased { .. } => old.then_some(Cause::Expired),
             };
             let ready = || {
                 let state = State::Ready;
@@ -442,15 +452,15 @@ impl Mail {
         });
         for message in filter.iter().flat_map(|filter| letters(mail, filter)) {
             let siblings = foreseen.writes.iter();
-            let siblings = siblings.filter(|write| write.message.shard == message.shard);
-            let depth = self.depth(message.shard) + siblings.count() as u64;
-            if depth >= u64::from(self.policy.shard_capacity) {
+            let siblings = siblings.filter(|write| write.message.topic == message.topic);
+            let depth = mail.depth(&message.topic) + siblings.count() as u64;
+            if depth >= u64::from(self.policy.topic_capacity) {
                 foreseen.fates = vec![Fate::Refused(Code::ESaturated)];
                 foreseen.writes.clear();
                 break;
             }
             foreseen.writes.push(Expected::fixed(Message {
-                state: State::Ready,
+                state: mail.waits(message, now, now, &foreseen.writes),
                 since: now,
                 attempt: 0,
                 delivery: None,

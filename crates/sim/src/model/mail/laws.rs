@@ -34,13 +34,16 @@ impl Mail {
             let message = &write.message;
             let over = match message.state {
                 State::Dead { until, .. } | State::Gone { until } => until <= now,
-                State::Ready | State::Delayed { .. } | State::Leased { .. } => false,
+                State::Ready
+                | State::Delayed { .. }
+                | State::Blocked { .. }
+                | State::Leased { .. } => false,
             };
             hold(over && op.is_none(), "at least once", || {
                 format!("{} is forgotten as {:?}", message.id, message.state)
             })?;
         }
-        let mut inflight = self.inflight;
+        let mut inflight = mail.inflight;
         for write in &changes.messages {
             let was_leased = write.before.is_some_and(|was| was.kind == Kind::Leased);
             let is_leased = write.message.standing().kind == Kind::Leased;
@@ -50,30 +53,32 @@ impl Mail {
                 None => self.check_name(number, now, &write.message)?,
             }
         }
-        // A number above the bound may stay, but must not grow.
-        let most = u64::from(self.policy.global_inflight).max(self.inflight);
+        let room = self.room(number, self.policy.global_inflight, |mail| mail.inflight, 0);
+        let most = mail.inflight + room;
         hold(inflight <= most, "held messages are bounded", || {
-            format!("receivers hold {inflight}")
+            format!("receivers of tenant {number} hold {inflight}, at most {most}")
         })?;
-        self.check_capacity(op, changes)?;
+        self.check_turns(number, changes)?;
+        self.check_capacity(number, op, changes)?;
         self.check_chains(number, changes)
     }
 
     /// Checks that sent and redriven messages fit. A message that a receiver gives back had its place before.
-    fn check_capacity(&self, op: Option<Op>, changes: &Changes) -> Checked {
+    fn check_capacity(&self, number: usize, op: Option<Op>, changes: &Changes) -> Checked {
         let brings = [Op::SEND, Op::SEND_BATCH, Op::REPROCESS].map(Some);
         if !brings.contains(&op) {
             return Ok(());
         }
-        let mut depths: BTreeMap<u16, u64> = BTreeMap::new();
+        let mail = &self.tenants[number];
+        let mut depths: BTreeMap<&str, u64> = BTreeMap::new();
         for write in &changes.messages {
-            let shard = write.message.shard;
-            *depths.entry(shard).or_insert_with(|| self.depth(shard)) += 1;
+            let topic = &*write.message.topic;
+            *depths.entry(topic).or_insert_with(|| mail.depth(topic)) += 1;
         }
-        let most = u64::from(self.policy.shard_capacity);
+        let most = u64::from(self.policy.topic_capacity);
         let over = depths.iter().find(|(_, depth)| **depth > most);
-        hold(over.is_none(), "shards are bounded", || {
-            format!("shard and depth {over:?}")
+        hold(over.is_none(), "topics are bounded", || {
+            format!("topic and depth {over:?}")
         })
     }
 

@@ -9,6 +9,7 @@ mod answers;
 mod audit;
 mod foresee;
 mod laws;
+mod lines;
 mod settle;
 
 use std::{
@@ -20,7 +21,7 @@ use std::{
 use asyncgate_api::Code;
 use asyncgate_core::{
     LeaseId, MessageId, Timestamp,
-    mailbox::{ChainHead, Changes, Kind, Message, Policy, Standing},
+    mailbox::{ChainHead, Changes, Kind, Message, Partition, Policy, Standing},
 };
 
 use super::oracle::Question;
@@ -41,11 +42,6 @@ pub struct Mail {
     policy: Policy,
     tenants: [TenantMail; TENANTS],
     due: BTreeSet<(Timestamp, usize, MessageId)>,
-    /// The number of messages that wait in each shard.
-    depths: BTreeMap<u16, u64>,
-    inflight: u64,
-    /// The times of the remembered sends.
-    sends: VecDeque<Timestamp>,
 }
 
 /// The messages of one tenant.
@@ -58,6 +54,11 @@ struct TenantMail {
     names: Map<(Arc<str>, Arc<str>), u64>,
     /// The ready and the delayed messages of each topic, in the order of delivery.
     queues: BTreeMap<Arc<str>, [Queue; 2]>,
+    /// The places of the live messages of each topic and partition key.
+    lines: BTreeMap<Partition, BTreeSet<u64>>,
+    inflight: u64,
+    /// The times of the remembered sends.
+    sends: VecDeque<Timestamp>,
     dead: BTreeSet<u64>,
     chains: BTreeMap<u16, ChainHead>,
     leases: Set<LeaseId>,
@@ -92,6 +93,8 @@ pub struct Notes {
     given: Vec<Message>,
     /// The number of messages that all of them wrote.
     pub wrote: usize,
+    /// The number of messages that all of them ended.
+    ended: usize,
 }
 
 impl Notes {
@@ -101,6 +104,9 @@ impl Notes {
         if let Some(changes) = changes {
             self.wrote += changes.messages.len();
             let given = changes.messages.iter().map(|write| &write.message);
+            let ended = given.clone();
+            let ended = ended.filter(|message| message.standing().kind == Kind::Gone);
+            self.ended += ended.count();
             self.given.extend(given.cloned());
         }
     }
@@ -113,9 +119,6 @@ impl Mail {
             policy,
             tenants: Default::default(),
             due: BTreeSet::new(),
-            depths: BTreeMap::new(),
-            inflight: 0,
-            sends: VecDeque::new(),
         }
     }
 
@@ -147,18 +150,21 @@ impl Mail {
 
     fn forget_sends(&mut self, now: Timestamp) {
         let window = self.policy.t_replay_ms;
-        let over = |at: &Timestamp| at.plus_millis(window) <= now;
-        while self.sends.front().is_some_and(over) {
-            self.sends.pop_front();
+        for mail in &mut self.tenants {
+            let over = |at: &Timestamp| at.plus_millis(window) <= now;
+            while mail.sends.front().is_some_and(over) {
+                mail.sends.pop_front();
+            }
         }
     }
 
     /// Restarts the process: it knows only those sends whose messages are still stored.
     pub fn restart(&mut self) {
-        let messages = self.tenants.iter().flat_map(|mail| mail.messages.values());
-        let mut sends: Vec<Timestamp> = messages.map(|message| message.sent_at).collect();
-        sends.sort_unstable();
-        self.sends = sends.into();
+        for mail in &mut self.tenants {
+            // Places are given in the order of time.
+            let messages = mail.messages.values();
+            mail.sends = messages.map(|message| message.sent_at).collect();
+        }
     }
 
     fn write(&mut self, number: usize, changes: &Changes) {
@@ -172,7 +178,7 @@ impl Mail {
                 mail.head = message.id.seq();
                 let name = (Arc::clone(&message.topic), Arc::clone(&message.idem_key));
                 mail.names.insert(name, message.id.seq());
-                self.sends.push_back(message.sent_at);
+                mail.sends.push_back(message.sent_at);
             }
             self.place(number, message, Some(message.standing()));
             let mail = &mut self.tenants[number];
@@ -208,14 +214,16 @@ impl Mail {
                     let place = (Reverse(message.priority), seq);
                     let queues = mail.queues.entry(Arc::clone(&message.topic)).or_default();
                     put(&mut queues[kind as usize], place, comes);
-                    let depth = self.depths.entry(message.shard).or_default();
-                    *depth = if comes { *depth + 1 } else { *depth - 1 };
                 }
-                Kind::Leased if comes => self.inflight += 1,
-                Kind::Leased => self.inflight -= 1,
+                Kind::Leased if comes => mail.inflight += 1,
+                Kind::Leased => mail.inflight -= 1,
                 Kind::Dead => put(&mut mail.dead, seq, comes),
                 Kind::Gone => {}
             }
+        }
+        if let Some(partition) = message.partition() {
+            let is_live = after.is_some() && message.is_live();
+            put(mail.lines.entry(partition).or_default(), seq, is_live);
         }
         mail.changed.insert(seq);
     }
@@ -231,8 +239,17 @@ impl Mail {
         queues.is_some_and(|queues| !queues[Kind::Ready as usize].is_empty())
     }
 
-    fn depth(&self, shard: u16) -> u64 {
-        self.depths.get(&shard).copied().unwrap_or_default()
+    /// Returns how much more a tenant may use of a bound that tenants share: whatever is free, or else the
+    /// rest of its equal part.
+    fn room(&self, number: usize, capacity: u32, used: fn(&TenantMail) -> u64, more: u64) -> u64 {
+        let mut used = self.tenants.each_ref().map(used);
+        used[number] += more;
+        let capacity = u64::from(capacity);
+        let others = used.iter().enumerate();
+        let others = others.filter(|(other, used)| *other != number && **used > 0);
+        let part = 1.max(capacity / (others.count() as u64 + 1));
+        let free = capacity.saturating_sub(used.iter().sum());
+        free.max(part.saturating_sub(used[number]))
     }
 }
 
@@ -241,6 +258,12 @@ impl TenantMail {
     fn message(&self, id: MessageId) -> Option<&Message> {
         let message = self.messages.get(&id.seq())?;
         (message.id == id).then_some(message)
+    }
+
+    /// Returns the number of messages that wait in a topic.
+    fn depth(&self, topic: &str) -> u64 {
+        let queues = self.queues.get(topic).into_iter().flatten();
+        queues.map(|queue| queue.len() as u64).sum()
     }
 
     /// Returns the messages of a topic that are ready or delayed, in their order.

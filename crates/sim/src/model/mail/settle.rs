@@ -51,6 +51,7 @@ impl Mail {
                 State::Dead { .. } if !named => Err(Code::ENotLeased),
                 State::Ready
                 | State::Delayed { .. }
+                | State::Blocked { .. }
                 | State::Leased { .. }
                 | State::Dead { .. } => Ok(Some(self.gone(message, now))),
             },
@@ -73,10 +74,16 @@ impl Mail {
     fn give_back(&self, message: &Message, asked: &Asked, named: bool, now: Timestamp) -> Settled {
         match message.state {
             State::Leased { .. } => {}
-            State::Ready | State::Delayed { .. } | State::Dead { .. } if named => return Ok(None),
-            State::Ready | State::Delayed { .. } | State::Dead { .. } | State::Gone { .. } => {
-                return Err(Code::ENotLeased);
+            State::Ready | State::Delayed { .. } | State::Blocked { .. } | State::Dead { .. }
+                if named =>
+            {
+                return Ok(None);
             }
+            State::Ready
+            | State::Delayed { .. }
+            | State::Blocked { .. }
+            | State::Dead { .. }
+            | State::Gone { .. } => return Err(Code::ENotLeased),
         }
         let reason = asked.text("reason").unwrap_or("nack").to_owned();
         let mut back = Message {

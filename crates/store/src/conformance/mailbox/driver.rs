@@ -39,6 +39,7 @@ pub fn mail(key: &str) -> Outgoing {
         topic: "inbox".to_owned(),
         idem_key: key.to_owned(),
         payload: key.to_owned().into(),
+        is_text: false,
         attrs: BTreeMap::new(),
         partition_key: None,
         delay_ms: 0,
@@ -183,7 +184,13 @@ impl MailDriver {
             ..Reads::default()
         };
         self.decide_mail(reads, move |env, snapshot| {
-            mailbox::receive(env, &wish, snapshot.inflight, snapshot.ready)
+            mailbox::receive(
+                env,
+                &wish,
+                snapshot.inflight,
+                snapshot.ready,
+                snapshot.lines,
+            )
         })
         .await
     }
@@ -213,7 +220,7 @@ impl MailDriver {
         lease: Option<LeaseId>,
     ) -> Result<Settlement, Rejection> {
         self.decide_mail(Self::about(id), move |env, mut snapshot| {
-            mailbox::ack(&env, snapshot.messages.pop(), lease)
+            mailbox::ack(&env, snapshot.messages.pop(), lease, snapshot.lines)
         })
         .await
     }
@@ -226,7 +233,8 @@ impl MailDriver {
         nack: Nack,
     ) -> Result<Settlement, Rejection> {
         self.decide_mail(Self::about(id), move |env, mut snapshot| {
-            mailbox::nack(env, snapshot.messages.pop(), lease, nack.clone())
+            let message = snapshot.messages.pop();
+            mailbox::nack(env, message, lease, nack.clone(), snapshot.lines)
         })
         .await
     }
@@ -264,7 +272,7 @@ impl MailDriver {
             ..Reads::default()
         };
         self.decide_mail(reads, |env, snapshot| {
-            Ok(mailbox::sweep(&env, snapshot.messages))
+            Ok(mailbox::sweep(&env, snapshot.messages, snapshot.lines))
         })
         .await
         .unwrap()
@@ -286,7 +294,7 @@ impl MailDriver {
             ..Reads::default()
         };
         self.decide_mail(reads, |env, snapshot| {
-            mailbox::redrive(&env, snapshot.depths, snapshot.dead)
+            mailbox::redrive(&env, snapshot.depths, snapshot.occupied, snapshot.dead)
         })
         .await
     }
@@ -298,7 +306,7 @@ impl MailDriver {
             ..Reads::default()
         };
         let purged = self.decide_mail(reads, |env, snapshot| {
-            Ok(mailbox::purge(&env, snapshot.waiting))
+            Ok(mailbox::purge(&env, snapshot.waiting, snapshot.lines))
         });
         purged.await.unwrap()
     }
@@ -310,9 +318,25 @@ impl MailDriver {
             ..Reads::default()
         };
         let purged = self.decide_mail(reads, |env, snapshot| {
-            Ok(mailbox::purge(&env, snapshot.dead))
+            Ok(mailbox::purge(&env, snapshot.dead, snapshot.lines))
         });
         purged.await.unwrap()
+    }
+
+    /// Throws one message away.
+    pub async fn delete(&mut self, id: MessageId) -> Result<Settlement, Rejection> {
+        self.decide_mail(Self::about(id), |env, mut snapshot| {
+            mailbox::delete(&env, snapshot.messages.pop(), snapshot.lines)
+        })
+        .await
+    }
+
+    /// Brings one dead letter back.
+    pub async fn redrive_one(&mut self, id: MessageId) -> Result<usize, Rejection> {
+        self.decide_mail(Self::about(id), |env, snapshot| {
+            mailbox::redrive(&env, snapshot.depths, snapshot.occupied, snapshot.messages)
+        })
+        .await
     }
 
     /// Returns the message, if there is one.

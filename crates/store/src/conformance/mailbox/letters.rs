@@ -18,7 +18,7 @@ pub(super) fn cases() -> Vec<Case> {
         lists_go_on_page_by_page,
         a_rare_filter_costs_pages_and_not_a_scan,
         a_redrive_takes_the_oldest_that_match,
-        a_redrive_finds_out_how_full_the_shards_are,
+        a_redrive_finds_out_how_full_the_topics_are,
         what_is_brought_back_is_delivered_in_its_old_order,
         a_purge_of_dead_letters_leaves_the_rest,
     ]
@@ -131,7 +131,7 @@ async fn lists_go_on_page_by_page(mut driver: MailDriver) {
 
 async fn a_rare_filter_costs_pages_and_not_a_scan(mut driver: MailDriver) {
     let rare = kill(&mut driver, &[("inbox", "first", "rare")]).await;
-    driver.policy.mailbox.shard_capacity = 10_000;
+    driver.policy.mailbox.topic_capacity = 10_000;
     let mortal = |n: usize| Outgoing {
         ttl_ms: Some(1),
         ..mail(&n.to_string())
@@ -186,20 +186,17 @@ async fn a_redrive_takes_the_oldest_that_match(mut driver: MailDriver) {
     assert_eq!(driver.redrive(filter).await, Ok(0));
 }
 
-async fn a_redrive_finds_out_how_full_the_shards_are(mut driver: MailDriver) {
-    driver.policy.mailbox.shards = 1;
+async fn a_redrive_finds_out_how_full_the_topics_are(mut driver: MailDriver) {
     kill(&mut driver, &LETTERS[..3]).await;
-    let mut other = driver.other(2);
-    other.policy.mailbox.shards = 1;
-    other.send(mail("theirs")).await;
+    driver.other(2).send(mail("theirs")).await;
     driver
         .send(Outgoing {
             delay_ms: 9_000,
             ..mail("mine")
         })
         .await;
-    driver.policy.mailbox.shard_capacity = 4;
-    let full = Rejection::Saturated(Full::Shard { shard: 0 });
+    driver.policy.mailbox.topic_capacity = 2;
+    let full = Rejection::Saturated(Full::Topic { capacity: 2 });
     assert_eq!(driver.redrive(dead(None)).await, Err(full));
     assert_eq!(
         driver.dead_letters(dead(None)).await.len(),

@@ -4,6 +4,7 @@ mod content;
 mod deadlines;
 mod driver;
 mod letters;
+mod partitions;
 mod sends;
 mod topics;
 mod transactions;
@@ -30,6 +31,7 @@ pub(super) fn cases() -> Vec<Case> {
         sends::cases(),
         topics::cases(),
         letters::cases(),
+        partitions::cases(),
         deadlines::cases(),
         content::cases(),
         waiting::cases(),

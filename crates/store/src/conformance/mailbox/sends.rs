@@ -130,18 +130,24 @@ async fn remembered_sends_are_counted_and_forgotten(mut driver: MailDriver) {
     }
     let first = driver.now.plus_millis(-4_000);
     let now = context(&driver).await;
-    assert_eq!((now.remembered, now.oldest_remembered), (4, Some(first)));
+    assert_eq!(
+        (now.remembered.own, now.oldest_remembered),
+        (4, Some(first))
+    );
     assert!(driver.try_send(mail("4")).await.is_err());
     driver.wait_ms(T_REPLAY - 4_000 - 1);
-    assert_eq!(context(&driver).await.remembered, 4);
+    assert_eq!(context(&driver).await.remembered.own, 4);
     driver.wait_ms(1);
     let now = context(&driver).await;
     let second = first.plus_millis(1_000);
-    assert_eq!((now.remembered, now.oldest_remembered), (3, Some(second)));
+    assert_eq!(
+        (now.remembered.own, now.oldest_remembered),
+        (3, Some(second))
+    );
     driver.send(mail("4")).await;
     driver.wait_ms(T_REPLAY);
     let now = context(&driver).await;
-    assert_eq!((now.remembered, now.oldest_remembered), (0, None));
+    assert_eq!((now.remembered.own, now.oldest_remembered), (0, None));
 }
 
 async fn a_longer_window_brings_back_what_it_covers(mut driver: MailDriver) {
@@ -149,15 +155,15 @@ async fn a_longer_window_brings_back_what_it_covers(mut driver: MailDriver) {
     driver.wait_ms(T_REPLAY);
     driver.send(mail("b")).await;
     let now = context(&driver).await;
-    assert!(now.remembered == 1 && now.keyed[0].is_none() && now.keyed[1].is_some());
+    assert!(now.remembered.own == 1 && now.keyed[0].is_none() && now.keyed[1].is_some());
     driver.mailbox().set_replay_window(2 * T_REPLAY);
     let now = context(&driver).await;
-    assert_eq!(now.remembered, 2);
+    assert_eq!(now.remembered.own, 2);
     assert_eq!(now.keyed[0].as_ref().map(|found| found.id), Some(first));
     driver.mailbox().set_replay_window(1_000);
     driver.wait_ms(1_000);
     let now = context(&driver).await;
-    assert_eq!((now.remembered, &now.keyed[..]), (0, &[None, None][..]));
+    assert_eq!((now.remembered.own, &now.keyed[..]), (0, &[None, None][..]));
 }
 
 async fn a_batch_is_one_transaction(mut driver: MailDriver) {

@@ -210,7 +210,7 @@ async fn check_counts(driver: &MailDriver) {
         .map_or(Counts::default(), |topic| topic.counts);
     assert_eq!(topic, counts);
     let mut sum = Counts::default();
-    for shard in mailbox.load().await.unwrap().shards.values() {
+    for shard in mailbox.load(driver.now).await.unwrap().shards.values() {
         for kind in Kind::ALL {
             sum.set(kind, sum.of(kind) + shard.of(kind));
         }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use asyncgate_core::{
     Timestamp,
-    mailbox::{Changes, Decision, Full, Kind, Rejection, Wish},
+    mailbox::{Changes, Decision, Full, Outgoing, Rejection, Share, Wish},
 };
 
 use super::{ALL, MailDriver, dead, driver::keys_of, mail, mail_cases, of_topic};
 use crate::{
     Health, Job, Messages,
     conformance::{Case, Driver},
-    mailbox::{Load, Reads},
+    mailbox::{Load, Reads, Used},
 };
 
 pub(super) fn cases() -> Vec<Case> {
@@ -26,7 +26,9 @@ pub(super) fn cases() -> Vec<Case> {
         concurrent_receivers_never_share_a_message,
         concurrent_receivers_respect_the_ceiling_together,
         tenants_see_nothing_of_each_other,
-        tenants_share_the_bounds,
+        tenants_have_parts_of_the_shared_bounds,
+        one_tenant_does_not_fill_the_part_of_another,
+        a_full_topic_turns_nobody_else_away,
         both_planes_share_one_clock,
     ]
 }
@@ -48,9 +50,12 @@ async fn a_new_mailbox_is_empty(mail: MailDriver) {
             .is_empty()
     );
     assert_eq!(mailbox.next_message_due().await.unwrap(), None);
-    assert_eq!(mailbox.load().await.unwrap(), Load::default());
+    assert_eq!(mailbox.load(mail.now).await.unwrap(), Load::default());
     let snapshot = mail.look(Reads::default()).await;
-    assert_eq!((snapshot.send_context.head, snapshot.inflight), (0, 0));
+    assert_eq!(
+        (snapshot.send_context.head, snapshot.inflight.total),
+        (0, 0)
+    );
 }
 
 async fn what_was_decided_is_visible_once_it_is_answered(mut driver: MailDriver) {
@@ -61,8 +66,8 @@ async fn what_was_decided_is_visible_once_it_is_answered(mut driver: MailDriver)
         assert_eq!(driver.message(id).await, Some(written));
         assert_eq!(driver.messages().await.len() as u64, n);
         assert_eq!(driver.peek(of_topic("inbox")).await.len() as u64, n);
-        let load = driver.mailbox().load().await.unwrap();
-        assert_eq!(load.remembered, n);
+        let load = driver.mailbox().load(driver.now).await.unwrap();
+        assert_eq!(load.remembered(), n);
     }
     let (id, lease) = driver.take().await;
     let written = driver.written().messages.remove(0).message;
@@ -82,7 +87,8 @@ async fn a_decision_sees_what_it_declared_and_nothing_else(mut driver: MailDrive
     assert!(nothing.messages.is_empty() && nothing.ready.is_empty());
     assert!(nothing.dead.is_empty() && nothing.depths.is_empty());
     assert!(nothing.waiting.is_empty() && nothing.send_context.keyed.is_empty());
-    assert!(nothing.send_context.shards.is_empty());
+    assert!(nothing.send_context.chains.is_empty() && nothing.send_context.depths.is_empty());
+    assert!(nothing.lines.is_empty() && nothing.occupied.is_empty());
     assert_eq!(nothing.send_context.head, 2);
     let unknown = driver.env().ids.message(2);
     let all = driver
@@ -104,11 +110,11 @@ async fn a_decision_sees_what_it_declared_and_nothing_else(mut driver: MailDrive
         .iter()
         .map(|found| found.as_ref().map(|m| m.id));
     assert_eq!(keyed.collect::<Vec<_>>(), [Some(second), None, Some(first)]);
-    let shard = all.dead[0].shard;
-    assert_eq!(all.depths, [(shard, 1)].into());
-    assert_eq!(all.send_context.shards.len(), 1);
-    let (chain, depth) = all.send_context.shards[&shard];
-    assert_eq!((chain, depth), (all.messages[0].chain_head(), 1));
+    assert_eq!(all.depths, [("inbox".into(), 1)].into());
+    assert_eq!(all.send_context.depths, all.depths);
+    let chain = (all.dead[0].shard, all.messages[0].chain_head());
+    assert_eq!(all.send_context.chains, [chain].into());
+    assert!(all.lines.is_empty(), "no message has a key");
 }
 
 async fn a_refused_decision_writes_nothing(mut driver: MailDriver) {
@@ -241,7 +247,10 @@ async fn concurrent_receivers_respect_the_ceiling_together(mut driver: MailDrive
         }
     }
     assert_eq!((taken, refused), (7, 6));
-    assert_eq!(driver.mailbox().load().await.unwrap().inflight(), 7);
+    assert_eq!(
+        driver.mailbox().load(driver.now).await.unwrap().inflight(),
+        7
+    );
 }
 
 async fn tenants_see_nothing_of_each_other(mut mine: MailDriver) {
@@ -277,26 +286,102 @@ async fn tenants_see_nothing_of_each_other(mut mine: MailDriver) {
     );
 }
 
-/// The capacity of shards and the ceiling of deliveries are the server's, not a tenant's.
-async fn tenants_share_the_bounds(mut mine: MailDriver) {
+/// What others have of a shared bound is counted, and kept apart from the tenant's own part. The
+/// capacity of topics is not shared at all.
+async fn tenants_have_parts_of_the_shared_bounds(mut mine: MailDriver) {
     let mut theirs = mine.other(2);
-    theirs.send(mail("a")).await;
-    theirs.send(mail("b")).await;
+    for key in ["a", "b", "c"] {
+        theirs.send(mail(key)).await;
+    }
     theirs.take().await;
-    let snapshot = mine
-        .look(Reads {
-            sends: mine.keys(&[mail("a")]),
-            ..Reads::default()
-        })
-        .await;
-    assert_eq!(snapshot.inflight, 1);
-    assert_eq!(snapshot.send_context.remembered, 2);
-    let (_, (chain, depth)) = snapshot.send_context.shards.into_iter().next().unwrap();
-    assert_eq!((chain.seq, depth), (0, 1), "their message, my chain");
+    theirs.take().await;
+    let reads = Reads {
+        sends: mine.keys(&[mail("a")]),
+        ..Reads::default()
+    };
+    let share = |total, own, tenants| Share {
+        total,
+        own,
+        tenants,
+    };
+    let snapshot = mine.look(reads.clone()).await;
+    assert_eq!(snapshot.inflight, share(2, 0, 1));
+    assert_eq!(snapshot.send_context.remembered, share(3, 0, 1));
+    assert_eq!(snapshot.send_context.oldest_remembered, None);
+    assert_eq!(snapshot.send_context.depths, [("inbox".into(), 0)].into());
+    mine.wait_ms(1_000);
     mine.send(mail("a")).await;
-    let load = mine.mailbox().load().await.unwrap();
-    let ready = load.shards.values().map(|counts| counts.of(Kind::Ready));
-    assert_eq!((ready.sum::<u64>(), load.inflight()), (2, 1));
+    mine.take().await;
+    let snapshot = mine.look(reads).await;
+    assert_eq!(snapshot.inflight, share(3, 1, 2));
+    assert_eq!(snapshot.send_context.remembered, share(4, 1, 2));
+    assert_eq!(snapshot.send_context.oldest_remembered, Some(mine.now));
+    let load = mine.mailbox().load(mine.now).await.unwrap();
+    let used = |inflight, remembered| Used {
+        inflight,
+        remembered,
+    };
+    let expected = [(mine.tenant, used(1, 1)), (theirs.tenant, used(2, 3))];
+    assert_eq!(load.tenants, expected.into());
+    assert_eq!((load.inflight(), load.remembered()), (3, 4));
+    // Their sends are forgotten although nobody asks for them.
+    mine.wait_ms(300_000 - 1_000);
+    mine.look(Reads::default()).await;
+    mine.send(mail("b")).await;
+    let load = mine.mailbox().load(mine.now).await.unwrap();
+    assert_eq!(load.remembered(), 2);
+}
+
+/// A tenant that holds, or has sent, as much as there may be takes nothing away from another.
+async fn one_tenant_does_not_fill_the_part_of_another(mut mine: MailDriver) {
+    let mut theirs = mine.other(2);
+    for driver in [&mut mine, &mut theirs] {
+        driver.policy.mailbox.global_inflight = 4;
+        driver.policy.mailbox.dedup_capacity = 8;
+    }
+    for n in 0..8 {
+        theirs.send(mail(&n.to_string())).await;
+    }
+    assert!(theirs.try_send(mail("8")).await.is_err());
+    assert_eq!(theirs.receive(ALL).await.len(), 4);
+    let refused = theirs.receive_from("inbox", ALL).await.unwrap_err();
+    assert_eq!(refused, Rejection::Saturated(Full::Inflight));
+    for n in 0..4 {
+        mine.send(mail(&n.to_string())).await;
+    }
+    let refused = mine.try_send(mail("4")).await.unwrap_err();
+    let until = mine.now.plus_millis(300_000);
+    assert_eq!(refused, Rejection::Saturated(Full::Dedup { until }));
+    assert_eq!(mine.receive(ALL).await.len(), 2);
+    let refused = mine.receive_from("inbox", ALL).await.unwrap_err();
+    assert_eq!(refused, Rejection::Saturated(Full::Inflight));
+}
+
+/// Neither another topic in the same shard nor another tenant's topic of the same name counts.
+async fn a_full_topic_turns_nobody_else_away(mut mine: MailDriver) {
+    let mut theirs = mine.other(2);
+    for driver in [&mut mine, &mut theirs] {
+        driver.policy.mailbox.shards = 1;
+        driver.policy.mailbox.topic_capacity = 2;
+    }
+    let first = mine.send(mail("a")).await;
+    let delayed = Outgoing {
+        delay_ms: 60_000,
+        ..mail("b")
+    };
+    mine.send(delayed).await;
+    let full = Rejection::Saturated(Full::Topic { capacity: 2 });
+    assert_eq!(mine.try_send(mail("c")).await, Err(full));
+    let again = mine.try_send(mail("a")).await.unwrap();
+    assert!(again.duplicate && again.id == first);
+    theirs.send(mail("a")).await;
+    let elsewhere = Outgoing {
+        topic: "outbox".to_owned(),
+        ..mail("c")
+    };
+    mine.send(elsewhere).await;
+    mine.take().await;
+    mine.send(mail("c")).await;
 }
 
 async fn both_planes_share_one_clock(mut driver: MailDriver) {

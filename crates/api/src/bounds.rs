@@ -1,0 +1,46 @@
+//! The bounds of inputs. The engine refuses what is outside of them, and the schemas say so: both read the
+//! numbers here.
+
+/// The longest name: of a topic, a type, a principal, a key.
+pub const MAX_NAME_BYTES: usize = 256;
+/// The longest text: a reason, a pointer, a media type.
+pub const MAX_TEXT_BYTES: usize = 4_096;
+/// The most names in a list.
+pub const MAX_NAMES: usize = 64;
+/// The longest time that a call may wait, in seconds.
+pub const MAX_WAIT_SECONDS: u32 = 60;
+
+/// The most tasks that one claim takes.
+pub const MAX_CLAIMED_TASKS: u32 = 100;
+/// The most reported failures that a task may have before it ends.
+pub const MAX_TASK_ATTEMPTS: u32 = 1_000;
+/// The longest delay of a task, in seconds: ten years. A longer one is a mistake.
+pub const MAX_TASK_DELAY_SECONDS: i64 = 315_360_000;
+/// The most pointers to results.
+pub const MAX_ARTIFACTS: usize = 100;
+
+/// The most labels of a message.
+pub const MAX_ATTRS: usize = 64;
+/// The most bytes of all labels of a message.
+pub const MAX_ATTRS_BYTES: usize = 16 << 10;
+/// The longest delay of a message, in milliseconds: a week.
+pub const MAX_MESSAGE_DELAY_MS: i64 = 7 * 86_400_000;
+/// The longest life of a message, in milliseconds: a hundred years.
+pub const MAX_MESSAGE_TTL_MS: i64 = 100 * 366 * 86_400_000;
+/// The shortest time for which a receiver may hold a message, in milliseconds, unless settings say otherwise.
+pub const MIN_VISIBILITY_MS: i64 = 250;
+/// The longest time for which a receiver may hold a message, in milliseconds, unless settings say otherwise.
+pub const MAX_VISIBILITY_MS: i64 = 12 * 3_600_000;
+/// The most items of one call.
+pub const MAX_BATCH: usize = 1_000;
+/// The most dead letters that one call brings back.
+pub const MAX_REPROCESSED: u32 = 10_000;
+
+/// The longest window or life in admission, in seconds: 90 days.
+pub const MAX_ADMISSION_SECS: u64 = 7_776_000;
+/// The longest nonce.
+pub const MAX_NONCE_BYTES: usize = 64;
+/// The most limits that one call asks.
+pub const MAX_LIMIT_CHECKS: usize = 32;
+/// The longest key of a limit.
+pub const MAX_LIMIT_KEY_BYTES: usize = 256;

@@ -1,0 +1,57 @@
+//! Toolsets: groups of operations by those who need them, so that a model is shown few tools.
+
+use crate::{Access, Plane, Spec};
+
+/// A group of operations that a client of MCP can ask to be shown. It says nothing about rights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Toolset {
+    /// Handing out work and following it.
+    Agent,
+    /// Doing work.
+    Worker,
+    /// Sending and receiving messages.
+    Mailbox,
+    /// Asking whether something may happen.
+    Admission,
+    /// Running the server and proving what it did.
+    Ops,
+}
+
+impl Toolset {
+    /// Every toolset.
+    pub const ALL: [Self; 5] = [
+        Self::Agent,
+        Self::Worker,
+        Self::Mailbox,
+        Self::Admission,
+        Self::Ops,
+    ];
+
+    /// Returns the toolset's name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Worker => "worker",
+            Self::Mailbox => "mailbox",
+            Self::Admission => "admission",
+            Self::Ops => "ops",
+        }
+    }
+}
+
+impl Spec {
+    /// Returns the toolset that an operation belongs to. It follows from the operation's other
+    /// properties, so that a new operation always has one.
+    pub const fn toolset(&self) -> Toolset {
+        match (self.access, self.plane) {
+            (Access::Admin | Access::HostAdmin, _) => Toolset::Ops,
+            // A model that is new here should not meet what it should not use any more.
+            _ if self.upkeep || self.successor.is_some() => Toolset::Ops,
+            (Access::Worker, _) => Toolset::Worker,
+            (_, Plane::Tasks) => Toolset::Agent,
+            (_, Plane::Mailbox) => Toolset::Mailbox,
+            (_, Plane::Admission) => Toolset::Admission,
+            (_, Plane::Server) => Toolset::Ops,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `asyncgate task create`: hands over a task.
+
+use std::io::Read as _;
+
+use anyhow::Context as _;
+use asyncgate_client::api::{CreateTaskInput, Requirements};
+use clap::Args;
+use serde_json::value::RawValue;
+
+use super::Wait;
+use crate::{
+    exit::Exit,
+    remote::{As, Common},
+};
+
+#[derive(Debug, Args)]
+pub struct Create {
+    /// What sort of work it is.
+    #[arg(value_name = "TYPE")]
+    task_type: String,
+    /// The work's input as JSON; `-` reads it from stdin, `@FILE` from a file.
+    #[arg(long, value_name = "JSON", default_value = "null")]
+    payload: String,
+    /// A capability that the worker must have; may be repeated.
+    #[arg(long = "require", value_name = "NAME")]
+    capabilities: Vec<String>,
+    /// Your name for the task: creating it again returns the first.
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    /// Higher goes first.
+    #[arg(long, allow_hyphen_values = true)]
+    priority: Option<i32>,
+    /// Seconds before it can be leased.
+    #[arg(long, value_name = "SECONDS")]
+    delay: Option<i64>,
+    /// How many reported failures end it.
+    #[arg(long, value_name = "N")]
+    max_attempts: Option<u32>,
+    /// Wait this many seconds for its end, and print the outcome.
+    #[arg(long, value_name = "SECONDS")]
+    wait: Option<u64>,
+    /// Print only the task's id.
+    #[arg(long, short, conflicts_with_all = ["json", "wait"])]
+    quiet: bool,
+    #[command(flatten)]
+    for_whom: As,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Create {
+    pub async fn run(self) -> anyhow::Result<()> {
+        let common = self.common;
+        let input = CreateTaskInput {
+            task_type: self.task_type,
+            payload: Some(payload(&self.payload)?),
+            requirements: Some(Requirements {
+                capabilities: self.capabilities,
+                tags: Vec::new(),
+            }),
+            idempotency_key: self.idempotency_key,
+            priority: self.priority,
+            delay_seconds: self.delay,
+            max_attempts: self.max_attempts,
+            principal_kind: self.for_whom.kind(),
+            principal_id: self.for_whom.id(),
+            ..CreateTaskInput::default()
+        };
+        let client = common.client()?;
+        let created = client.create_task(&input).await?;
+        let Some(timeout) = self.wait else {
+            return common.show(&created, || {
+                let note = match created.duplicate && !self.quiet {
+                    true => "  (was there before)",
+                    false => "",
+                };
+                format!("{}{note}", created.task_id)
+            });
+        };
+        Wait {
+            task_id: created.task_id,
+            timeout,
+            for_whom: self.for_whom,
+            common,
+        }
+        .run()
+        .await
+    }
+}
+
+/// Returns the payload: the argument itself, stdin (`-`) or a file (`@FILE`).
+fn payload(text: &str) -> anyhow::Result<Box<RawValue>> {
+    let text = match text.strip_prefix('@') {
+        Some(path) => {
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?
+        }
+        None if text == "-" => {
+            let mut read = String::new();
+            std::io::stdin()
+                .read_to_string(&mut read)
+                .context("cannot read stdin")?;
+            read
+        }
+        None => text.to_owned(),
+    };
+    let text = text.trim().to_owned();
+    RawValue::from_string(text)
+        .map_err(|error| Exit::usage(format!("the payload is not JSON: {error}")).into())
+}
