@@ -1,5 +1,6 @@
 //! Warrants and requests about domains, which strangers sign or claim to have signed. And the tables of
-//! limits, which an operator changes while the server runs: a mistake in them must stop nobody.
+//! limits, which an operator changes while the server runs: a mistake in them must stop nobody. And what a server
+//! sends that claims to be Redis.
 
 use asyncgate_admission::{Table, limits};
 use asyncgate_core::{
@@ -11,6 +12,7 @@ use asyncgate_domains::{
     delay::{Verdict, check},
     domain_hash, signing_hash,
 };
+use asyncgate_host_redis::replies_in_parts;
 use asyncgate_warrants::{Call, Policy, Reason, RevocationPolicy, Verification, verify};
 use ed25519_dalek::{Signer, SigningKey};
 use serde_json::{Map, Value, json};
@@ -264,4 +266,22 @@ pub fn table_seeds() -> Vec<Vec<u8>> {
     let all = [&policies, &tiers, &gate, &envoy].map(Value::to_string);
     let alone = policies.to_string().into_bytes();
     vec![alone, all.join(&NEXT_TABLE.to_string()).into_bytes()]
+}
+
+/// Replies must be the same wherever the network cuts them.
+pub fn redis_replies(input: &[u8]) {
+    let whole = replies_in_parts(input, input.len());
+    for part in [1, 7] {
+        assert_eq!(replies_in_parts(input, part), whole);
+    }
+}
+
+/// Returns replies of each kind.
+pub fn reply_seeds() -> Vec<Vec<u8>> {
+    let texts = [
+        "+OK\r\n-ERR no\r\n:-12\r\n$-1\r\n*-1\r\n",
+        "*4\r\n:1731690000000\r\n:1\r\n$23\r\n1731690000 1731690060000\r\n$-1\r\n",
+        "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:6379\r\n",
+    ];
+    texts.map(|text| text.as_bytes().to_vec()).to_vec()
 }

@@ -69,6 +69,11 @@ pub const fn targets() -> &'static [Target] {
             run: admission::limit_tables,
             seeds: admission::table_seeds,
         },
+        Target {
+            name: "redis_replies",
+            run: admission::redis_replies,
+            seeds: admission::reply_seeds,
+        },
     ]
 }
 

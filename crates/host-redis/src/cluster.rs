@@ -16,7 +16,7 @@ use crate::{
     connection::Connection,
     dial::{Dialer, Target},
     redis::accepted,
-    resp::{Args, Value},
+    resp::{Args, Kind, Value},
     tls::Tls,
 };
 
@@ -82,7 +82,7 @@ impl Cluster {
     }
 
     /// Sends a request to the server that has `slot` now.
-    pub(crate) async fn send(&self, slot: u16, request: Bytes) -> Result<Value, Error> {
+    pub(crate) async fn send(&self, slot: u16, request: Bytes, kind: Kind) -> Result<Value, Error> {
         let owner = self.map().owner(slot);
         let mut node = match owner {
             Some(node) => node,
@@ -95,9 +95,9 @@ impl Cluster {
                 true => {
                     let mut both = Args::of([b"ASKING"]).request();
                     both.extend_from_slice(&request);
-                    connection.send(both.into(), 2).await
+                    connection.send(both.into(), 2, kind).await
                 }
-                false => connection.send(request.clone(), 1).await,
+                false => connection.send(request.clone(), 1, kind).await,
             };
             let redirect = match &sent {
                 Ok(Value::Error(text)) => Redirect::read(text, &node),
@@ -135,8 +135,9 @@ impl Cluster {
         masters.dedup();
         for node in masters {
             let ping = Args::of([b"PING"]).request();
-            let answer = self.connection(&node).send(ping.into(), 1).await;
-            if let Err(error) = answer.and_then(accepted) {
+            let connection = self.connection(&node);
+            let sent = connection.send(ping.into(), 1, Kind::Bytes).await;
+            if let Err(error) = sent.and_then(accepted) {
                 self.refresh();
                 return Err(error);
             }
@@ -196,7 +197,11 @@ impl Cluster {
         let mut last = Error::Unavailable("the cluster has no servers".to_owned());
         for node in nodes {
             let request = Args::of([b"CLUSTER", b"SLOTS"]).request();
-            match self.connection(&node).send(request.into(), 1).await {
+            let sent = self
+                .connection(&node)
+                .send(request.into(), 1, Kind::List)
+                .await;
+            match sent {
                 Ok(answer) => match read_slots(&answer, &node) {
                     Some(slots) if !slots.is_empty() => {
                         let mut map = self.map();

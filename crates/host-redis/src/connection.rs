@@ -2,7 +2,8 @@
 //!
 //! Requests of all callers go out together, as many as are waiting, and answers come back in order. A request is
 //! sent once: if the connection is then lost, that is an error, because nobody knows whether the request was
-//! done. A server that does not answer for [`PATIENCE`] is left and dialled again. Once dialling has failed,
+//! done. A reply of another kind than its request has means that requests and replies are out of step, so the
+//! connection is left: the replies after it may be meant for other callers. A server that does not answer for [`PATIENCE`] is left and dialled again. Once dialling has failed,
 //! requests fail at once until there is a connection, so that callers can act on their failure mode.
 
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
@@ -17,7 +18,7 @@ use tokio::{
 
 use crate::{
     dial::{Cause, Dialer, Socket},
-    resp::{self, Value},
+    resp::{self, Kind, Value},
 };
 
 /// The longest silence of a server that owes an answer, and the longest time for dialling, TLS included.
@@ -44,6 +45,7 @@ type Reply = oneshot::Sender<Result<Value, Error>>;
 struct Request {
     bytes: Bytes,
     answers: usize,
+    kind: Kind,
     reply: Reply,
     _room: OwnedSemaphorePermit,
 }
@@ -51,6 +53,8 @@ struct Request {
 /// A request that was sent and has no answer yet.
 struct Waiting {
     answers: usize,
+    /// The kind of the last answer.
+    kind: Kind,
     reply: Reply,
     _room: OwnedSemaphorePermit,
 }
@@ -66,14 +70,21 @@ impl Connection {
         }
     }
 
-    /// Sends bytes that hold `answers` requests, and returns the answer to the last of them.
-    pub(crate) async fn send(&self, bytes: Bytes, answers: usize) -> Result<Value, Error> {
+    /// Sends bytes that hold `answers` requests, and returns the answer to the last of them: one of this kind, or a
+    /// refusal.
+    pub(crate) async fn send(
+        &self,
+        bytes: Bytes,
+        answers: usize,
+        kind: Kind,
+    ) -> Result<Value, Error> {
         let kib = u32::try_from(bytes.len() >> 10).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.room).try_acquire_many_owned(kib.saturating_add(1));
         let (reply, answer) = oneshot::channel();
         let request = Request {
             bytes,
             answers,
+            kind,
             reply,
             _room: room.map_err(|_| Error::Busy)?,
         };
@@ -185,9 +196,9 @@ async fn exchange(socket: Socket, requests: &mut mpsc::Receiver<Request>) -> End
                 }
                 // Requests of callers who have gone are not sent: nobody would know that their nonces were used.
                 let wanted = batch.drain(..).filter(|request: &Request| !request.reply.is_closed());
-                for Request { bytes, answers, reply, _room } in wanted {
+                for Request { bytes, answers, kind, reply, _room } in wanted {
                     gathered.extend_from_slice(&bytes);
-                    waiting.push_back(Waiting { answers, reply, _room });
+                    waiting.push_back(Waiting { answers, kind, reply, _room });
                 }
             }
             sent = send(&mut writer, &mut gathered, &mut unflushed), if unflushed || !gathered.is_empty() => {
@@ -244,6 +255,9 @@ fn deliver(received: &mut BytesMut, waiting: &mut VecDeque<Waiting>) -> Result<(
         first.answers -= 1;
         if first.answers > 0 {
             continue;
+        }
+        if !answer.is(first.kind) {
+            return Err("an answer of another kind than was asked for".to_owned());
         }
         let demoted = is_demoted(&answer);
         if let Some(Waiting { reply, .. }) = waiting.pop_front() {

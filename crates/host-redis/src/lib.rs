@@ -24,6 +24,9 @@ mod tls;
 pub use address::{Address, BadAddress};
 pub use tls::BadSetup;
 
+#[cfg(feature = "fuzzing")]
+pub use resp::replies_in_parts;
+
 use asyncgate_core::{
     TenantId, Timestamp,
     admission::{Asks, Revocation, Subject, Verdicts},
@@ -101,7 +104,7 @@ impl Host for RedisHost {
         }
         Reply::later(async move {
             let args = revocations::look_up(&self.keys, tenant, &subjects);
-            let answer = self.redis.ask(tenant, &args).await?;
+            let answer = self.redis.ask_list(tenant, &args).await?;
             revocations::read_looked_up(&subjects, &answer)
         })
     }

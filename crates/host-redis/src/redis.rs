@@ -10,7 +10,7 @@ use crate::{
     connection::Connection,
     dial::{Dialer, Target},
     keys::Keys,
-    resp::{Args, Value},
+    resp::{Args, Kind, Value},
     script::Script,
     tls::{BadSetup, Tls},
 };
@@ -55,38 +55,42 @@ impl Redis {
         tenant: TenantId,
         args: &Args,
     ) -> Result<Value, Error> {
-        let answer = self.send(tenant, args.after(&script.by_digest())).await?;
+        let by_digest = args.after(&script.by_digest());
+        let answer = self.send(tenant, by_digest, script.kind).await?;
         // A server that was restarted has forgotten its scripts. It did nothing, so the request may be repeated.
         let forgotten = matches!(&answer, Value::Error(text) if text.starts_with("NOSCRIPT"));
         let answer = match forgotten {
-            true => self.send(tenant, args.after(&script.by_text())).await?,
+            true => {
+                let by_text = args.after(&script.by_text());
+                self.send(tenant, by_text, script.kind).await?
+            }
             false => answer,
         };
         accepted(answer)
     }
 
-    /// Sends a request to the server that has the tenant's keys.
-    pub(crate) async fn ask(&self, tenant: TenantId, args: &Args) -> Result<Value, Error> {
-        accepted(self.send(tenant, args.request()).await?)
+    /// Sends a request whose answer is a list to the server that has the tenant's keys.
+    pub(crate) async fn ask_list(&self, tenant: TenantId, args: &Args) -> Result<Value, Error> {
+        accepted(self.send(tenant, args.request(), Kind::List).await?)
     }
 
     pub(crate) async fn ping(&self) -> Result<(), Error> {
         match self {
             Self::Single(connection) => {
                 let ping = Args::of([b"PING"]).request();
-                accepted(connection.send(ping.into(), 1).await?).map(drop)
+                accepted(connection.send(ping.into(), 1, Kind::Bytes).await?).map(drop)
             }
             Self::Cluster(cluster) => cluster.ping().await,
         }
     }
 
-    async fn send(&self, tenant: TenantId, request: Vec<u8>) -> Result<Value, Error> {
+    async fn send(&self, tenant: TenantId, request: Vec<u8>, kind: Kind) -> Result<Value, Error> {
         let request = Bytes::from(request);
         match self {
-            Self::Single(connection) => connection.send(request, 1).await,
+            Self::Single(connection) => connection.send(request, 1, kind).await,
             Self::Cluster(cluster) => {
                 cluster
-                    .send(slot(Keys::tag(tenant).as_bytes()), request)
+                    .send(slot(Keys::tag(tenant).as_bytes()), request, kind)
                     .await
             }
         }

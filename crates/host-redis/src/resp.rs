@@ -2,10 +2,14 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// The longest byte string in a reply. The longest that we ask for are pages of revocations.
-const MAX_BULK: usize = 64 << 20;
+/// The longest reply. The longest that we ask for are pages of revocations.
+const MAX_REPLY: usize = 16 << 20;
+/// The longest byte string in a reply. The longest that we ask for is the text of INFO.
+const MAX_BULK: usize = 1 << 20;
+/// The longest line in a reply, without its end. The longest are the messages of errors.
+const MAX_LINE: usize = 64 << 10;
 /// The longest list in a reply. The longest that we ask for is CLUSTER SLOTS of a scattered cluster.
-const MAX_LIST: usize = 1 << 20;
+const MAX_LIST: usize = 1 << 16;
 /// The deepest nesting of lists in a reply. CLUSTER SLOTS has three levels and a list of names.
 const MAX_DEPTH: usize = 5;
 
@@ -20,7 +24,15 @@ pub(crate) enum Value {
     List(Vec<Value>),
 }
 
-/// The received bytes are not RESP2.
+/// The kinds of replies. Which of them a request has is known before it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Int,
+    Bytes,
+    List,
+}
+
+/// The received bytes are not RESP2, or more of them than any reply has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the server does not speak the protocol of Redis")]
 pub(crate) struct Malformed;
@@ -32,6 +44,17 @@ impl Value {
             return Err(text);
         }
         Ok(self)
+    }
+
+    /// Returns true if a request whose replies are of this kind can have this one. Any request can be refused.
+    pub(crate) fn is(&self, kind: Kind) -> bool {
+        match self {
+            Self::Error(_) => true,
+            Self::Int(_) => kind == Kind::Int,
+            Self::Bytes(_) => kind == Kind::Bytes,
+            Self::List(_) => kind == Kind::List,
+            Self::Nil => false,
+        }
     }
 
     pub(crate) fn bytes(&self) -> Option<&Bytes> {
@@ -116,12 +139,34 @@ pub(crate) fn take(received: &mut BytesMut) -> Result<Option<Value>, Malformed> 
         bytes: received,
         at: 0,
     };
-    let Some(()) = scan.skip(0)? else {
-        return Ok(None);
-    };
+    let whole = scan.skip(0)?;
     let end = scan.at;
+    if end.min(received.len()) > MAX_REPLY {
+        return Err(Malformed);
+    }
+    if whole.is_none() {
+        return Ok(None);
+    }
     let mut whole = received.split_to(end).freeze();
     read(&mut whole).map(Some)
+}
+
+/// Reads the replies of bytes that come in parts of some length. Returns them as text, and false if the bytes are
+/// malformed after these.
+#[cfg(feature = "fuzzing")]
+pub fn replies_in_parts(bytes: &[u8], part: usize) -> (Vec<String>, bool) {
+    let (mut received, mut replies) = (BytesMut::new(), Vec::new());
+    for part in bytes.chunks(part.max(1)) {
+        received.extend_from_slice(part);
+        loop {
+            match take(&mut received) {
+                Ok(Some(reply)) => replies.push(format!("{reply:?}")),
+                Ok(None) => break,
+                Err(Malformed) => return (replies, false),
+            }
+        }
+    }
+    (replies, true)
 }
 
 /// Looks for the end of a reply without building it, so that an incomplete one costs no allocation.
@@ -188,8 +233,13 @@ fn read(bytes: &mut Bytes) -> Result<Value, Malformed> {
 
 /// Returns the first line without its end, if it is complete.
 fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Malformed> {
-    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
-        return Ok(None);
+    // A line ends with two bytes.
+    let start = &bytes[..bytes.len().min(MAX_LINE + 2)];
+    let Some(end) = start.iter().position(|byte| *byte == b'\n') else {
+        return match start.len() < MAX_LINE + 2 {
+            true => Ok(None),
+            false => Err(Malformed),
+        };
     };
     bytes[..end].strip_suffix(b"\r").map(Some).ok_or(Malformed)
 }
@@ -257,6 +307,9 @@ mod tests {
     #[test]
     fn bytes_that_are_not_a_reply_are_refused() {
         let deep = "*1\r\n".repeat(9);
+        let strings = MAX_REPLY / MAX_BULK;
+        let string = format!("${MAX_BULK}\r\n{}\r\n", "x".repeat(MAX_BULK));
+        let long_list = format!("*99\r\n{}", string.repeat(strings));
         for wire in [
             "HTTP/1.1 400 Bad Request\r\n",
             "\r\n",
@@ -268,9 +321,14 @@ mod tests {
             "*99999999\r\n",
             ":1.5\r\n",
             &deep,
+            &format!("+{}", "x".repeat(MAX_LINE + 1)),
+            &format!("*1\r\n-{}\r\n", "x".repeat(MAX_LINE)),
+            &format!("${}\r\n", MAX_BULK + 1),
+            &long_list,
         ] {
             let mut received = BytesMut::from(wire.as_bytes());
-            assert_eq!(take(&mut received), Err(Malformed), "{wire:?}");
+            let shown = &wire[..wire.len().min(40)];
+            assert_eq!(take(&mut received), Err(Malformed), "{shown:?}");
         }
     }
 

@@ -4,15 +4,15 @@ use std::sync::OnceLock;
 
 use asyncgate_core::admission::{Asks, Together};
 
-use crate::resp::Args;
+use crate::resp::{Args, Kind};
 
 /// A script that decides. All of these share the text of `common.lua`.
 macro_rules! decision {
     ($name:literal) => {
-        Script::new(concat!(
-            include_str!("scripts/common.lua"),
-            include_str!($name)
-        ))
+        Script::new(
+            concat!(include_str!("scripts/common.lua"), include_str!($name)),
+            Kind::List,
+        )
     };
 }
 
@@ -22,9 +22,10 @@ pub(crate) static ADMIT: Script = decision!("scripts/admit.lua");
 pub(crate) static BATCH: Script = decision!("scripts/batch.lua");
 /// Decides nonces that do not depend on each other.
 pub(crate) static NONCES: Script = decision!("scripts/nonces.lua");
-pub(crate) static REVOKE: Script = Script::new(include_str!("scripts/revoke.lua"));
-pub(crate) static UNREVOKE: Script = Script::new(include_str!("scripts/unrevoke.lua"));
-pub(crate) static REVOCATIONS: Script = Script::new(include_str!("scripts/revocations.lua"));
+pub(crate) static REVOKE: Script = Script::new(include_str!("scripts/revoke.lua"), Kind::List);
+pub(crate) static UNREVOKE: Script = Script::new(include_str!("scripts/unrevoke.lua"), Kind::Int);
+pub(crate) static REVOCATIONS: Script =
+    Script::new(include_str!("scripts/revocations.lua"), Kind::List);
 
 pub(crate) static ALL: [&Script; 6] = [&ADMIT, &BATCH, &NONCES, &REVOKE, &UNREVOKE, &REVOCATIONS];
 
@@ -41,13 +42,16 @@ pub(crate) fn for_question(asks: &Asks) -> &'static Script {
 #[derive(Debug)]
 pub(crate) struct Script {
     text: &'static str,
+    /// The kind of its answers.
+    pub(crate) kind: Kind,
     digest: OnceLock<Args>,
 }
 
 impl Script {
-    const fn new(text: &'static str) -> Self {
+    const fn new(text: &'static str, kind: Kind) -> Self {
         Self {
             text,
+            kind,
             digest: OnceLock::new(),
         }
     }

@@ -21,7 +21,7 @@ local ncounters, nlimits = tonumber(ARGV[4]), tonumber(ARGV[5])
 local answer = {0, 0}
 local stored = {}
 for from = 1, nkeys, 1000 do
-  local part = redis.call('MGET', unpack(KEYS, from, min(from + 999, nkeys)))
+  local part = read(from, min(from + 999, nkeys))
   for i, row in ipairs(part) do
     stored[KEYS[from + i - 1]] = row
     answer[from + i + 1] = row

@@ -10,7 +10,7 @@
 -- Nothing is written before everything is decided, so an error changes nothing.
 
 local answer, rows, untils = {now}, {}, {}
-local stored = redis.call('MGET', unpack(KEYS))
+local stored = read(1, #KEYS)
 local at = 3
 for i, key in ipairs(KEYS) do
   local row = rows[key] or stored[i]

@@ -16,6 +16,17 @@ else
   now = tonumber(ARGV[1])
 end
 
+-- Returns the rows of some of the keys. MGET finds nothing at a key that holds no text, such as a list. That is an
+-- error and no missing row: otherwise a nonce that was used could be used again.
+local function read(from, to)
+  local rows, missing = redis.call('MGET', unpack(KEYS, from, to)), {}
+  for i, row in ipairs(rows) do
+    if not row then missing[#missing + 1] = KEYS[from + i - 1] end
+  end
+  if #missing > 0 then assert(redis.call('EXISTS', unpack(missing)) == 0, 'CORRUPT type') end
+  return rows
+end
+
 -- Returns the milliseconds that Redis keeps a row: a second longer than the row matters, so that none is removed too
 -- early. Formats the number here, because Redis would write it with decimals.
 local function keep(till)

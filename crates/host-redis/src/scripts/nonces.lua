@@ -3,7 +3,7 @@
 
 local answer = {now, 1}
 for from = 1, #KEYS, 1000 do
-  local part = redis.call('MGET', unpack(KEYS, from, min(from + 999, #KEYS)))
+  local part = read(from, min(from + 999, #KEYS))
   for _, row in ipairs(part) do answer[#answer + 1] = row end
 end
 

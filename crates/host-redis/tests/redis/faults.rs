@@ -240,6 +240,87 @@ async fn rows_that_cannot_be_read_are_an_error_and_stay() {
 }
 
 #[tokio::test]
+async fn a_nonce_that_became_something_else_than_text_is_an_error_and_not_new() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]).await;
+    let host = connected(RedisHost::new(server.address()).unwrap()).await;
+    let together = Asks {
+        nonces: vec![nonce("n", 600), nonce("m", 600)],
+        ..Asks::default()
+    };
+    let after_a_limit = Asks {
+        counters: vec![asyncgate_core::admission::Increment {
+            namespace: [1; 32],
+            window_secs: 60,
+            limit: 9,
+            by: 1,
+        }],
+        ..one(nonce("n", 600))
+    };
+    assert_eq!(is_new(&host, "n").await, Ok(true));
+    let keys = server.command(&["RANDOMKEY"]).await.unwrap();
+    let key = keys.lines().nth(1).unwrap();
+    server.command(&["DEL", key]).await.unwrap();
+    server.command(&["RPUSH", key, "x"]).await.unwrap();
+    // Each of these is decided by another script.
+    for asks in [one(nonce("n", 600)), together, after_a_limit] {
+        let answer = host.admit(TENANT, NOW, asks).await;
+        assert!(matches!(answer, Err(Error::Corrupt(_))), "{answer:?}");
+    }
+    assert_eq!(is_new(&host, "other").await, Ok(true));
+    let kept = server.command(&["LLEN", key]).await.unwrap();
+    assert!(kept.starts_with(":1\r\n"), "{kept}");
+}
+
+/// A server that accepts everybody and answers whatever it is asked with what `answers` returns for the number of the
+/// connection.
+async fn impostor(answers: impl Fn(usize) -> &'static [u8] + Send + 'static) -> RedisHost {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        for number in 0.. {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let answer = answers(number);
+            tokio::spawn(async move {
+                let mut asked = vec![0; 64 << 10];
+                while let Ok(1..) = stream.read(&mut asked).await {
+                    drop(stream.write_all(answer).await);
+                }
+            });
+        }
+    });
+    RedisHost::new(address(&format!("redis://127.0.0.1:{port}"))).unwrap()
+}
+
+#[tokio::test]
+async fn an_endless_line_is_not_gathered() {
+    static ENDLESS: [u8; 70_000] = [b'+'; 70_000];
+    // Dialling would wait for its patience if it gathered; so the cause tells which of both happened.
+    let host = impostor(|_| &ENDLESS).await;
+    eventually("it says why", async || {
+        let error = host.ping().await.unwrap_err().to_string();
+        error.contains("protocol of Redis")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_reply_of_another_kind_costs_the_connection() {
+    // Dialling takes any answer, and then a list is asked for.
+    let host = impostor(|number| [&b":1\r\n"[..], b"+PONG\r\n"][number.min(1)]).await;
+    let answer = is_new(&host, "n").await;
+    let told = format!("{answer:?}");
+    assert!(matches!(answer, Err(Error::Unavailable(_))), "{told}");
+    assert!(told.contains("another kind"), "{told}");
+    eventually("there is a second connection", async || {
+        host.ping().await.is_ok()
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn passwords_are_needed_and_not_shown() {
     if !available() {
         return;
