@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Read};
 
-use crate::{Break, Failure, Header, Kind, export};
+use crate::{Break, Failure, Header, Kind, export, time};
 
 /// The longest line that is read. Receipts are far smaller; the bound keeps a file that is no export
 /// from filling the memory in search of a line's end.
@@ -106,10 +106,14 @@ pub(crate) fn header<R: Read>(blocks: &mut Blocks<R>) -> Result<(Header, Vec<u8>
         );
         return Err(refused(Kind::UnknownVersion, message));
     }
-    let header = serde_json::from_slice(line).map_err(|error| {
-        let message = format!("the header is not complete: {}", reason(&error));
+    let header: Header = serde_json::from_slice(line).map_err(|error| {
+        let message = format!("the header is not that of version 1: {}", reason(&error));
         refused(Kind::NotAnExport, message)
     })?;
+    if time::parse(&header.exported_at).is_none() {
+        let message = "the header's exported_at is no time".to_owned();
+        return Err(refused(Kind::NotAnExport, message));
+    }
     Ok((header, rest))
 }
 

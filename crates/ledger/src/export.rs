@@ -13,8 +13,9 @@ pub const FORMAT: &str = "asyncgate.ledger";
 /// The version of the format that is written, and the only one that is read.
 pub const VERSION: u32 = 1;
 
-/// The first line of an export. It is not signed, and only its tenant is compared.
+/// The first line of an export. It is not signed: its tenant is compared, and who exported and when is only read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Header {
     /// [`FORMAT`].
     pub format: String,

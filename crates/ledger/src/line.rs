@@ -1,7 +1,7 @@
 //! A receipt on a line of an export, borrowed from the line.
 //!
-//! Invariant: a line has the fields of version 1 and no others. So nothing can be smuggled in beside
-//! the statement that the links cover.
+//! Invariant: a line has the fields of version 1 and no others, the header and the head included. So nothing can be
+//! smuggled in beside the statement that the links and the signature cover.
 
 use std::{borrow::Cow, fmt};
 
@@ -47,6 +47,38 @@ pub(crate) struct Line<'a> {
     pub tenant_id: Text<'a>,
 }
 
+/// The head on the last line.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeadLine {
+    tenant_id: String,
+    seq: u64,
+    link: String,
+    open_obligations: u64,
+    signed_at: String,
+    signed_at_millis: i64,
+    // Of a server without a key these are null, but not missing.
+    #[serde(deserialize_with = "Option::deserialize")]
+    public_key: Option<String>,
+    #[serde(deserialize_with = "Option::deserialize")]
+    signature: Option<String>,
+}
+
+impl From<HeadLine> for LedgerHead {
+    fn from(line: HeadLine) -> Self {
+        Self {
+            tenant_id: line.tenant_id,
+            seq: line.seq,
+            link: line.link,
+            open_obligations: line.open_obligations,
+            signed_at: line.signed_at,
+            signed_at_millis: line.signed_at_millis,
+            public_key: line.public_key,
+            signature: line.signature,
+        }
+    }
+}
+
 /// A line after the header.
 #[derive(Debug)]
 #[expect(
@@ -68,8 +100,8 @@ impl<'a> Parsed<'a> {
             Err(error) => error.to_string(),
         };
         // A head has other required fields than a receipt, so a line cannot be both.
-        if let Ok(head) = serde_json::from_slice(line) {
-            return Ok(Self::Head(head));
+        if let Ok(head) = serde_json::from_slice::<HeadLine>(line) {
+            return Ok(Self::Head(head.into()));
         }
         Err(if line.ends_with(b"\n") {
             Break::new(

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use asyncgate_api::LedgerHead;
-use asyncgate_core::{Head, Link, TenantId, hex};
+use asyncgate_core::{Head, Link, TenantId, Timestamp, hex};
 use ed25519_dalek::{Signature, VerifyingKey};
 use serde::Deserialize;
 
@@ -85,7 +85,7 @@ pub(crate) fn signer(
 ) -> Result<Option<PublicKey>, Break> {
     let signed_at = (record.signed_at.as_str(), record.signed_at_millis);
     match (&record.public_key, &record.signature) {
-        (None, None) => Ok(None),
+        (None, None) => time_of(signed_at).map(|_| None),
         (Some(key), Some(signature)) => check(tenant, head, signed_at, (key, signature)).map(Some),
         (Some(_), None) => {
             let message = "the head names a key but has no signature";
@@ -107,19 +107,23 @@ fn head(seq: u64, link: &str, open_obligations: u64) -> Result<Head, Break> {
     })
 }
 
+/// Returns the time of a head. The signature covers the milliseconds; the text must say the same, because people
+/// read it.
+fn time_of((text, millis): (&str, i64)) -> Result<Timestamp, Break> {
+    let at = time::parse(text).filter(|at| at.as_millis() == millis);
+    at.ok_or_else(|| {
+        let message = format!("signed_at is {text:?}, but signed_at_millis is {millis}");
+        Break::new(Kind::Time, message)
+    })
+}
+
 fn check(
     tenant: TenantId,
     head: &Head,
-    (at_text, at_millis): (&str, i64),
+    signed_at: (&str, i64),
     (key, signature): (&str, &str),
 ) -> Result<PublicKey, Break> {
-    // The signature covers the milliseconds; the text must say the same, because people read it.
-    let at = time::parse(at_text)
-        .filter(|at| at.as_millis() == at_millis)
-        .ok_or_else(|| {
-            let message = format!("signed_at is {at_text:?}, but signed_at_millis is {at_millis}");
-            Break::new(Kind::Time, message)
-        })?;
+    let at = time_of(signed_at)?;
     let malformed = |what: &str, digits: usize| {
         let message = format!("the {what} is not {digits} lower-case hexadecimal digits");
         Break::new(Kind::Malformed, message)

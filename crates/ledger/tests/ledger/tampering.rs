@@ -290,6 +290,62 @@ fn something_smuggled_in_beside_the_statement() {
     );
 }
 
+/// The first and the last line have their fields and no others, each once, and none of them can be changed. What the
+/// header says of the export itself is not signed, and only its form is checked.
+#[test]
+fn each_field_of_the_header_and_of_the_head() {
+    let text = eventful().export();
+    let lines: Vec<&str> = text.lines().collect();
+    let with = |at: usize, line: &str| {
+        let mut lines = lines.clone();
+        lines[at] = line;
+        lines.join("\n") + "\n"
+    };
+    let last = lines.len() - 1;
+    for (at, optional) in [(0, "exported_by"), (last, "")] {
+        let good: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(lines[at]).unwrap();
+        assert!(good.len() >= 5);
+        let place = Some(at as u64 + 1);
+        let write = |fields: &serde_json::Map<String, serde_json::Value>| {
+            let line = serde_json::to_string(fields).unwrap();
+            with(at, &line)
+        };
+        for (name, value) in &good {
+            let mut less = good.clone();
+            less.remove(name);
+            if name != optional {
+                assert_eq!(broken(&write(&less)).line, place, "without {name}");
+            }
+            let mut other = good.clone();
+            let changed = match value {
+                serde_json::Value::Number(number) => (number.as_i64().unwrap() + 1).into(),
+                serde_json::Value::String(text) => format!("{text}0").into(),
+                _ => "x".into(),
+            };
+            other.insert(name.clone(), changed);
+            if name != optional {
+                broken(&write(&other));
+            }
+            let line = lines[at];
+            let twice = format!("{{\"{name}\":{value},{}", &line[1..]);
+            assert_eq!(broken(&with(at, &twice)).line, place, "{name} twice");
+        }
+        let mut more = good.clone();
+        more.insert("note".to_owned(), 1.into());
+        assert_eq!(broken(&write(&more)).line, place, "one field more");
+    }
+}
+
+#[test]
+fn the_time_of_a_head_that_is_not_signed() {
+    let found = tampered(|_, head| {
+        (head.public_key, head.signature) = (None, None);
+        head.signed_at = "yesterday".to_owned();
+    });
+    assert_eq!(found.kind, Kind::Time, "{found}");
+}
+
 /// Somebody who rewrites the end of a ledger can make every link fit, but cannot sign it.
 #[test]
 fn a_recomputed_tail_with_an_old_or_foreign_signature() {
