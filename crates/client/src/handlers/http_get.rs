@@ -202,7 +202,7 @@ impl Inner {
         let host = uri.host().unwrap_or_default();
         let address = host.trim_start_matches('[').trim_end_matches(']').parse();
         match address {
-            Ok(address) if !self.reach.allows(address) => Err(not_public(address)),
+            Ok(address) if !self.reach.allows(address) => Err(not_public(host)),
             _ if host.is_empty() => Err(refused("it names no host")),
             _ => Ok(()),
         }
@@ -220,7 +220,9 @@ impl Inner {
             let mut next: Option<&(dyn std::error::Error + 'static)> = Some(&error);
             while let Some(error) = next {
                 if let Some(connect::Unresolved::NotPublic(address)) = error.downcast_ref() {
-                    return not_public(*address);
+                    let host = uri.host().unwrap_or_default();
+                    tracing::warn!(host, %address, "http_get: the address of a host is not public");
+                    return not_public(host);
                 }
                 next = error.source();
             }
@@ -235,8 +237,10 @@ fn refused(why: &str) -> Failure {
     Failure::permanent(format!("the URL is refused: {why}")).of_kind("url_refused")
 }
 
-fn not_public(address: IpAddr) -> Failure {
-    refused(&format!("{address} is not a public address"))
+/// Refuses a host. Its address stands only in the log of the worker: who chose the URL may not know the names of the
+/// network that the worker is in.
+fn not_public(host: &str) -> Failure {
+    refused(&format!("{host} has no public address"))
 }
 
 /// Returns the target of a redirect; `None` if the answer is no redirect.
