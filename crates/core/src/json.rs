@@ -1,7 +1,7 @@
 //! JSON text that is kept byte for byte, and the canonical form by which two texts are compared.
 //!
-//! Invariants: a [`Json`] is one well-formed JSON value nested at most [`MAX_DEPTH`] deep; its text
-//! is never rewritten. Canonical bytes are equal exactly when the values are: object keys sorted,
+//! Invariants: a [`Json`] is one well-formed JSON value nested at most [`MAX_DEPTH`] deep, with numbers that
+//! other readers take too; its text is never rewritten. Canonical bytes are equal exactly when the values are: object keys sorted,
 //! no white space, strings by their characters, numbers by their exact decimal value.
 
 use std::{fmt, sync::Arc};
@@ -11,6 +11,9 @@ use serde_json::value::RawValue;
 /// The deepest allowed nesting of a value.
 pub const MAX_DEPTH: usize = 128;
 
+/// The longest text of a number. Whole numbers of 256 bits have 78 digits; some readers stop at some thousands.
+pub const MAX_NUMBER_BYTES: usize = 128;
+
 /// The longest whole number that is canonical as plain digits.
 const MAX_PLAIN_DIGITS: usize = 20;
 
@@ -18,22 +21,32 @@ const MAX_PLAIN_DIGITS: usize = 20;
 #[derive(Clone)]
 pub struct Json(Arc<RawValue>);
 
-/// The error for a value that is nested more deeply than [`MAX_DEPTH`].
+/// The error for a value that is well-formed and cannot be taken all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("JSON is nested more than {MAX_DEPTH} levels deep")]
-pub struct TooDeep;
+pub enum Unfit {
+    /// It is nested more deeply than [`MAX_DEPTH`].
+    #[error("JSON is nested more than {MAX_DEPTH} levels deep")]
+    TooDeep,
+    /// One of its numbers is longer than [`MAX_NUMBER_BYTES`] or beyond a double. Many readers refuse it.
+    #[error("a number has more than {MAX_NUMBER_BYTES} characters or is beyond a double")]
+    Number,
+}
 
 impl Json {
-    /// Takes a well-formed value that is not nested too deeply.
-    pub fn new(raw: Box<RawValue>) -> Result<Self, TooDeep> {
+    /// Takes a well-formed value that is not nested too deeply and whose numbers everybody can read.
+    pub fn new(raw: Box<RawValue>) -> Result<Self, Unfit> {
         // Canonical bytes are written by recursion; the bound keeps hostile input from exhausting the stack.
         if depth(raw.get()) > MAX_DEPTH {
-            return Err(TooDeep);
+            return Err(Unfit::TooDeep);
+        }
+        if has_unfit_number(raw.get()) {
+            return Err(Unfit::Number);
         }
         Ok(Self(raw.into()))
     }
 
-    /// Reads back the text of an earlier [`Json`]; returns none if it is not well-formed.
+    /// Reads back the text of an earlier [`Json`]; returns none if it is not well-formed. Older servers took any
+    /// number, so numbers are no reason to refuse it here.
     pub fn from_text(text: String) -> Option<Self> {
         RawValue::from_string(text).ok().map(|raw| Self(raw.into()))
     }
@@ -113,6 +126,51 @@ fn depth(text: &str) -> usize {
         }
     }
     deepest
+}
+
+/// Returns true if a number in a well-formed text is too long, or beyond a double.
+pub fn has_unfit_number(text: &str) -> bool {
+    let mut rest = text.as_bytes();
+    let starts = |byte: &u8| matches!(byte, b'"' | b'-' | b'0'..=b'9');
+    while let Some(at) = rest.iter().position(starts) {
+        rest = &rest[at..];
+        let len = match rest[0] {
+            b'"' => string_len(rest),
+            _ => {
+                let goes_on =
+                    |byte: &u8| matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E' | b'0'..=b'9');
+                let len = rest.iter().position(|byte| !goes_on(byte));
+                let number = &rest[..len.unwrap_or(rest.len())];
+                if is_unfit(number) {
+                    return true;
+                }
+                number.len()
+            }
+        };
+        rest = &rest[len..];
+    }
+    false
+}
+
+/// Returns the length of the string that a text begins with, quotes included.
+fn string_len(text: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(run) = text[at..].iter().position(|byte| b"\"\\".contains(byte)) {
+        at += run + 1;
+        if text[at - 1] == b'"' {
+            return at;
+        }
+        // The byte after a backslash ends nothing.
+        at = (at + 1).min(text.len());
+    }
+    text.len()
+}
+
+fn is_unfit(number: &[u8]) -> bool {
+    // Only an exponent can carry so short a number beyond a double.
+    let plain = number.len() <= MAX_PLAIN_DIGITS && !number.iter().any(|byte| b"eE".contains(byte));
+    let value = || str::from_utf8(number).ok()?.parse::<f64>().ok();
+    !plain && (number.len() > MAX_NUMBER_BYTES || !value().is_some_and(f64::is_finite))
 }
 
 /// Returns the canonical bytes of a well-formed text.
@@ -444,6 +502,33 @@ mod tests {
         assert_eq!(depth(r#""\"[[[""#), 0);
         let nested = format!("{}{}", "[".repeat(MAX_DEPTH + 1), "]".repeat(MAX_DEPTH + 1));
         assert!(Json::new(RawValue::from_string(nested).unwrap()).is_err());
+    }
+
+    #[test]
+    fn numbers_that_others_cannot_read_are_refused() {
+        let long = |digits| "7".repeat(digits);
+        for (text, fits) in [
+            (long(MAX_NUMBER_BYTES), true),
+            (long(MAX_NUMBER_BYTES + 1), false),
+            (format!("0.{}", long(MAX_NUMBER_BYTES)), false),
+            (format!("[1,-{}]", long(5_000)), false),
+            (
+                format!("{{\"a\\\"{}\":\"-{}\\\\\"}}", long(999), long(999)),
+                true,
+            ),
+            (format!("[\"\\\\\",{}]", long(999)), false),
+            ("1e308".to_owned(), true),
+            ("1E309".to_owned(), false),
+            ("-1e+999".to_owned(), false),
+            ("[true,1e99999999999999999999]".to_owned(), false),
+            ("1e-99999999999999999999".to_owned(), true),
+            ("\"1e999\"".to_owned(), true),
+            ("{\"1e999\":[{\"x\": 1e999 }]}".to_owned(), false),
+            ("[false, null, 0, -0.5e-3]".to_owned(), true),
+        ] {
+            let raw = RawValue::from_string(text.clone()).unwrap();
+            assert_eq!(Json::new(raw).is_ok(), fits, "{text}");
+        }
     }
 
     #[test]

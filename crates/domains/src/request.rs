@@ -3,6 +3,7 @@
 //! Extra fields are ignored, and of two equal fields the last counts, as in JavaScript. A body is refused
 //! if a field is missing or of another type, or if a number is no integer from 0 to 2^53 - 1.
 
+use asyncgate_core::json::has_unfit_number;
 use serde_json::Value;
 
 use crate::delay;
@@ -133,7 +134,11 @@ pub struct Request {
 impl Request {
     /// Reads a body. `None` if it is no request of this kind about a domain of this name.
     pub fn parse(kind: Kind, name: &str, body: &[u8]) -> Option<Self> {
-        let body: Value = serde_json::from_slice(body).ok()?;
+        let body = std::str::from_utf8(body).ok()?;
+        if has_unfit_number(body) {
+            return None;
+        }
+        let body: Value = serde_json::from_str(body).ok()?;
         if text(&body, "type")? != kind.tag() {
             return None;
         }

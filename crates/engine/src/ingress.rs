@@ -16,11 +16,12 @@ use asyncgate_core::{
     task::{self, Created, NewTask},
 };
 use asyncgate_store::{Decided, Error, ReadSet, Snapshot, Tasks, transact, transact_admitted};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
 
 use crate::{
     Engine, Fault, Remote, Touches,
     call::{NO_NEW_WORK, check_touches},
+    input::json,
     operations::host_fault,
     rate_headers::{Header, ReportedLimit, headers},
     view,
@@ -263,12 +264,12 @@ struct Sent {
 
 impl Sent {
     fn read(message: &Message<'_>, ingress: &Ingress) -> Result<(Json, Self), Fault> {
-        let text = std::str::from_utf8(message.body).ok().map(str::to_owned);
-        let payload = text.and_then(Json::from_text);
         let fields: Option<Map<String, Value>> = serde_json::from_slice(message.body).ok();
-        let (Some(payload), Some(fields)) = (payload, fields) else {
+        let raw: Option<Box<RawValue>> = serde_json::from_slice(message.body).ok();
+        let (Some(raw), Some(fields)) = (raw, fields) else {
             return Err(Fault::bad_request("the body must be a JSON object"));
         };
+        let payload = json("the body", raw)?;
         let nonce = ingress.provider.nonce(message, &fields)?;
         let timestamp = ingress.provider.timestamp(message, &fields)?;
         let key = match &ingress.key {

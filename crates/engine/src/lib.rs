@@ -31,7 +31,7 @@ mod sweep;
 mod touches;
 mod view;
 
-pub use asyncgate_core::{Principal, PrincipalKind, TenantId};
+pub use asyncgate_core::{Principal, PrincipalKind, TenantId, json::has_unfit_number};
 pub use asyncgate_warrants::Network;
 pub use budget::{Budget, Grant, Holder};
 pub use call::execute;

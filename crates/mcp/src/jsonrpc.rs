@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 
+use asyncgate_engine::has_unfit_number;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json, value::RawValue};
 
@@ -209,7 +210,9 @@ struct Envelope<'a> {
 
 fn is_id(raw: &RawValue) -> bool {
     let digits = raw.get().strip_prefix('-').unwrap_or(raw.get());
-    raw.get().starts_with('"') || digits.bytes().all(|byte| byte.is_ascii_digit())
+    let is_whole = digits.bytes().all(|byte| byte.is_ascii_digit());
+    // The answer repeats the id, so a number must be one that the client's reader takes.
+    raw.get().starts_with('"') || (is_whole && !has_unfit_number(digits))
 }
 
 #[cfg(test)]
@@ -296,6 +299,11 @@ mod tests {
         for (json, id, why) in table {
             assert_eq!(refused(json), (id, -32600), "{why}");
         }
+        let long = format!(
+            r#"{{"jsonrpc":"2.0","id":{},"method":"m"}}"#,
+            "7".repeat(5_000)
+        );
+        assert_eq!(refused(&long), (None, -32600));
     }
 
     #[test]

@@ -132,6 +132,22 @@ fn numbers_are_exact_integers() {
 }
 
 #[test]
+fn numbers_that_others_cannot_read_are_refused_even_where_they_are_ignored() {
+    let digits = "7".repeat(5_000);
+    for (number, taken) in [
+        ("7", true),
+        ("1e999", false),
+        (&digits, false),
+        (&format!("0.{digits}"), false),
+    ] {
+        let mut body = good(Kind::Sign).to_string();
+        body.insert_str(1, &format!("\"extra\":{number},"));
+        let read = Request::parse(Kind::Sign, NAME, body.as_bytes());
+        assert_eq!(read.is_some(), taken, "{number}");
+    }
+}
+
+#[test]
 fn only_the_known_domain_is_taken() {
     for (path, value) in [
         ("/domain/name", json!("Sequential Delay Domain")),

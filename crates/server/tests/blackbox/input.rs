@@ -275,6 +275,47 @@ fn bytes_that_are_no_utf_8_are_refused() {
 }
 
 #[test]
+fn numbers_that_others_cannot_read_are_refused_on_every_way_in() {
+    let scene = Scene::set();
+    let hooks = crate::ingress::launch(crate::ingress::HOOKS).start();
+    let digits = "7".repeat(5_000);
+    let before = hooks.get("/v1/tasks").expect(200);
+    for number in [
+        digits.as_str(),
+        "1e400",
+        "-1E+99999999999999999999",
+        &format!("0.{digits}"),
+    ] {
+        let task = format!(r#"{{"type":"x","payload":{{"a":[{number}]}}}}"#);
+        scene
+            .post("/v1/tasks", task.as_bytes())
+            .refused(400, "BAD_REQUEST");
+        let typed = format!(r#"{{"type":"x","priority":{number}}}"#);
+        scene
+            .post("/v1/tasks", typed.as_bytes())
+            .refused(400, "BAD_REQUEST");
+        let call = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"asyncgate.create_task","arguments":{task}}}}}"#
+        );
+        let result = scene.server.send(Request::post("/mcp", call)).expect(200);
+        assert_eq!(result["result"]["isError"], true, "{result}");
+        let domain = format!(r#"{{"type":"DisableDomainRequest","extra":{number}}}"#);
+        let domain = Request::post("/domain/disable", domain);
+        scene.server.send_bare(&domain).expect(400);
+        let mut message = crate::ingress::message("n").to_string();
+        message.truncate(message.len() - 1);
+        let message = format!(r#"{message},"a":{number}}}"#);
+        let sent = hooks.send_bare(&crate::ingress::signed("hooks", message));
+        assert_eq!(sent.expect(400)["code"], "BAD_REQUEST");
+    }
+    let id = format!(r#"{{"jsonrpc":"2.0","id":{digits},"method":"ping"}}"#);
+    let answer = scene.server.send(Request::post("/mcp", id));
+    assert!(!answer.text().contains(&digits), "the id came back");
+    scene.nothing_has_changed();
+    assert_eq!(hooks.get("/v1/tasks").expect(200), before);
+}
+
+#[test]
 fn names_in_a_query_that_are_no_utf_8_are_refused() {
     let scene = Scene::set();
     for target in [
