@@ -1,5 +1,7 @@
 //! Limits of clients that show no credential. Their addresses tell them apart.
 
+use std::net::IpAddr;
+
 use asyncgate_api::{CheckLimits, CheckLimitsInput, Flag};
 
 use crate::{Caller, Engine, Fault, Remote, call::execute};
@@ -18,6 +20,15 @@ impl Remote {
             None => UNKNOWN.to_owned(),
         }
     }
+
+    /// Returns the key by which limits count a client that shows nothing else: as [`Self::client_key`], but of IPv6
+    /// it is the network, because anybody has as many addresses in theirs as they like.
+    fn network_key() -> String {
+        match Self::current().and_then(Self::network) {
+            Some(network @ IpAddr::V6(_)) => format!("{network}/64"),
+            Some(IpAddr::V4(_)) | None => Self::client_key(),
+        }
+    }
 }
 
 impl Engine {
@@ -26,7 +37,7 @@ impl Engine {
     pub(crate) async fn check_client(&self, policy: &str) -> Result<(), Fault> {
         let input = CheckLimitsInput {
             policy: Some(policy.to_owned()),
-            key: Some(Remote::client_key()),
+            key: Some(Remote::network_key()),
             enforce: Some(Flag(true)),
             ..CheckLimitsInput::default()
         };

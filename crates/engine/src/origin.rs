@@ -6,7 +6,7 @@
 
 use std::{
     fmt,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
 
@@ -47,6 +47,15 @@ impl Remote {
             Self::Forwarded(address) => Some(address.to_canonical()),
             Self::Local { .. } => None,
         }
+    }
+
+    /// Returns the first address of the network that the client has for itself: its address, and of IPv6 that of the
+    /// 64 bits which a provider gives to one machine at the least.
+    pub fn network(self) -> Option<IpAddr> {
+        Some(match self.ip()? {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) >> 64 << 64).into(),
+        })
     }
 
     /// Runs `work` on behalf of this client.

@@ -17,7 +17,7 @@ use crate::tls;
 
 use super::Error;
 use super::backend::Backend;
-use super::domains::{Domains, NO_KEYS};
+use super::domains::{CLIENT_POLICY, Domains, NO_KEYS, NO_POLICY};
 use super::resolve::Entries;
 use super::table_value::{Content, Table};
 use super::value::{Secret, Value};
@@ -315,12 +315,13 @@ fn domains(from: &Entries, limits: &Limits) -> Result<Domains, Error> {
         "none" => None,
         _ => Some(keys.ok_or_else(|| from.refuse("domains.keys", is_wrong(NO_KEYS)))?),
     };
-    let client_policy: Option<String> = from.optional("domains.client_policy")?;
-    if let Some(policy) = &client_policy
-        && !has_policy(limits, policy)
-    {
-        return Err(from.refuse("domains.client_policy", "names no policy"));
-    }
+    let named: Option<String> = from.optional("domains.client_policy")?;
+    let client_policy = match named.as_deref() {
+        None => Some(CLIENT_POLICY.to_owned()),
+        Some(NO_POLICY) => None,
+        Some(policy) if has_policy(limits, policy) => named,
+        Some(_) => return Err(from.refuse("domains.client_policy", "names no policy")),
+    };
     Ok(Domains {
         enabled: from.read("domains.enabled")?,
         compat: match from.word("domains.compat")? {

@@ -186,6 +186,34 @@ fn domains_can_be_switched_off_and_limited_by_client() {
 }
 
 #[test]
+fn a_stranger_is_limited_unless_the_operator_says_none() {
+    let flood = |server: &Server| {
+        let empty = Request::post("/domain/disable", "{}");
+        (0..1_300).find(|_| server.send_bare(&empty).status == 429)
+    };
+    let launch = Launch::new().patient();
+    let server = launch.clone().start();
+    let passed = flood(&server).expect("nobody is refused");
+    assert!(passed >= 1_000, "{passed}");
+    let one = domain("one", &[stage(0, true, 1)]);
+    let refused = ask(&server, Kind::Disable, &one, 0);
+    assert!(refused.header("retry-after").is_some());
+    let refused = refused.expect(429);
+    assert_eq!(refused["success"], json!(false));
+
+    server.stop();
+    let server = launch.set("domains.client_policy=none").start();
+    assert_eq!(flood(&server), None);
+    let answer = ask(&server, Kind::QuotaStatus, &one, 0).expect(200);
+    let (_, counter, disabled) = stands(&answer);
+    assert_eq!(
+        (counter, disabled),
+        (0, false),
+        "the refused request was stored"
+    );
+}
+
+#[test]
 fn what_an_evaluator_needs_is_checked_at_the_start() {
     let launch = Launch::new().set("domains.evaluator=poprf-ristretto255");
     assert!(launch.refused().complaint().contains("at least one key"));
