@@ -3,6 +3,7 @@
 //! These answers need no credential: they hold no tenant's data.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use asyncgate_api::{Code, Liveness};
 use asyncgate_edge::json_response;
@@ -15,6 +16,8 @@ use axum::routing::get;
 use futures_util::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep_until};
 
 /// The server's readiness for new work.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,6 +61,41 @@ pub trait Vitals: Send + Sync + 'static {
 struct Ops {
     vitals: Arc<dyn Vitals>,
     registry: Arc<Registry>,
+    refreshed: Arc<Mutex<Refreshed>>,
+}
+
+/// The last refresh of the metrics.
+#[derive(Default)]
+struct Refreshed {
+    began: Option<Instant>,
+    /// The time before which the next one does not begin.
+    next: Option<Instant>,
+}
+
+/// The part of the time that refreshes may take, as a divisor. Anybody may ask for metrics, and a refresh reads
+/// much of the store.
+const REFRESH_SHARE: u32 = 10;
+/// The longest pause between two refreshes.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+impl Ops {
+    /// Brings the metrics up to date as of now or later. Callers who come while there is a refresh or a pause share
+    /// the next refresh.
+    async fn refresh(&self) {
+        let came = Instant::now();
+        let mut last = self.refreshed.lock().await;
+        if last.began.is_some_and(|began| began > came) {
+            return;
+        }
+        if let Some(next) = last.next {
+            sleep_until(next).await;
+        }
+        let began = Instant::now();
+        self.vitals.refresh().await;
+        let pause = began.elapsed() * (REFRESH_SHARE - 1);
+        last.next = Some(Instant::now() + pause.min(LONGEST_PAUSE));
+        last.began = Some(began);
+    }
 }
 
 /// Returns the routes `/healthz` and `/readyz`.
@@ -77,6 +115,7 @@ pub fn metrics(vitals: Arc<dyn Vitals>, registry: Registry) -> Router {
     let ops = Ops {
         vitals,
         registry: Arc::new(registry),
+        refreshed: Arc::default(),
     };
     Router::new().route(METRICS, get(show)).with_state(ops)
 }
@@ -117,7 +156,7 @@ async fn ready(State(vitals): State<Arc<dyn Vitals>>) -> Response {
 }
 
 async fn show(State(ops): State<Ops>) -> Response {
-    ops.vitals.refresh().await;
+    ops.refresh().await;
     let mut text = String::new();
     match prometheus_client::encoding::text::encode(&mut text, &ops.registry) {
         Ok(()) => {
@@ -212,5 +251,44 @@ mod tests {
             body.contains("asyncgate_refreshes_total 1") && body.ends_with("# EOF\n"),
             "{body}"
         );
+    }
+
+    /// A store that takes a while for each refresh.
+    struct Slow(Counter);
+
+    const A_WHILE: Duration = Duration::from_millis(20);
+
+    impl Vitals for Slow {
+        fn readiness(&self) -> Readiness {
+            Readiness::default()
+        }
+
+        fn refresh(&self) -> BoxFuture<'_, ()> {
+            Box::pin(async {
+                tokio::time::sleep(A_WHILE).await;
+                self.0.inc();
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn many_who_ask_for_metrics_share_refreshes() {
+        let refreshes = Counter::default();
+        let router = metrics(Arc::new(Slow(refreshes.clone())), Registry::default());
+        let ask = async || {
+            let request = Request::get(METRICS).body(Body::empty()).unwrap();
+            router.clone().oneshot(request).await.unwrap()
+        };
+        // All of them come before the first refresh is over.
+        let all = futures_util::future::join_all((0..100).map(|_| ask()));
+        assert!(all.await.iter().all(|answer| answer.status() == 200));
+        assert!(refreshes.get() <= 2, "{}", refreshes.get());
+        // One after the other, each gets a refresh of its own, with pauses between them.
+        let (before, began) = (refreshes.get(), Instant::now());
+        for _ in 0..3 {
+            ask().await;
+        }
+        assert_eq!(refreshes.get(), before + 3);
+        assert!(began.elapsed() >= 2 * A_WHILE * REFRESH_SHARE);
     }
 }
