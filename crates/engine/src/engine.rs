@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::{
     Budget, Clock, Entropy, Events, Fault, Settings, Signer, mailbox::DrainMeter, metrics::Metrics,
+    refusals::Refusals,
 };
 
 /// How late a round of the watch over messages may be.
@@ -49,6 +50,7 @@ pub struct Engine {
     pub(crate) own_host: bool,
     pub(crate) tiers: Tiers,
     pub(crate) metrics: Metrics,
+    pub(crate) refusals: Refusals,
     /// The memory for bodies and answers under way.
     budget: Budget,
     /// The pages that may be put together at the same time.
@@ -97,6 +99,7 @@ impl Engine {
             accepting: AtomicBool::new(true),
             scanned_at: AtomicI64::new(now.as_millis()),
             metrics,
+            refusals: Refusals::default(),
             budget: Budget::new(budget_bytes),
             pages: Semaphore::new(MAX_PAGES),
         }

@@ -112,11 +112,15 @@ impl Engine {
         let ingress = known.map_or(UNKNOWN_INGRESS, |(name, _)| name.as_str());
         let reason = fault.code.as_str();
         self.metrics.admission.refused(ingress, reason);
+        let Some(refused) = self.untold_refusals(reason) else {
+            return;
+        };
         tracing::info!(
             event = "ingress.refused",
             ingress,
             reason,
             retry_after = fault.retry_after_seconds,
+            refused,
         );
     }
 

@@ -253,7 +253,7 @@ impl Engine {
     /// credential.
     pub fn note_refusal(&self, fault: &Fault) {
         self.metrics.mailbox.rejected(fault);
-        mailbox::log_denied(None, fault);
+        self.log_denied(None, fault);
     }
 
     /// Counts a fault, logs it if it is about a credential, and gives it the code that the operation's
@@ -263,6 +263,7 @@ impl Engine {
     pub fn refuse(&self, spec: &Spec, mut fault: Fault) -> Fault {
         // Counted by its own code, which tells more than the plane's.
         self.metrics.mailbox.refused(spec, &fault);
+        self.log_denied(Some(spec), &fault);
         fault.code = spec.plane.code(fault.code);
         fault
     }

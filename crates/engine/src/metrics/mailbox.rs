@@ -30,7 +30,7 @@ use prometheus_client::{
 pub(crate) use self::gauges::Classes;
 use self::gauges::Gauges;
 use super::{Latencies, reorder::Reorder, span};
-use crate::{Fault, Settings, events::Tally, mailbox::corr_id, registry};
+use crate::{Engine, Fault, Settings, events::Tally, mailbox::corr_id, registry};
 
 /// The most reasons of receivers that are told apart. The others become `other`.
 const MAX_REASONS: usize = 32;
@@ -486,7 +486,6 @@ impl MailboxMetrics {
             let endpoint = spec.name;
             self.busy.get_or_create(&AtEndpoint { endpoint }).inc();
         }
-        log_denied(Some(spec), fault);
         if spec.plane == Plane::Mailbox && matches!(status, 401 | 403) {
             let scope = scope(spec);
             self.auth_failures.get_or_create(&InScope { scope }).inc();
@@ -566,12 +565,19 @@ fn millis(watch: Stopwatch) -> f64 {
     watch.elapsed().as_micros() as f64 / 1_000.0
 }
 
-/// Logs a credential that was refused, or that does not allow the call. Operators look for this, so it is
-/// logged above `debug`. The cause tells what the caller must not learn; it never holds the credential.
-pub(crate) fn log_denied(spec: Option<&Spec>, fault: &Fault) {
-    if matches!(fault.code.http_status(), 401 | 403) {
-        let of_mailbox = spec.filter(|spec| spec.plane == Plane::Mailbox);
+impl Engine {
+    /// Logs a credential that was refused, or that does not allow the call. Operators look for this, so it is
+    /// logged above `debug`. The cause tells what the caller must not learn; it never holds the credential.
+    pub(super) fn log_denied(&self, spec: Option<&Spec>, fault: &Fault) {
         let code = spec.map_or(fault.code, |spec| spec.plane.code(fault.code));
+        let refused = match fault.code.http_status() {
+            // Anybody can be refused as often as they like, so not each has a line.
+            401 => self.untold_refusals(code.as_str()),
+            403 => Some(1),
+            _ => None,
+        };
+        let Some(refused) = refused else { return };
+        let of_mailbox = spec.filter(|spec| spec.plane == Plane::Mailbox);
         tracing::info!(
             event = "auth.denied",
             reason = reason(fault),
@@ -579,6 +585,7 @@ pub(crate) fn log_denied(spec: Option<&Spec>, fault: &Fault) {
             scope = of_mailbox.map(scope),
             code = code.as_str(),
             cause = fault.cause,
+            refused,
         );
     }
 }

@@ -8,6 +8,7 @@ mod file;
 mod record;
 mod stored;
 mod token;
+mod verify;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,9 +16,10 @@ use std::time::Duration;
 
 use asyncgate_api::Code;
 use asyncgate_core::{Principal, PrincipalKind, TenantId};
-use asyncgate_engine::{Authenticator, Caller, Clock, Fault, RequestContext, Role};
+use asyncgate_engine::{Authenticator, Caller, Client, Clock, Fault, RequestContext, Role};
 use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, pending, ready};
+use futures_util::future::{BoxFuture, pending};
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
@@ -28,6 +30,7 @@ use file::KeyFile;
 use record::Record;
 use stored::StoredKeys;
 pub use token::Token;
+use verify::Verifier;
 
 /// The one tenant that exists so far.
 pub const DEFAULT_TENANT: TenantId =
@@ -61,10 +64,7 @@ enum Mode {
     /// Nobody needs a credential.
     Open,
     /// One key, known by its digest.
-    Shared {
-        digester: Digester,
-        digest: [u8; 32],
-    },
+    Shared { digester: Digester, digest: Digest },
     /// Keys with stored hashes.
     Stored(Arc<StoredKeys>),
 }
@@ -108,14 +108,35 @@ impl Keys {
         };
         let (records, fresh) = load_or_create(file.as_ref(), clock.as_ref())?;
         let proof_ttl = Reloadable::new(settings.proof_ttl);
-        let stored = StoredKeys::new(records, file, clock.clone(), digester, proof_ttl.clone())?;
-        let mode = Mode::Stored(Arc::new(stored));
-        Ok((Self { mode, proof_ttl }, fresh))
+        let verifier = Verifier::new(digester, clock.clone());
+        let stored = StoredKeys::new(records, file, clock.clone(), verifier, proof_ttl.clone())?;
+        let keys = Self {
+            mode: Mode::Stored(Arc::new(stored)),
+            proof_ttl,
+        };
+        Ok((keys, fresh))
     }
 
     fn new(mode: Mode, settings: &Settings) -> Self {
-        let proof_ttl = Reloadable::new(settings.proof_ttl);
-        Self { mode, proof_ttl }
+        Self {
+            mode,
+            proof_ttl: Reloadable::new(settings.proof_ttl),
+        }
+    }
+
+    async fn check(&self, client: Client, credential: Option<&str>) -> Result<Caller, Fault> {
+        match (&self.mode, credential) {
+            (Mode::Open, _) => Ok(admin()),
+            (Mode::Shared { .. } | Mode::Stored(_), None) => Err(missing()),
+            (Mode::Shared { digester, digest }, Some(credential)) => {
+                let same = digester.digest(credential) == *digest;
+                same.then(admin)
+                    .ok_or_else(|| refused("it is not the shared key"))
+            }
+            (Mode::Stored(stored), Some(credential)) => {
+                stored.authenticate(client, credential).await
+            }
+        }
     }
 
     /// Puts other settings in force.
@@ -126,9 +147,15 @@ impl Keys {
     /// Registers the metrics of remembered credentials. They stay at zero where nothing is remembered: a
     /// shared key is compared each time.
     pub fn register_metrics(&self, registry: &mut Registry) {
-        let (entries, evictions) = match &self.mode {
-            Mode::Stored(stored) => (stored.entries.clone(), stored.evictions.clone()),
-            Mode::Open | Mode::Shared { .. } => (Gauge::default(), stored::evictions()),
+        let (entries, evictions, hashes) = match &self.mode {
+            Mode::Stored(stored) => (
+                stored.entries.clone(),
+                stored.evictions.clone(),
+                stored.verifier.hashes.clone(),
+            ),
+            Mode::Open | Mode::Shared { .. } => {
+                (Gauge::default(), stored::evictions(), Counter::default())
+            }
         };
         registry.register(
             "cap_cache_entries",
@@ -140,6 +167,11 @@ impl Keys {
             "Proved credentials that were forgotten",
             evictions,
         );
+        registry.register(
+            "credential_hashes",
+            "Argon2id hashes that were made to prove credentials",
+            hashes,
+        );
     }
 }
 
@@ -148,17 +180,8 @@ impl Authenticator for Keys {
         &'a self,
         request: &RequestContext<'a>,
     ) -> BoxFuture<'a, Result<Caller, Fault>> {
-        match (&self.mode, request.credential) {
-            (Mode::Open, _) => ready(Ok(admin())).boxed(),
-            (Mode::Shared { .. } | Mode::Stored(_), None) => ready(Err(missing())).boxed(),
-            (Mode::Shared { digester, digest }, Some(credential)) => {
-                let same = blake3::Hash::from_bytes(digester.digest(credential))
-                    == blake3::Hash::from_bytes(*digest);
-                let refused = || refused("it is not the shared key");
-                ready(same.then(admin).ok_or_else(refused)).boxed()
-            }
-            (Mode::Stored(stored), Some(credential)) => stored.authenticate(credential).boxed(),
-        }
+        let (client, credential) = (Client::from(request.remote), request.credential);
+        self.check(client, credential).boxed()
     }
 
     fn until_ended(&self, request: &RequestContext<'_>) -> BoxFuture<'static, ()> {
@@ -217,6 +240,9 @@ fn refused(cause: &'static str) -> Fault {
     Fault::new(Code::Unauthorized, "the credential is not valid").because(cause)
 }
 
+/// A digest of a credential. Comparing two takes the same time wherever they differ.
+type Digest = blake3::Hash;
+
 /// A hash of credentials under a key of this process, so that a digest is of no use outside of it.
 struct Digester {
     key: [u8; 32],
@@ -229,8 +255,8 @@ impl Digester {
         Ok(Self { key })
     }
 
-    fn digest(&self, credential: &str) -> [u8; 32] {
-        *blake3::keyed_hash(&self.key, credential.as_bytes()).as_bytes()
+    fn digest(&self, credential: &str) -> Digest {
+        blake3::keyed_hash(&self.key, credential.as_bytes())
     }
 }
 

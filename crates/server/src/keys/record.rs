@@ -1,15 +1,12 @@
 //! The stored record of an API key: the caller behind it, and an Argon2id hash of it.
 
-use argon2::Argon2;
-use argon2::password_hash::phc::PasswordHash;
-use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use asyncgate_core::{Principal, PrincipalKind, TenantId};
 use asyncgate_engine::{Caller, Role};
 use serde::{Deserialize, Serialize};
 
 use super::Error;
 use super::token::{Token, lookup_id};
-use crate::clock::fill_random;
+use super::verify::{self, Check, Secret};
 
 /// One key as it stands in the key file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +22,9 @@ pub struct Record {
     pub role: StoredRole,
     /// The Argon2id hash of the whole key, in PHC form.
     pub hash: String,
+    /// The check of the key, by which a wrong one is refused without Argon2id. Older records have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<String>,
     /// The time at which it was made, in RFC 3339.
     pub created_at: String,
 }
@@ -49,11 +49,6 @@ pub enum StoredRole {
 impl Record {
     /// Makes the record of a new key for `caller`. Takes tens of milliseconds: Argon2id is meant to be slow.
     pub fn for_token(token: &Token, caller: &Caller, created_at: String) -> Result<Self, Error> {
-        let mut salt = [0; 16];
-        fill_random(&mut salt)?;
-        let hash: PasswordHash = Argon2::default()
-            .hash_password_with_salt(token.reveal().as_bytes(), &salt)
-            .map_err(|e| Error::Hash(e.to_string()))?;
         Ok(Self {
             id: lookup_id(token.reveal()).unwrap_or_default().to_owned(),
             tenant_id: caller.tenant.to_string(),
@@ -66,24 +61,23 @@ impl Record {
                 Role::Worker => StoredRole::Worker,
                 Role::Admin => StoredRole::Admin,
             },
-            hash: hash.to_string(),
+            hash: verify::hash(token.reveal())?,
+            check: Some(Check::of(token.reveal()).to_string()),
             created_at,
         })
     }
 
     /// Returns the caller behind the key. A record that somebody edited wrongly is an error.
     pub fn caller(&self) -> Result<Caller, Error> {
-        let broken = |what: &str| Error::Record {
-            id: self.id.clone(),
-            problem: format!("{what} is not valid"),
-        };
-        let tenant: TenantId = self.tenant_id.parse().map_err(|_| broken("tenant_id"))?;
+        let tenant: TenantId = self
+            .tenant_id
+            .parse()
+            .map_err(|_| self.broken("tenant_id"))?;
         let kind: PrincipalKind = self
             .principal
             .kind
             .parse()
-            .map_err(|_| broken("principal.kind"))?;
-        PasswordHash::new(&self.hash).map_err(|_| broken("hash"))?;
+            .map_err(|_| self.broken("principal.kind"))?;
         Ok(Caller {
             tenant,
             principal: Principal::new(kind, self.principal.id.clone()),
@@ -95,12 +89,20 @@ impl Record {
         })
     }
 
-    /// Returns true if `credential` is this key. Slow by design: keep it off the async threads.
-    pub fn verify(&self, credential: &str) -> bool {
-        PasswordHash::new(&self.hash).is_ok_and(|hash| {
-            Argon2::default()
-                .verify_password(credential.as_bytes(), &hash)
-                .is_ok()
-        })
+    /// Returns what proves the key. A record that somebody edited wrongly is an error.
+    pub fn secret(&self) -> Result<Secret, Error> {
+        let check = match &self.check {
+            Some(text) => Some(Check::parse(text).ok_or_else(|| self.broken("check"))?),
+            None => None,
+        };
+        let secret = Secret::new(self.id.clone(), self.hash.clone(), check);
+        secret.ok_or_else(|| self.broken("hash"))
+    }
+
+    fn broken(&self, what: &str) -> Error {
+        Error::Record {
+            id: self.id.clone(),
+            problem: format!("{what} is not valid"),
+        }
     }
 }

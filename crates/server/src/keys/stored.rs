@@ -1,53 +1,48 @@
-//! Credentials that are API keys with a stored hash.
+//! Credentials that are API keys with a stored record.
 //!
-//! Argon2id runs once per key and process: a key that was proved is remembered by its digest. After the
-//! time to live of a proof the records are read again, and a proof is kept only if its record has not
-//! changed. So a revoked key stops working within that time, and the hot path is one hash and one lookup in
-//! a map.
+//! A key that was proved stays proved as long as its record does not change. After the time to live of a proof the
+//! records are read again. So a revoked key stops working within that time, and the hot path is one lookup in a map
+//! and one hash.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use asyncgate_api::Code;
-use asyncgate_engine::{Caller, Clock, Fault};
+use asyncgate_engine::{Caller, Client, Clock, Fault};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 
 use super::file::KeyFile;
 use super::record::Record;
 use super::token::lookup_id;
-use super::{Digester, Error, refused};
+use super::verify::{Refusal, Secret, Verifier};
+use super::{Error, refused};
 use crate::reloadable::Reloadable;
 
 /// The shortest sleep of those who wait for the end of a key, whatever the time to live of a proof.
 const SHORTEST_WATCH_MS: i64 = 100;
 
-/// The most proofs that may wait for a turn. Each takes tens of milliseconds, so a full queue is done in
-/// about a second. Further callers are told to try again.
-const WAITING_MAX: usize = 32;
+/// The records by lookup id.
+type Entries = HashMap<String, Arc<Entry>>;
 
-type Digest = [u8; 32];
-
-/// The stored keys, and the credentials that were proved against them.
+/// The stored keys.
 pub struct StoredKeys {
     file: Option<KeyFile>,
     clock: Arc<dyn Clock>,
-    digester: Digester,
-    known: RwLock<Known>,
+    pub verifier: Verifier,
+    known: RwLock<Entries>,
     read_at_ms: AtomicI64,
     reading: Mutex<()>,
     /// The time for which proofs are trusted before the records are read again.
     proof_ttl: Reloadable<Duration>,
     /// Wakes those who wait for the end of a key whenever proofs were forgotten.
     forgotten: watch::Sender<()>,
-    proving: Semaphore,
-    waiting: AtomicUsize,
     /// Counts the proofs that are remembered.
     pub entries: Gauge,
     /// Counts the proofs that were forgotten.
@@ -70,16 +65,10 @@ pub fn evictions() -> Family<Evicted, Counter> {
     evictions
 }
 
-/// The records by lookup id, and the digests that were proved against them.
-#[derive(Default)]
-struct Known {
-    records: HashMap<String, Arc<Entry>>,
-    proved: HashMap<Digest, Arc<Entry>>,
-}
-
 struct Entry {
     record: Record,
     caller: Caller,
+    secret: Arc<Secret>,
 }
 
 impl StoredKeys {
@@ -88,52 +77,51 @@ impl StoredKeys {
         records: Vec<Record>,
         file: Option<KeyFile>,
         clock: Arc<dyn Clock>,
-        digester: Digester,
+        verifier: Verifier,
         proof_ttl: Reloadable<Duration>,
     ) -> Result<Self, Error> {
-        // Half of the processors stay free: wrong keys must not slow down callers whose key is proved.
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let read_at_ms = AtomicI64::new(clock.now().as_millis());
         Ok(Self {
             file,
             clock,
-            digester,
-            known: RwLock::new(Known {
-                records: index(records)?,
-                proved: HashMap::new(),
-            }),
+            verifier,
+            known: RwLock::new(index(records, &Entries::new())?),
             read_at_ms,
             reading: Mutex::new(()),
             proof_ttl,
             forgotten: watch::Sender::new(()),
-            proving: Semaphore::new((processors / 2).max(1)),
-            waiting: AtomicUsize::new(0),
             entries: Gauge::default(),
             evictions: evictions(),
         })
     }
 
     /// Returns the caller behind the credential.
-    pub async fn authenticate(self: &Arc<Self>, credential: &str) -> Result<Caller, Fault> {
-        let digest = self.digester.digest(credential);
+    pub async fn authenticate(
+        self: &Arc<Self>,
+        client: Client,
+        credential: &str,
+    ) -> Result<Caller, Fault> {
         self.freshen().await;
-        if let Some(caller) = self.proved(&digest) {
-            return Ok(caller);
-        }
-        // An unknown lookup id is refused at once, without Argon2id: lookup ids are no secret, so the
-        // time of the answer may tell that one does not exist.
-        let entry = lookup_id(credential)
-            .and_then(|id| self.entry(id))
+        // An unknown lookup id is refused by a lookup, and a wrong secret mostly by a digest: lookup ids are no
+        // secret, so the time of the answer may tell that one does not exist.
+        let entry = self
+            .entry(credential)
             .ok_or_else(|| refused("no key has this id"))?;
-        self.prove(credential, digest, entry).await
+        let was_proved = entry.secret.is_proved();
+        let verified = self.verifier.verify(client, credential, &entry.secret);
+        verified.await.map_err(fault)?;
+        if !was_proved {
+            self.count_entries();
+        }
+        Ok(entry.caller.clone())
     }
 
     /// Waits until the credential is not that of a caller any more.
     pub fn until_ended(self: &Arc<Self>, credential: &str) -> impl Future<Output = ()> + use<> {
-        let (keys, digest) = (Arc::clone(self), self.digester.digest(credential));
+        let (keys, credential) = (Arc::clone(self), credential.to_owned());
         let mut forgotten = self.forgotten.subscribe();
         async move {
-            while keys.proved(&digest).is_some() {
+            while keys.is_proved(&credential) {
                 // Nobody else may come who would have the records read again.
                 let left = keys.proof_ttl_ms().saturating_sub(keys.age_ms());
                 let left = u64::try_from(left.max(SHORTEST_WATCH_MS)).unwrap_or_default();
@@ -146,43 +134,20 @@ impl StoredKeys {
         }
     }
 
-    fn proved(&self, digest: &Digest) -> Option<Caller> {
-        self.read_known(|known| known.proved.get(digest).map(|entry| entry.caller.clone()))
+    fn entry(&self, credential: &str) -> Option<Arc<Entry>> {
+        let id = lookup_id(credential)?;
+        self.read_known(|known| known.get(id).cloned())
     }
 
-    fn entry(&self, id: &str) -> Option<Arc<Entry>> {
-        self.read_known(|known| known.records.get(id).cloned())
+    fn is_proved(&self, credential: &str) -> bool {
+        let digest = self.verifier.digester.digest(credential);
+        let entry = self.entry(credential);
+        entry.is_some_and(|entry| entry.secret.is_proved_by(&digest))
     }
 
-    async fn prove(
-        &self,
-        credential: &str,
-        digest: Digest,
-        entry: Arc<Entry>,
-    ) -> Result<Caller, Fault> {
-        let _place = Place::take(&self.waiting).ok_or_else(busy)?;
-        let _turn = self.proving.acquire().await.map_err(|_| busy())?;
-        // Another call may have proved the same key while this one waited for its turn.
-        if let Some(caller) = self.proved(&digest) {
-            return Ok(caller);
-        }
-        let (credential, candidate) = (credential.to_owned(), entry.clone());
-        let holds = tokio::task::spawn_blocking(move || candidate.record.verify(&credential))
-            .await
-            .map_err(|e| busy().because(format!("verifying a key: {e}")))?;
-        if !holds {
-            return Err(refused("the secret of the key is wrong"));
-        }
-        let caller = entry.caller.clone();
-        self.change_known(|known| {
-            // The record may have been revoked while Argon2id ran; then the proof must not be kept.
-            let current = known.records.get(&entry.record.id);
-            if current.is_some_and(|current| current.record == entry.record) {
-                known.proved.insert(digest, entry);
-                self.entries.set(known.proved.len() as i64);
-            }
-        });
-        Ok(caller)
+    fn count_entries(&self) {
+        let proved = |known: &Entries| known.values().filter(|it| it.secret.is_proved()).count();
+        self.entries.set(self.read_known(proved) as i64);
     }
 
     fn age_ms(&self) -> i64 {
@@ -221,36 +186,31 @@ impl StoredKeys {
     }
 
     fn read(&self, file: &KeyFile) -> Result<(), Error> {
-        self.replace(index(file.load()?.unwrap_or_default())?);
+        let records = file.load()?.unwrap_or_default();
+        let fresh = self.read_known(|known| index(records, known))?;
+        let old = std::mem::replace(
+            &mut *self.known.write().unwrap_or_else(PoisonError::into_inner),
+            fresh,
+        );
+        self.read_known(|known| {
+            for (id, entry) in old {
+                let now = known.get(&id);
+                if now.is_some_and(|now| Arc::ptr_eq(now, &entry)) {
+                    continue;
+                }
+                log_revoked(&entry, now.is_some());
+                if entry.secret.is_proved() {
+                    self.evictions.get_or_create(&REVOKED).inc();
+                }
+            }
+        });
+        self.count_entries();
+        self.forgotten.send_replace(());
         Ok(())
     }
 
-    fn replace(&self, records: HashMap<String, Arc<Entry>>) {
-        self.change_known(|known| {
-            let stays = |entry: &Entry| {
-                let fresh = records.get(&entry.record.id);
-                fresh.is_some_and(|fresh| fresh.record == entry.record)
-            };
-            for entry in known.records.values().filter(|entry| !stays(entry)) {
-                log_revoked(entry, records.contains_key(&entry.record.id));
-            }
-            let before = known.proved.len();
-            known.proved.retain(|_, entry| stays(entry));
-            let left = known.proved.len();
-            known.records = records;
-            self.entries.set(left as i64);
-            let evicted = self.evictions.get_or_create(&REVOKED);
-            evicted.inc_by((before - left) as u64);
-        });
-        self.forgotten.send_replace(());
-    }
-
-    fn read_known<T>(&self, look: impl FnOnce(&Known) -> T) -> T {
+    fn read_known<T>(&self, look: impl FnOnce(&Entries) -> T) -> T {
         look(&self.known.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn change_known(&self, change: impl FnOnce(&mut Known)) {
-        change(&mut self.known.write().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -266,36 +226,35 @@ fn log_revoked(entry: &Entry, changed: bool) {
     );
 }
 
-fn index(records: Vec<Record>) -> Result<HashMap<String, Arc<Entry>>, Error> {
-    records
-        .into_iter()
-        .map(|record| {
-            let caller = record.caller()?;
-            Ok((record.id.clone(), Arc::new(Entry { record, caller })))
-        })
-        .collect()
+/// Makes entries of records. One whose record has not changed stays, with what was proved of it.
+fn index(records: Vec<Record>, known: &Entries) -> Result<Entries, Error> {
+    let entry = |record: Record| {
+        let same = known.get(&record.id).filter(|it| it.record == record);
+        let entry = match same {
+            Some(entry) => Arc::clone(entry),
+            None => Arc::new(Entry {
+                caller: record.caller()?,
+                secret: Arc::new(record.secret()?),
+                record,
+            }),
+        };
+        Ok((entry.record.id.clone(), entry))
+    };
+    records.into_iter().map(entry).collect()
 }
 
-fn busy() -> Fault {
-    Fault::new(
-        Code::Unavailable,
-        "too many credentials are being verified; try again shortly",
-    )
-    .retry_after(1)
-}
-
-/// A place in the queue. It is given back when dropped, also if the caller hangs up.
-struct Place<'a>(&'a AtomicUsize);
-
-impl<'a> Place<'a> {
-    fn take(waiting: &'a AtomicUsize) -> Option<Self> {
-        let place = Self(waiting);
-        (waiting.fetch_add(1, Ordering::AcqRel) < WAITING_MAX).then_some(place)
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+fn fault(refusal: Refusal) -> Fault {
+    match refusal {
+        Refusal::Wrong => refused("the secret of the key is wrong"),
+        Refusal::TooManyGuesses { retry_after_secs } => Fault::new(
+            Code::RateLimit,
+            "too many wrong secrets for this key came from this address; try again later",
+        )
+        .retry_after(retry_after_secs),
+        Refusal::Busy => Fault::new(
+            Code::Unavailable,
+            "too many credentials are being verified; try again shortly",
+        )
+        .retry_after(1),
     }
 }

@@ -125,7 +125,9 @@ fn events_and_streams_are_of_one_tenant_and_end_with_their_key() {
 
 #[test]
 fn a_refused_credential_leaves_a_line_that_does_not_hold_it() {
-    let server = Server::start();
+    // Each comes from an address of its own, since an address has one line a minute.
+    let proxy = "server.trusted_proxies=127.0.0.1";
+    let server = Launch::new().set(proxy).start();
     let tool = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
     for (n, (request, cause)) in [
         (Request::get("/v1/tasks"), "there is no credential"),
@@ -150,6 +152,8 @@ fn a_refused_credential_leaves_a_line_that_does_not_hold_it() {
     .enumerate()
     {
         let corr_id = format!("refused-{n}");
+        let client = format!("10.0.0.{n}");
+        let request = request.header("X-Forwarded-For", &client);
         let answer = server.send_bare(&request.header("X-Corr-Id", &corr_id));
         assert_eq!(answer.status, 401, "{answer:?}");
         server.logged(&corr_id);
@@ -160,11 +164,31 @@ fn a_refused_credential_leaves_a_line_that_does_not_hold_it() {
             .collect();
         assert_eq!(lines.len(), 1, "{corr_id}: {lines:?}");
         assert_eq!(lines[0]["cause"], cause);
-        let remote = lines[0]["remote_addr"].as_str().unwrap();
-        assert!(remote.starts_with("127.0.0.1:"), "{remote}");
+        assert_eq!(lines[0]["remote_addr"], *client);
     }
     let log = server.stop().stderr;
     assert!(!log.contains("wrong-secret") && !log.contains(KEY), "{log}");
+}
+
+#[test]
+fn a_flood_of_wrong_credentials_does_not_flood_the_log() {
+    let hooks = crate::ingress::launch(crate::ingress::HOOKS);
+    let server = hooks.start();
+    let wrong = Request::get("/v1/tasks").bearer("wrong-secret");
+    let unsigned = Request::post("/v1/ingress/hooks", "{}");
+    for _ in 0..50 {
+        assert_eq!(server.send_bare(&wrong).status, 401);
+        assert_eq!(server.send_bare(&unsigned).status, 401);
+    }
+    // Every refusal is counted, whether or not it has a line.
+    let counted = r#"asyncgate_ingress_messages_total{ingress="hooks",result="INVALID_SIGNATURE"}"#;
+    assert_eq!(server.metric(counted), Some(50.0));
+    let log = server.stop().stderr;
+    for event in ["auth.denied", "ingress.refused"] {
+        // A minute may have ended meanwhile.
+        let lines = told(&log, event).len();
+        assert!((1..=3).contains(&lines), "{event}: {lines} lines");
+    }
 }
 
 #[test]

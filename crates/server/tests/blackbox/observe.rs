@@ -313,6 +313,7 @@ fn golden(server: &Server) {
         "auth_failures",
         "cap_cache_entries",
         "cap_cache_evictions",
+        "credential_hashes",
         "reorder_depth_max",
         "scanner_wake",
         "scanner_wake_jitter_ms",
