@@ -307,7 +307,10 @@ impl Limits {
     }
 }
 
-/// Returns the tiers' buckets, and the policy that chooses among them.
+/// The name of the built-in policy for clients who ask about domains.
+pub const DOMAINS_POLICY: &str = "domains";
+
+/// Returns the tiers' buckets, the policy that chooses among them, and the bucket for clients who ask about domains.
 fn built_in() -> BTreeMap<Arc<str>, Policy> {
     const BUCKETS: [(Tier, u64, u64); 4] = [
         (Tier::Standard, 100, 10),
@@ -330,6 +333,11 @@ fn built_in() -> BTreeMap<Arc<str>, Policy> {
         shadow: false,
     };
     policies.insert("client".into(), tiered);
+    // Without overdraw, because these clients are strangers: refusing one writes nothing.
+    if let Ok(bucket) = Bucket::per_minute(1_000, 100 * MILLIONTHS) {
+        let (rule, shadow) = (Rule::Bucket(bucket), false);
+        policies.insert(DOMAINS_POLICY.into(), Policy::Rule { rule, shadow });
+    }
     policies
 }
 

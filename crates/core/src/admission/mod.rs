@@ -26,7 +26,9 @@ pub use bucket::{Bucket, MILLIONTHS};
 pub use call_limits::{SERVER_TENANT, Scope};
 pub use delay::{Attempt, Delay, Progress, Stage, attempt};
 pub use domain::DomainState;
-pub use limits::{ClientTier, Flaw, Limits, Policy, Resolved, Tier, Tiered, UnknownPolicy};
+pub use limits::{
+    ClientTier, DOMAINS_POLICY, Flaw, Limits, Policy, Resolved, Tier, Tiered, UnknownPolicy,
+};
 pub use name::Name;
 pub use nonce::{MAX_NONCE_BYTES, NonceCheck, NonceResult};
 pub use revocation::{

@@ -1,4 +1,6 @@
-use asyncgate_core::admission::{Flaw, Limits, Policy, Rule, Tier, Tiered, UnknownPolicy, Window};
+use asyncgate_core::admission::{
+    DOMAINS_POLICY, Flaw, Limits, Policy, Rule, Tier, Tiered, UnknownPolicy, Window,
+};
 
 use crate::world::bucket;
 
@@ -37,6 +39,11 @@ fn the_tiers_are_built_in() {
         assert!(bucket.overdraw());
         assert_eq!(Tier::named(tier.as_str()), Some(tier));
     }
+    let domains = limits.resolve(DOMAINS_POLICY, Tier::Standard).unwrap();
+    let Rule::Bucket(bucket) = domains.rule else {
+        panic!("it is no bucket");
+    };
+    assert!(bucket.capacity() == 1_000 && !bucket.overdraw());
     assert_eq!(limits.resolve("none", Tier::Standard), Err(UnknownPolicy));
     assert_eq!(limits.tier("anyone"), Tier::Standard);
 }

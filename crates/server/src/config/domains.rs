@@ -8,10 +8,6 @@ use serde_json::Value;
 /// The purpose that goes into each key: the same seed makes other keys elsewhere.
 const INFO: &[u8] = b"asyncgate";
 
-/// The built-in policy that limits clients unless the operator names one. Anybody can make a key and sign with it, and
-/// what is stored of a domain stays for ever, so nobody may ask without a limit by default.
-pub const CLIENT_POLICY: &str = "batch";
-
 /// The word for no limit.
 pub const NO_POLICY: &str = "none";
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use asyncgate_admission::FailureMode;
-use asyncgate_core::admission::{Limits, Protected, RevocationCache, Tier};
+use asyncgate_core::admission::{DOMAINS_POLICY, Limits, Protected, RevocationCache, Tier};
 use asyncgate_core::mailbox;
 use asyncgate_domains::Compat;
 use asyncgate_engine::{Ingresses, Network};
@@ -17,7 +17,7 @@ use crate::tls;
 
 use super::Error;
 use super::backend::Backend;
-use super::domains::{CLIENT_POLICY, Domains, NO_KEYS, NO_POLICY};
+use super::domains::{Domains, NO_KEYS, NO_POLICY};
 use super::resolve::Entries;
 use super::table_value::{Content, Table};
 use super::value::{Secret, Value};
@@ -317,7 +317,9 @@ fn domains(from: &Entries, limits: &Limits) -> Result<Domains, Error> {
     };
     let named: Option<String> = from.optional("domains.client_policy")?;
     let client_policy = match named.as_deref() {
-        None => Some(CLIENT_POLICY.to_owned()),
+        // Anybody can make a key and sign with it, and what is stored of a domain stays for ever. So nobody may ask
+        // without a limit by default.
+        None => Some(DOMAINS_POLICY.to_owned()),
         Some(NO_POLICY) => None,
         Some(policy) if has_policy(limits, policy) => named,
         Some(_) => return Err(from.refuse("domains.client_policy", "names no policy")),

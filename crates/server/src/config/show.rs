@@ -98,8 +98,8 @@ not above `admission.revocation.max_staleness_secs`; a client is in one tier onl
 A policy is a table `limits.policies.NAME` with its `kind`: `token_bucket` (`capacity`, `refill_per_minute`, `overdraw`),
 `fixed_window` (`limit`, `window_secs`), `sequential_delay` (`stages`, each with `delay`, `resetTimer`, `batchSize`,
 `repetitions`) or `tiered` (`standard`, `trusted`, `batch`, `throttled`: names of token buckets). With `shadow = true` a
-policy is only tried out: it counts and refuses nobody. The buckets `standard`, `trusted`, `batch` and `throttled` and the
-tiered policy `client` are built in; a policy of the same name replaces them.
+policy is only tried out: it counts and refuses nobody. The buckets `standard`, `trusted`, `batch`, `throttled` and `domains`
+and the tiered policy `client` are built in; a policy of the same name replaces them.
 
 `limits.gate` limits the server's own operations, over every protocol: `global` counts all calls together, `tenant` those of
 each tenant, `principal` those of each of its principals, `tasks` the calls of `create_task` of each tenant, also those that

@@ -146,6 +146,6 @@ pub(super) static KEYS: &[Key] = &[
         "domains.client_policy",
         "",
         Rule::Optional(&Rule::Name),
-        "The policy that limits requests about domains by the address of the client: the built-in policy batch if empty, and no limit with none.",
+        "The policy that limits requests about domains by the address of the client: the built-in policy domains if empty, and no limit with none.",
     ),
 ];
