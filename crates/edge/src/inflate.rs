@@ -1,12 +1,22 @@
 //! Compressed bodies, unpacked as they arrive.
 //!
-//! Invariant: a body costs no more memory than the largest plain one, whatever it unpacks to.
+//! Invariant: a body costs no more memory than the largest plain one, whatever it unpacks to, and no more work than its
+//! bytes explain: parts of a packed body that unpack to nothing are bounded too.
 
 use std::io::{self, Write};
 
 use asyncgate_engine::Fault;
 use bytes::Bytes;
-use flate2::{Decompress, FlushDecompress, Status, write::MultiGzDecoder};
+use flate2::{Decompress, FlushDecompress, Status, write::GzDecoder};
+
+/// The most members that a gzip body may have. Each costs a new decoder, even if it is empty.
+const MAX_MEMBERS: usize = 8;
+/// The packed bytes that may come before anything is unpacked. Blocks without content cost work all the same.
+const FREE_PACKED_BYTES: usize = 64 << 10;
+/// The most packed bytes for each unpacked one, beyond those. Whoever packs does not make a body larger.
+const MAX_PACKED_PER_BYTE: usize = 2;
+/// The bytes that are unpacked between two looks at the bounds.
+const STEP_BYTES: usize = 8 << 10;
 
 /// A way to compress bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +63,7 @@ pub struct Inflate {
 
 #[derive(Debug)]
 enum Decoder {
-    Gzip(MultiGzDecoder<Bounded>),
+    Gzip(Gzip),
     Deflate(Zlib),
 }
 
@@ -76,6 +86,42 @@ impl Write for Bounded {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A decoder of gzip members, one behind the other.
+#[derive(Debug)]
+struct Gzip {
+    member: GzDecoder<Bounded>,
+    members: usize,
+}
+
+impl Gzip {
+    fn feed(&mut self, mut piece: &[u8]) -> io::Result<()> {
+        while !piece.is_empty() {
+            let read = self.member.write(piece)?;
+            if read == 0 {
+                self.begin_member()?;
+            }
+            piece = piece.get(read..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Ends a member that takes nothing more, and begins the next.
+    fn begin_member(&mut self) -> io::Result<()> {
+        if self.members == MAX_MEMBERS {
+            return Err(io::Error::other("it has too many members"));
+        }
+        self.member.try_finish()?;
+        let unpacked = self.member.get_mut();
+        let moved = Bounded {
+            bytes: std::mem::take(&mut unpacked.bytes),
+            ..*unpacked
+        };
+        self.member = GzDecoder::new(moved);
+        self.members += 1;
         Ok(())
     }
 }
@@ -132,7 +178,10 @@ impl Inflate {
             full: false,
         };
         let decoder = match coding {
-            Coding::Gzip => Decoder::Gzip(MultiGzDecoder::new(unpacked)),
+            Coding::Gzip => Decoder::Gzip(Gzip {
+                member: GzDecoder::new(unpacked),
+                members: 1,
+            }),
             Coding::Deflate => Decoder::Deflate(Zlib {
                 stream: Decompress::new(true),
                 unpacked,
@@ -151,12 +200,25 @@ impl Inflate {
     /// # Errors
     /// When the body cannot be unpacked, or unpacks to too much. Then the rest need not be fed.
     pub fn feed(&mut self, piece: &[u8]) -> Result<(), Fault> {
-        self.received += piece.len();
+        piece
+            .chunks(STEP_BYTES)
+            .try_for_each(|step| self.feed_step(step))
+    }
+
+    fn feed_step(&mut self, step: &[u8]) -> Result<(), Fault> {
+        self.received += step.len();
         let fed = match &mut self.decoder {
-            Decoder::Gzip(decoder) => decoder.write_all(piece),
-            Decoder::Deflate(decoder) => decoder.feed(piece),
+            Decoder::Gzip(decoder) => decoder.feed(step),
+            Decoder::Deflate(decoder) => decoder.feed(step),
         };
-        fed.map_err(|error| self.refuse(&error))
+        fed.map_err(|error| self.refuse(&error))?;
+        let explained = self.unpacked().bytes.len() * MAX_PACKED_PER_BYTE + FREE_PACKED_BYTES;
+        if self.received > explained {
+            return Err(Fault::bad_request(
+                "the body cannot be unpacked: it is much larger packed than unpacked",
+            ));
+        }
+        Ok(())
     }
 
     /// Returns the whole body, once all of it has been fed.
@@ -165,7 +227,7 @@ impl Inflate {
     /// As [`Inflate::feed`] has them, and a body whose end is missing.
     pub fn finish(mut self) -> Result<Bytes, Fault> {
         let finished = match &mut self.decoder {
-            Decoder::Gzip(decoder) => decoder.try_finish(),
+            Decoder::Gzip(decoder) => decoder.member.try_finish(),
             Decoder::Deflate(decoder) => decoder.finish(),
         };
         finished.map_err(|error| self.refuse(&error))?;
@@ -173,7 +235,7 @@ impl Inflate {
             return Err(Fault::bomb(self.ratio_cap));
         }
         let unpacked = match &mut self.decoder {
-            Decoder::Gzip(decoder) => decoder.get_mut(),
+            Decoder::Gzip(decoder) => decoder.member.get_mut(),
             Decoder::Deflate(decoder) => &mut decoder.unpacked,
         };
         Ok(std::mem::take(&mut unpacked.bytes).into())
@@ -181,7 +243,7 @@ impl Inflate {
 
     fn unpacked(&self) -> &Bounded {
         match &self.decoder {
-            Decoder::Gzip(decoder) => decoder.get_ref(),
+            Decoder::Gzip(decoder) => decoder.member.get_ref(),
             Decoder::Deflate(decoder) => &decoder.unpacked,
         }
     }
@@ -277,6 +339,34 @@ mod tests {
             let packed = pack(coding, &vec![0; 100 * LIMIT]);
             assert!(inflate.feed(&packed).is_err());
             assert!(inflate.unpacked().bytes.capacity() <= 2 * LIMIT);
+        }
+    }
+
+    #[test]
+    fn members_may_be_few_and_are_joined() {
+        let member = pack(Coding::Gzip, b"{}");
+        for piece in [1, 7, 1_000_000] {
+            let few = unpack(Coding::Gzip, &member.repeat(MAX_MEMBERS), piece);
+            assert_eq!(few.unwrap(), b"{}".repeat(MAX_MEMBERS));
+            let empty = pack(Coding::Gzip, b"").repeat(MAX_MEMBERS + 1);
+            for many in [&member.repeat(MAX_MEMBERS + 1), &empty] {
+                let fault = unpack(Coding::Gzip, many, piece).unwrap_err();
+                assert_eq!(fault.code, Code::BadRequest);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_that_hold_nothing_are_not_unpacked_for_long() {
+        // Empty stored blocks, none of which is the last.
+        let blocks = [0, 0, 0, 0xff, 0xff].repeat(200_000);
+        let gzip = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+        for (coding, head) in [(Coding::Gzip, &gzip[..]), (Coding::Deflate, &[0x78, 0x9c])] {
+            let mut inflate = Inflate::new(coding, LIMIT, 10);
+            let fault = inflate.feed(&[head, &blocks].concat()).unwrap_err();
+            assert_eq!(fault.code, Code::BadRequest, "{coding:?}");
+            let most = FREE_PACKED_BYTES + STEP_BYTES;
+            assert!(inflate.received <= most, "{}", inflate.received);
         }
     }
 
