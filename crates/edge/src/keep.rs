@@ -1,66 +1,48 @@
 //! Answers that keep the grant for their memory until they are sent.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-};
-
 use asyncgate_engine::Grant;
-use axum::body::{Body, HttpBody};
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
 
-/// Returns the body, which keeps the grant until it has been taken or dropped.
-pub fn keep_grant(body: Body, grant: Grant) -> Body {
+/// Returns the bytes of an answer, which keep the grant for as long as any part of them is somewhere: in the body, and
+/// in the buffers of the protocol, which take a whole answer before the client has room for it.
+pub fn keep_grant(bytes: Vec<u8>, grant: Grant) -> Bytes {
     if grant.is_empty() {
-        return body;
+        return bytes.into();
     }
-    Body::new(Kept {
-        body,
+    Bytes::from_owner(Kept {
+        bytes,
         _grant: grant,
     })
 }
 
-/// A body with the grant for its memory.
+/// Bytes with the grant for their memory.
 struct Kept {
-    body: Body,
+    bytes: Vec<u8>,
     _grant: Grant,
 }
 
-impl HttpBody for Kept {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use asyncgate_engine::{Budget, Holder};
+    use asyncgate_engine::{Budget, Holder, TenantId};
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_body_keeps_its_grant_until_it_is_taken() {
+    #[test]
+    fn bytes_keep_their_grant_until_the_last_part_is_gone() {
         let budget = Budget::new(100_000);
-        let grant = budget.take(Holder::Client(None), 5_000).unwrap();
-        let body = keep_grant(Body::from(vec![7; 5_000]), grant);
-        assert_eq!(body.size_hint().exact(), Some(5_000));
-        assert_eq!(budget.taken(), 5_000);
-        let bytes = axum::body::to_bytes(body, 10_000).await.unwrap();
-        assert_eq!((bytes.len(), budget.taken()), (5_000, 0));
+        let holder = Holder::tenant(TenantId::from_bytes([1; 16]));
+        let grant = budget.take(holder, 5_000).unwrap();
+        let mut bytes = keep_grant(vec![7; 5_000], grant);
+        let part = bytes.split_off(4_999);
+        drop(bytes);
+        assert_eq!((part.as_ref(), budget.taken()), (&[7][..], 5_000));
+        drop(part);
+        assert_eq!(budget.taken(), 0);
     }
 }

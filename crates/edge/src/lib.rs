@@ -9,6 +9,7 @@ mod body;
 mod forwarded;
 mod inflate;
 mod keep;
+mod pace;
 mod request;
 mod security;
 
@@ -16,9 +17,10 @@ pub use answer::{
     add_headers, answer, error_body, error_response, json_response, log_fault, response,
     set_corr_id, status,
 };
-pub use body::{BODY_TIMEOUT, BodyLimits, coding, in_time, read_body};
+pub use body::{Arrival, BODY_TIMEOUT, BodyLimits, coding, read_body};
 pub use forwarded::forwarded_for;
 pub use inflate::{Coding, Inflate};
 pub use keep::keep_grant;
+pub use pace::{Pace, Patience};
 pub use request::{CORR_ID, correlate, correlated, request_context};
 pub use security::SecurityHeaders;

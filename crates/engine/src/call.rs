@@ -174,7 +174,7 @@ async fn page_permit<'a>(engine: &'a Engine, spec: &Spec) -> Option<SemaphorePer
 /// Counts an answer among those that wait to be read. A page that has no room can be asked for again; the answer to
 /// anything else must be told, whatever it takes.
 fn held(engine: &Engine, caller: &Caller, spec: &Spec, answer: Answer) -> Result<Answer, Fault> {
-    let (budget, holder) = (engine.budget(), Holder::Tenant(caller.tenant));
+    let (budget, holder) = (engine.budget(), Holder::tenant(caller.tenant));
     let grant = if spec.pages {
         let granted = budget.take(holder, answer.json.len());
         granted.ok_or_else(|| Fault::crowded("answers"))?

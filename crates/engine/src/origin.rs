@@ -16,7 +16,7 @@ tokio::task_local! {
 }
 
 /// The client of a request: the other end of its connection, or somebody behind a proxy there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Remote {
     /// Somebody on the network.
     Network(SocketAddr),

@@ -78,6 +78,8 @@ pub struct Bodies {
     pub ratio_cap: u32,
     /// The longest pause while a body arrives.
     pub pause: Duration,
+    /// The slowest pace at which a body may arrive.
+    pub bytes_per_second: usize,
     /// The memory that all bodies and answers under way may take together.
     pub budget_bytes: usize,
 }
@@ -87,6 +89,7 @@ impl Default for Bodies {
         Self {
             ratio_cap: 10,
             pause: Duration::from_secs(5),
+            bytes_per_second: 1 << 10,
             budget_bytes: 1 << 30,
         }
     }

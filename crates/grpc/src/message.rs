@@ -12,7 +12,7 @@ use std::{
 };
 
 use asyncgate_api::Code;
-use asyncgate_edge::{BODY_TIMEOUT, BodyLimits, in_time};
+use asyncgate_edge::{BODY_TIMEOUT, BodyLimits};
 use asyncgate_engine::{Fault, Grant};
 use axum::body::Body;
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -88,9 +88,11 @@ impl Messages {
 
     /// Reads the only message of a request.
     async fn only<M: Message + Default>(mut self) -> Result<M, Fault> {
+        let mut arrival = self.limits.arrival();
         while !self.ended && !self.is_more_than_one() {
-            let filled = in_time(self.limits.bodies, self.fill()).await;
-            filled.ok_or_else(late)??;
+            let had = self.bytes.len();
+            arrival.wait(self.fill()).await.ok_or_else(late)??;
+            arrival.came(self.bytes.len() - had);
         }
         match self.cut()? {
             Some(message) if self.bytes.is_empty() => decode(message),
@@ -298,7 +300,7 @@ mod tests {
             max_bytes,
             bodies: Bodies::default(),
             budget: Budget::new(1 << 30),
-            holder: Holder::Client(None),
+            holder: Holder::stranger(),
         }
     }
 

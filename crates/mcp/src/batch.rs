@@ -32,7 +32,8 @@ pub(crate) fn check(messages: &[&RawValue], version: &str) -> Result<(), Error> 
 }
 
 /// Answers all messages of a batch, side by side. Returns nothing if none of them is owed an answer. A small batch can
-/// ask for much: what is too much together is dropped at once, and its message is told to come alone.
+/// ask for much: what is too much together, or more than the caller's share of memory, is dropped at once, and its
+/// message is told to come alone.
 pub(crate) async fn answer<B: Backend>(
     dispatcher: &Dispatcher<B>,
     client: &Client<B::Caller>,
@@ -50,23 +51,30 @@ async fn answer_within<B: Backend>(
     corr_id: &str,
 ) -> Option<Vec<u8>> {
     let taken = AtomicUsize::new(0);
+    let limits = dispatcher.body_limits(Some(&client.caller), max_bytes);
     let answers = messages.iter().map(async |raw| {
         let answer = answer_one(dispatcher, client, raw, corr_id).await?;
         let before = taken.fetch_add(answer.len(), Ordering::Relaxed);
-        if before.saturating_add(answer.len()) <= max_bytes {
-            return Some(answer);
+        // An answer waits for those of the other messages, and counts for as long.
+        if before.saturating_add(answer.len()) <= max_bytes
+            && let Some(grant) = limits.budget.take(limits.holder, answer.len())
+        {
+            return Some((answer, Some(grant)));
         }
         taken.fetch_sub(answer.len(), Ordering::Relaxed);
-        Some(too_large(raw))
+        Some((too_large(raw), None))
     });
-    let answers: Vec<_> = join_all(answers).await.into_iter().flatten().collect();
-    if answers.is_empty() {
-        return None;
-    }
+    let answers = join_all(answers).await;
     let mut json = vec![b'['];
-    json.extend_from_slice(&answers.join(&b","[..]));
-    json.push(b']');
-    Some(json)
+    for (answer, _grant) in answers.into_iter().flatten() {
+        json.extend_from_slice(&answer);
+        json.push(b',');
+    }
+    // The last comma makes room for the bracket. Without one, nobody is owed an answer.
+    (json.pop() == Some(b',')).then(|| {
+        json.push(b']');
+        json
+    })
 }
 
 fn too_large(raw: &RawValue) -> Vec<u8> {
@@ -156,6 +164,19 @@ mod tests {
         assert_eq!(answers[1]["id"], json!(2));
         let message = answers[1]["error"]["message"].as_str().unwrap();
         assert!(message.starts_with("TOO_LARGE"), "{message}");
+    }
+
+    #[tokio::test]
+    async fn answers_wait_for_each_other_within_the_callers_share_of_memory() {
+        let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+        let whole = format!("[{}]", [list; 50].join(","));
+        let messages: Vec<&RawValue> = serde_json::from_str(&whole).unwrap();
+        let dispatcher = fake::dispatcher(Fake::with_budget(20_000));
+        let answer = answer(&dispatcher, &fake::client(), &messages, "c").await;
+        let answers: Value = serde_json::from_slice(&answer.unwrap()).unwrap();
+        let is_told = |answer: &&Value| answer["result"].is_object();
+        let told = answers.as_array().unwrap().iter().filter(is_told).count();
+        assert!((1..50).contains(&told), "{told}");
     }
 
     #[test]

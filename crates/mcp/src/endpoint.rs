@@ -150,10 +150,10 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
             Refusal::new(self.dispatcher.refuse(tool.as_deref(), fault))
         })?;
         let answer = self.answer(&client, headers, &body, corr_id).await;
-        let size = answer.json.as_ref().map_or(0, Vec::len);
-        let grant = budget.take_always(holder, size);
-        let response = answer.into_response(form);
-        Ok(response.map(|body| keep_grant(body, grant)))
+        Ok(answer.into_response(form, |json| {
+            let grant = budget.take_always(holder, json.len());
+            keep_grant(json, grant)
+        }))
     }
 
     /// Gives a refused credential the code of the plane whose tool was called. A stranger's message is
@@ -364,16 +364,17 @@ impl Answer {
         Self::new(StatusCode::BAD_REQUEST, jsonrpc::error_answer(id, error))
     }
 
-    fn into_response(self, form: Form) -> Response {
+    /// Returns the answer in the form that the client wants. `keep` counts its bytes until they are sent.
+    fn into_response(self, form: Form, keep: impl FnOnce(Vec<u8>) -> Bytes) -> Response {
         let Some(json) = self.json else {
             let mut response = response(Body::empty());
             *response.status_mut() = self.status;
             return response;
         };
         if form == Form::Json || self.status != StatusCode::OK {
-            return json_response(self.status, json);
+            return json_response(self.status, keep(json));
         }
-        let mut response = response(Body::from(event(json)));
+        let mut response = response(Body::from(keep(event(json))));
         let stream = HeaderValue::from_static("text/event-stream");
         response.headers_mut().insert(header::CONTENT_TYPE, stream);
         response

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use asyncgate_api::{Access, Code, Effect, Method, Plane, Spec, Toolset};
 use asyncgate_edge::BodyLimits;
-use asyncgate_engine::{Answer, Bodies, Budget, Fault, Holder, RequestContext};
+use asyncgate_engine::{Answer, Bodies, Budget, Fault, Holder, RequestContext, TenantId};
 use futures_util::future::BoxFuture;
 use schemars::{Schema, json_schema};
 use tokio::sync::Notify;
@@ -75,6 +75,18 @@ static SPECS: [Spec; 5] = [
 #[derive(Debug, Default)]
 pub(crate) struct Fake {
     pub wake: Arc<Notify>,
+    /// The memory for bodies and answers, if it is less than plenty.
+    budget_bytes: Option<usize>,
+}
+
+impl Fake {
+    /// Returns a backend with little memory.
+    pub(crate) fn with_budget(bytes: usize) -> Self {
+        Self {
+            budget_bytes: Some(bytes),
+            ..Self::default()
+        }
+    }
 }
 
 /// Returns Alice, who did not choose any toolsets.
@@ -178,8 +190,8 @@ impl Backend for Fake {
         BodyLimits {
             max_bytes,
             bodies: Bodies::default(),
-            budget: Budget::new(1 << 30),
-            holder: Holder::Client(None),
+            budget: Budget::new(self.budget_bytes.unwrap_or(1 << 30)),
+            holder: Holder::tenant(TenantId::from_bytes([1; 16])),
         }
     }
 

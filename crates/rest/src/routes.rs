@@ -176,10 +176,10 @@ fn success(spec: &Spec, answer: Answer) -> Response<Body> {
     } else {
         StatusCode::OK
     };
-    let mut body = Body::from(answer.json);
-    if let Some(grant) = answer.grant {
-        body = keep_grant(body, grant);
-    }
+    let body = match answer.grant {
+        Some(grant) => keep_grant(answer.json, grant).into(),
+        None => Body::from(answer.json),
+    };
     let mut response = json_response(status, body);
     let headers = response.headers_mut();
     add_headers(headers, &answer.headers);

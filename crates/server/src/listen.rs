@@ -5,16 +5,19 @@
 //! hyper is driven directly: the ready-made server has no limits on connections or time, and every
 //! layer that could add them boxes a body or sets a timer per request.
 //!
-//! Invariants: at most [`Options::connections`] are open; no connection outlives [`Listener::drain`];
-//! every answer passes [`Service::answer`], which counts it and puts the security headers on it.
+//! Invariants: no more than [`Options::bounds`] are open, and those that are idle give way to newcomers;
+//! no connection outlives [`Listener::drain`]; every answer passes [`Service::answer`], which counts it
+//! and puts the security headers on it.
 
 mod http1;
 mod http2;
 mod linger;
 mod preface;
+mod seats;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,25 +30,29 @@ use axum::http::{Version, header};
 use axum::response::Response;
 use axum::{BoxError, Router};
 use bytes::Bytes;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
-use crate::progress::{Phase, Timeouts};
+use crate::progress::{Cut, Progress, Timeouts};
 use crate::reloadable::Reloadable;
 use crate::serve::PREFIX;
 use crate::tls;
 use crate::traffic::{Report, Traffic};
 use crate::uds::UnixSocket;
 pub use http1::read_first_date;
-use preface::{Protocol, peeked, read};
+use preface::{Protocol, read};
+pub use seats::Bounds;
+use seats::{Seat, Seats};
 
 /// The largest request line with headers.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
@@ -53,11 +60,16 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// The pause after an error of `accept` that is not the client's, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// The bytes that wait in the system until they can be sent. What is beyond them waits here, where it is counted, and
+/// moves in small steps, so that a slow client is told from one that takes nothing.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES: u32 = 32 << 10;
+
 /// The settings of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// The most open connections; more wait to be accepted.
-    pub connections: usize,
+    /// The most open connections.
+    pub bounds: Bounds,
     /// The time limits of a connection.
     pub timeouts: Timeouts,
     /// Tells browsers to come by TLS only, also where this listener does not speak it itself.
@@ -69,8 +81,14 @@ pub struct Options {
 pub struct Metrics {
     open: Gauge,
     accepted: Counter,
-    timed_out: Counter,
+    cut: Family<CutLabels, Counter>,
     traffic: Arc<Traffic>,
+}
+
+/// The labels of a connection that was cut.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CutLabels {
+    reason: &'static str,
 }
 
 impl Metrics {
@@ -87,10 +105,24 @@ impl Metrics {
             self.accepted.clone(),
         );
         http.register(
-            "connections_timed_out",
-            "Connections closed because they took too long",
-            self.timed_out.clone(),
+            "connections_cut",
+            "Connections that the server closed, by the reason",
+            self.cut.clone(),
         );
+        for cut in Cut::ALL {
+            // Every reason is shown before it first happens.
+            drop(self.of(cut));
+        }
+    }
+
+    fn note(&self, cut: Cut) {
+        cut.log();
+        self.of(cut).inc();
+    }
+
+    fn of(&self, cut: Cut) -> impl Deref<Target = Counter> {
+        let reason = cut.as_str();
+        self.cut.get_or_create(&CutLabels { reason })
     }
 }
 
@@ -162,8 +194,7 @@ pub struct Listener {
     address: Option<SocketAddr>,
     stage: watch::Sender<Stage>,
     accepting: JoinHandle<()>,
-    slots: Arc<Semaphore>,
-    connections: usize,
+    seats: Arc<Seats>,
     timeouts: Reloadable<Timeouts>,
 }
 
@@ -182,9 +213,7 @@ impl Listener {
             Socket::Unix(_) => None,
         };
         let (stage, _) = watch::channel(Stage::Serving);
-        // A semaphore counts to a bound of its own, far beyond what a process can open.
-        let connections = options.connections.min(u32::MAX as usize >> 4);
-        let slots = Arc::new(Semaphore::new(connections));
+        let seats = Seats::new(options.bounds);
         let timeouts = Reloadable::new(options.timeouts);
         let hsts = options.hsts || matches!(socket, Socket::Tls(..));
         let connection = Connection {
@@ -198,13 +227,12 @@ impl Listener {
             metrics,
             stage: stage.subscribe(),
         };
-        let accepting = tokio::spawn(accept(socket, connection, slots.clone()));
+        let accepting = tokio::spawn(accept(socket, connection, seats.clone()));
         Ok(Self {
             address,
             stage,
             accepting,
-            slots,
-            connections,
+            seats,
             timeouts,
         })
     }
@@ -222,12 +250,10 @@ impl Listener {
     /// Stops accepting, and lets requests in flight finish for at most `limit`. Returns true if all did.
     pub async fn drain(self, limit: Duration) -> bool {
         self.stage.send_replace(Stage::Draining);
-        let all = u32::try_from(self.connections).unwrap_or(u32::MAX);
         let left = async {
             // The task ends by itself, except for a bug, which must not keep the process alive.
             let _ = self.accepting.await;
-            // Every connection holds a slot: who holds all of them knows that none is left.
-            let _ = self.slots.acquire_many(all).await;
+            self.seats.wait_until_empty().await;
         };
         let finished = timeout(limit, left).await.is_ok();
         self.stage.send_replace(Stage::Ended);
@@ -284,6 +310,15 @@ impl Service {
         client.map(Remote::Forwarded)
     }
 
+    /// Returns the address whose connections are counted, if they are. A trusted proxy brings many clients by the
+    /// connections of one address, and a process of this machine has none.
+    fn counted(&self, remote: Remote) -> Option<IpAddr> {
+        let address = remote.ip()?;
+        let trusted = &self.engine.settings().trusted_proxies;
+        let is_proxy = trusted.iter().any(|network| network.contains(address));
+        (!is_proxy).then_some(address)
+    }
+
     fn refuse<B>(&self, request: &Request<B>, fault: &Fault) -> Response {
         self.engine.note_refusal(fault);
         let corr_id = correlate(request.headers(), || self.engine.corr_id());
@@ -313,14 +348,14 @@ struct Connection {
     stage: watch::Receiver<Stage>,
 }
 
-async fn accept(socket: Socket, connection: Connection, slots: Arc<Semaphore>) {
+async fn accept(socket: Socket, connection: Connection, seats: Arc<Seats>) {
     let mut stage = connection.stage.clone();
     let mut stop = pin!(stage.wait_for(|stage| *stage != Stage::Serving));
     loop {
         let next = async {
-            // The semaphore is never closed.
-            let slot = slots.clone().acquire_owned().await.ok()?;
-            Some((slot, socket.accept().await))
+            let (stream, remote) = socket.accept().await?;
+            let seat = seats.take(connection.service.counted(remote)).await;
+            Ok((stream, remote, seat))
         };
         let accepted = tokio::select! {
             biased;
@@ -328,16 +363,13 @@ async fn accept(socket: Socket, connection: Connection, slots: Arc<Semaphore>) {
             accepted = next => accepted,
         };
         match accepted {
-            None => return,
-            Some((slot, Ok((stream, remote)))) => {
+            Ok((stream, remote, Some(seat))) => {
                 let connection = connection.clone();
-                tokio::spawn(remote.scope(async move {
-                    connection.serve(stream).await;
-                    drop(slot);
-                }));
+                tokio::spawn(remote.scope(connection.serve(stream, seat)));
             }
-            Some((_, Err(error))) if is_of_the_client(&error) => {}
-            Some((_, Err(error))) => {
+            Ok((_, _, None)) => connection.metrics.note(Cut::Address),
+            Err(error) if is_of_the_client(&error) => {}
+            Err(error) => {
                 tracing::warn!(%error, "cannot accept connections; trying again");
                 sleep(ACCEPT_PAUSE).await;
             }
@@ -355,24 +387,30 @@ fn is_of_the_client(error: &io::Error) -> bool {
 }
 
 impl Connection {
-    async fn serve(self, stream: Stream) {
-        self.metrics.accepted.inc();
-        self.metrics.open.inc();
+    async fn serve(self, stream: Stream, seat: Seat) {
         let metrics = self.metrics.clone();
-        let ended = match stream {
+        metrics.accepted.inc();
+        metrics.open.inc();
+        let cut = tokio::select! {
+            biased;
+            cut = self.serve_stream(stream, seat.progress()) => cut,
+            () = seat.told_to_leave() => Some(Cut::Crowded),
+        };
+        if let Some(cut) = cut {
+            metrics.note(cut);
+        }
+        metrics.open.dec();
+    }
+
+    async fn serve_stream(self, stream: Stream, progress: Arc<Progress>) -> Option<Cut> {
+        match stream {
             Stream::Tcp(stream) => {
-                // Answers are small and whole: waiting to fill a packet only delays them. An old
-                // socket that refuses is served all the same.
-                let _ = stream.set_nodelay(true);
-                self.run(stream, async |stream| {
-                    let protocol = peeked(&stream).await?;
-                    Ok((protocol, stream))
-                })
-                .await
+                prepare(&stream);
+                self.run(progress, read(stream)).await
             }
             Stream::Tls(acceptor, stream) => {
-                let _ = stream.set_nodelay(true);
-                self.run(stream, async |stream| {
+                prepare(&stream);
+                let shaken = async {
                     let stream = acceptor.accept(stream).await?;
                     let agreed = stream.get_ref().1.alpn_protocol();
                     let protocol = match agreed {
@@ -380,50 +418,49 @@ impl Connection {
                         Some(_) | None => Protocol::Http1,
                     };
                     Ok((protocol, stream))
-                })
-                .await
+                };
+                self.run(progress, shaken).await
             }
-            Stream::Unix(stream) => self.run(stream, read).await,
-        };
-        if let Some(phase) = ended {
-            metrics.timed_out.inc();
-            match phase {
-                Phase::Open => tracing::debug!("closed a silent connection"),
-                Phase::Head => tracing::debug!("closed a connection whose request did not arrive"),
-                Phase::Answer => tracing::warn!("closed a connection whose request took too long"),
-                Phase::Stuck => tracing::debug!("closed a connection that took nothing more"),
-            }
+            Stream::Unix(stream) => self.run(progress, read(stream)).await,
         }
-        metrics.open.dec();
     }
 
-    /// Serves until the client or the drain ends the connection. Returns the phase in which it took too
-    /// long, if it did. `recognise` finds out which protocol the client speaks.
-    async fn run<S, T>(
+    /// Serves until the client or the drain ends the connection. Returns the reason for which it was cut, if it was.
+    /// `recognised` finds out which protocol the client speaks.
+    async fn run<T>(
         mut self,
-        stream: S,
-        recognise: impl AsyncFnOnce(S) -> io::Result<(Protocol, T)>,
-    ) -> Option<Phase>
+        progress: Arc<Progress>,
+        recognised: impl Future<Output = io::Result<(Protocol, T)>>,
+    ) -> Option<Cut>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send,
     {
         let timeouts = self.timeouts.get();
         let recognised = tokio::select! {
             biased;
-            recognised = timeout(timeouts.idle, recognise(stream)) => recognised,
+            // The first request is due at once: a connection that asks nothing is of use to nobody.
+            recognised = timeout(timeouts.read, recognised) => recognised,
             // Nothing was asked yet, so nothing is left unanswered.
             _ = self.stage.changed() => return None,
         };
         match recognised {
-            Err(_) => Some(Phase::Open),
+            Err(_) => Some(Cut::Head),
             Ok(Err(_)) => None,
-            Ok(Ok((Protocol::Http1, stream))) => http1::run(self, stream).await,
+            Ok(Ok((Protocol::Http1, stream))) => http1::run(self, progress, stream).await,
             Ok(Ok((Protocol::Http2, stream))) => {
                 // A box keeps what HTTP/1.1 has no use for out of its connections.
-                Box::pin(http2::run(self, stream)).await
+                Box::pin(http2::run(self, progress, stream)).await
             }
         }
     }
+}
+
+/// Sets how a connection sends. An old socket that refuses is served all the same.
+fn prepare(stream: &TcpStream) {
+    // Answers are small and whole: waiting to fill a packet only delays them.
+    let _ = stream.set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES);
 }
 
 #[cfg(test)]

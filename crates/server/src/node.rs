@@ -188,6 +188,7 @@ pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
         bodies: Bodies {
             ratio_cap: settings.decompress_ratio_cap,
             pause: settings.read_timeout,
+            bytes_per_second: settings.min_transfer_rate,
             budget_bytes: memory::budget(settings.memory_budget),
         },
         trusted_proxies: settings.trusted_proxies.clone(),

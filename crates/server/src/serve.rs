@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use crate::config::Settings;
 use crate::events;
 use crate::keys::{Keys, Token};
-use crate::listen::{Listener, Metrics, Options, Socket};
+use crate::listen::{Bounds, Listener, Metrics, Options, Socket};
 use crate::loopback;
 use crate::node::{Node, for_mcp};
 use crate::ops::{self, Vitals as _};
@@ -297,7 +297,10 @@ fn show_once(token: &Token) {
 
 fn options(settings: &Settings) -> Options {
     Options {
-        connections: settings.max_connections,
+        bounds: Bounds {
+            all: settings.max_connections,
+            per_address: settings.max_connections_per_address,
+        },
         timeouts: timeouts(settings),
         hsts: settings.hsts,
     }
@@ -309,5 +312,6 @@ fn timeouts(settings: &Settings) -> Timeouts {
         request: settings.request_timeout,
         write: settings.write_timeout,
         idle: settings.idle_timeout,
+        bytes_per_second: settings.min_transfer_rate,
     }
 }

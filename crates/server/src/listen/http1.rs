@@ -21,14 +21,17 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::linger::{Bounds, LingeringStream};
 use super::{Connection, MAX_HEAD_BYTES, Service, Stage};
 use crate::clock;
-use crate::progress::{ObservedStream, Phase, Progress, StallDetector};
+use crate::progress::{Answer, Cut, Phase, Progress, StallDetector, Turn};
 
-/// Serves until the client or the drain ends the connection. Returns the phase in which it took too
-/// long, if it did.
+/// The most bytes that a connection reads ahead: a whole head, and what comes with it.
+const MAX_BUFFER_BYTES: usize = 2 * MAX_HEAD_BYTES;
+
+/// Serves until the client or the drain ends the connection. Returns the reason for which it was cut, if it was.
 pub(super) async fn run(
     connection: Connection,
+    progress: Arc<Progress>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
-) -> Option<Phase> {
+) -> Option<Cut> {
     let Connection {
         service,
         timeouts,
@@ -36,14 +39,13 @@ pub(super) async fn run(
         ..
     } = connection;
     let timeouts = timeouts.get();
-    let progress = Arc::new(Progress::default());
     let mut detector = StallDetector::new(progress.clone(), timeouts);
-    let bounds = Bounds::with_pause(timeouts.read);
-    let stream = LingeringStream::new(stream, progress.clone(), bounds);
-    let io = TokioIo::new(ObservedStream::new(stream, progress.clone()));
+    let bounds = Bounds::with_pace(timeouts.receiving());
+    let io = TokioIo::new(LingeringStream::new(stream, progress.clone(), bounds));
     let service = service_fn(move |request| answer(service.clone(), progress.clone(), request));
     let mut http = http1::Builder::new();
-    http.max_header_size(MAX_HEAD_BYTES);
+    http.max_header_size(MAX_HEAD_BYTES)
+        .max_buf_size(MAX_BUFFER_BYTES);
     let mut connection = pin!(http.serve_connection(io, service));
     let mut tick = interval(timeouts.tick());
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -61,8 +63,8 @@ pub(super) async fn run(
                 connection.as_mut().graceful_shutdown();
             }
             _ = tick.tick() => {
-                if let Some(phase) = detector.look() {
-                    return Some(phase);
+                if let Some(cut) = detector.look() {
+                    return Some(cut);
                 }
             }
         }
@@ -89,7 +91,8 @@ async fn answer(
     service: Service,
     progress: Arc<Progress>,
     request: Request<Incoming>,
-) -> Result<Response, Infallible> {
+) -> Result<Response<Answer>, Infallible> {
+    let turn = Turn::begin(progress.clone());
     progress.enter(Phase::Answer);
     progress.set_body_open(!request.body().is_end_stream());
     let request = request.map(|body| RequestBody {
@@ -98,7 +101,7 @@ async fn answer(
     });
     let response = service.answer(request).await;
     progress.enter(Phase::Open);
-    Ok(response)
+    Ok(response.map(|body| Answer::new(body, turn)))
 }
 
 /// A request's body that notes when all of it was read.

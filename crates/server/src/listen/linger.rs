@@ -2,7 +2,9 @@
 //!
 //! Many clients send a whole request before they look for an answer. An answer that refuses the request
 //! comes earlier, and to close a connection that has unread bytes resets it: the client would lose the
-//! answer. So whatever still comes after the last answer is read and dropped, within bounds.
+//! answer. So whatever still comes after the last answer is read and dropped, within bounds and at a pace.
+//!
+//! It stands next to the socket, so it also notes when the bytes of a request begin to come.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use asyncgate_edge::BODY_TIMEOUT;
+use asyncgate_edge::{BODY_TIMEOUT, Pace, Patience};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -26,17 +28,17 @@ pub(super) struct Bounds {
     bytes: usize,
     /// The time for all of them.
     time: Duration,
-    /// The longest time without one.
-    pause: Duration,
+    /// The slowest pace at which they may come.
+    pace: Pace,
 }
 
 impl Bounds {
-    /// Returns the bounds with this pause.
-    pub fn with_pause(pause: Duration) -> Self {
+    /// Returns the bounds with this pace.
+    pub fn with_pace(pace: Pace) -> Self {
         Self {
             bytes: 64 << 20,
             time: BODY_TIMEOUT,
-            pause,
+            pace,
         }
     }
 }
@@ -57,7 +59,10 @@ struct Rest {
     left: usize,
     /// The time at which the whole rest must have come.
     end: Instant,
-    /// Ends when the pause or the time for the whole rest does.
+    patience: Patience,
+    /// The time at which the last bytes came.
+    last: Instant,
+    /// Ends when the patience or the time for the whole rest does.
     timer: Pin<Box<Sleep>>,
 }
 
@@ -65,11 +70,24 @@ impl Rest {
     fn begin(bounds: Bounds) -> Self {
         let now = Instant::now();
         let end = now + bounds.time;
+        let patience = Patience::new(bounds.pace);
         Self {
             left: bounds.bytes,
             end,
-            timer: Box::pin(sleep_until(end.min(now + bounds.pause))),
+            patience,
+            last: now,
+            timer: Box::pin(sleep_until(end.min(now + patience.left()))),
         }
+    }
+
+    fn came(&mut self, bytes: usize) {
+        let now = Instant::now();
+        self.left -= bytes;
+        self.patience.moved(bytes);
+        self.patience.waited(now - self.last);
+        self.last = now;
+        let over = now + self.patience.left();
+        self.timer.as_mut().reset(self.end.min(over));
     }
 }
 
@@ -98,9 +116,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LingeringStream<S> {
             if read.is_err() || bytes == 0 || bytes >= rest.left {
                 return Poll::Ready(());
             }
-            rest.left -= bytes;
-            let pause = Instant::now() + bounds.pause;
-            rest.timer.as_mut().reset(rest.end.min(pause));
+            rest.came(bytes);
         }
     }
 }
@@ -111,7 +127,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for LingeringStream<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            self.progress.read();
+        }
+        read
     }
 }
 
@@ -165,7 +186,10 @@ mod tests {
     const BOUNDS: Bounds = Bounds {
         bytes: usize::MAX,
         time: LONG,
-        pause: LONG,
+        pace: Pace {
+            bytes_per_second: 1,
+            grace: LONG,
+        },
     };
 
     fn linger(body_open: bool, bounds: Bounds) -> (LingeringStream<DuplexStream>, DuplexStream) {
@@ -208,12 +232,21 @@ mod tests {
 
     #[tokio::test]
     async fn neither_silence_nor_a_trickle_nor_a_flood_holds_it() {
-        let pause = Bounds {
-            pause: SHORT,
+        let pace = Bounds {
+            pace: Pace {
+                bytes_per_second: 10_000,
+                grace: SHORT,
+            },
             ..BOUNDS
         };
-        let (mut near, _far) = linger(true, pause);
+        let (mut near, _far) = linger(true, pace);
         near.shutdown().await.unwrap();
+
+        let (mut near, far) = linger(true, pace);
+        let trickling = tokio::spawn(send(far, b"x", SHORT / 10));
+        near.shutdown().await.unwrap();
+        drop(near);
+        trickling.await.unwrap();
 
         let time = Bounds {
             time: SHORT,

@@ -1,19 +1,16 @@
 //! Finds the protocol that a client speaks, by the first bytes that it sends.
+//!
+//! The bytes are read, and come again for the protocol's own reader. To look at them without reading would need a look
+//! now and then: a socket that has some bytes cannot tell when more have come.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
-use tokio::time::sleep;
 
 /// The beginning of the first bytes of HTTP/2. No method of HTTP/1.1 is called so.
 const PREFACE: &[u8; 3] = b"PRI";
-
-/// The time until the next look at a client that has sent only a part of [`PREFACE`].
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// A protocol that clients speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,22 +29,11 @@ fn protocol(seen: &[u8]) -> Option<Protocol> {
     }
 }
 
-/// Finds the protocol without reading: the bytes stay in the socket, so that the protocol's own reader
-/// sees them all and no layer stands between them.
-pub(super) async fn peeked(stream: &TcpStream) -> io::Result<Protocol> {
-    let mut first = [0; PREFACE.len()];
-    loop {
-        let seen = stream.peek(&mut first).await?;
-        if let Some(protocol) = protocol(&first[..seen]) {
-            return Ok(protocol);
-        }
-        // The socket is readable already, so it cannot tell when more comes.
-        sleep(PAUSE).await;
-    }
-}
-
-/// Finds the protocol by reading, and puts the bytes back: a socket file cannot be peeked into.
-pub(super) async fn read(mut stream: UnixStream) -> io::Result<(Protocol, Rewound)> {
+/// Finds the protocol, and puts the bytes back that it read for that.
+pub(super) async fn read<S>(mut stream: S) -> io::Result<(Protocol, Rewound<S>)>
+where
+    S: AsyncRead + Unpin,
+{
     let mut first = [0; PREFACE.len()];
     let mut seen = 0;
     loop {
@@ -69,14 +55,14 @@ pub(super) async fn read(mut stream: UnixStream) -> io::Result<(Protocol, Rewoun
 
 /// A stream whose first bytes were read and come again.
 #[derive(Debug)]
-pub(super) struct Rewound {
+pub(super) struct Rewound<S> {
     first: [u8; PREFACE.len()],
     from: usize,
     seen: usize,
-    stream: UnixStream,
+    stream: S,
 }
 
-impl AsyncRead for Rewound {
+impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -88,11 +74,14 @@ impl AsyncRead for Rewound {
         }
         buf.put_slice(&self.first[self.from..self.from + some]);
         self.from += some;
+        // What came with them is there already, and one read is enough for both. An error, or the
+        // end, will come again.
+        let _ = Pin::new(&mut self.stream).poll_read(cx, buf);
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Rewound {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -104,7 +93,7 @@ impl AsyncWrite for Rewound {
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
+        bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
@@ -124,7 +113,13 @@ impl AsyncWrite for Rewound {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+
     use tokio::io::AsyncWriteExt as _;
+    use tokio::net::UnixStream;
+    use tokio::time::{Duration, sleep};
 
     use super::*;
 
@@ -161,5 +156,31 @@ mod tests {
             stream.read_to_end(&mut got).await.unwrap();
             assert_eq!(got, sent);
         }
+    }
+
+    #[derive(Default)]
+    struct Counted(AtomicUsize);
+
+    impl Wake for Counted {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn half_a_preface_is_waited_for_and_not_asked_for() {
+        let (near, mut far) = tokio::io::duplex(64);
+        far.write_all(b"P").await.unwrap();
+        let woken = Arc::new(Counted::default());
+        let mut reading = Box::pin(read(near));
+        let waker = Waker::from(woken.clone());
+        let mut cx = Context::from_waker(&waker);
+        assert!(reading.as_mut().poll(&mut cx).is_pending());
+        // Long enough for many looks, if there were any.
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(woken.0.load(Ordering::Relaxed), 0, "nothing has come");
+        far.write_all(b"RI").await.unwrap();
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert_eq!(reading.await.unwrap().0, Protocol::Http2);
     }
 }

@@ -11,16 +11,21 @@ use super::*;
 const LONG: Duration = Duration::from_secs(20);
 const REQUEST: &[u8] = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n";
 
+const TIMEOUTS: Timeouts = Timeouts {
+    read: LONG,
+    request: LONG,
+    write: LONG,
+    idle: LONG,
+    bytes_per_second: 1,
+};
+
 fn options(connections: usize) -> Options {
-    let timeouts = Timeouts {
-        read: LONG,
-        request: LONG,
-        write: LONG,
-        idle: LONG,
-    };
     Options {
-        connections,
-        timeouts,
+        bounds: Bounds {
+            all: connections,
+            per_address: connections,
+        },
+        timeouts: TIMEOUTS,
         hsts: false,
     }
 }
@@ -126,50 +131,83 @@ async fn a_drain_cuts_what_does_not_finish() {
 }
 
 #[tokio::test]
-async fn a_connection_past_the_cap_waits_for_a_slot() {
-    let listener = start(options(1), Arc::default()).await;
-    let mut first = connect(&listener, REQUEST).await;
-    assert!(read_answer(&mut first).await.ends_with("quick"));
-    let mut second = connect(&listener, REQUEST).await;
-    let mut byte = [0];
-    assert!(
-        timeout(Duration::from_millis(100), second.peek(&mut byte))
-            .await
-            .is_err()
-    );
-    drop(first);
-    assert!(read_answer(&mut second).await.ends_with("quick"));
+async fn an_idle_connection_gives_way_and_a_busy_one_does_not() {
+    let gate = Arc::new(Gate::default());
+    let bounds = Bounds {
+        all: 2,
+        per_address: 9,
+    };
+    let listener = start(
+        Options {
+            bounds,
+            ..options(2)
+        },
+        gate.clone(),
+    )
+    .await;
+    let mut busy = connect(&listener, b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    gate.entered.notified().await;
+    // One after the other, whoever is idle makes room: silent, in the middle of a head, or after an answer.
+    let mut silent = connect(&listener, b"").await;
+    let mut half = connect(&listener, b"GET /qui").await;
+    assert_eq!(read_to_end(&mut silent).await, "");
+    let mut answered = connect(&listener, REQUEST).await;
+    assert_eq!(read_to_end(&mut half).await, "");
+    assert!(read_answer(&mut answered).await.ends_with("quick"));
+    let mut waits = connect(&listener, b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert_eq!(read_to_end(&mut answered).await, "");
+    gate.entered.notified().await;
+    // All are busy: the next one waits for the first answer.
+    let mut last = connect(&listener, REQUEST).await;
+    gate.open.notify_one();
+    assert!(read_answer(&mut last).await.ends_with("quick"));
+    assert!(read_to_end(&mut busy).await.ends_with("slow"));
+    gate.open.notify_one();
+    assert!(read_answer(&mut waits).await.ends_with("slow"));
+}
+
+#[tokio::test]
+async fn an_address_that_has_too_many_busy_connections_gets_no_more() {
+    let gate = Arc::new(Gate::default());
+    let bounds = Bounds {
+        all: 9,
+        per_address: 1,
+    };
+    let listener = start(
+        Options {
+            bounds,
+            ..options(9)
+        },
+        gate.clone(),
+    )
+    .await;
+    let mut busy = connect(&listener, b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    gate.entered.notified().await;
+    let mut refused = TcpStream::connect(listener.address().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(read_to_end(&mut refused).await, "");
+    gate.open.notify_one();
+    assert!(read_answer(&mut busy).await.ends_with("slow"));
 }
 
 #[tokio::test]
 async fn silence_slow_headers_and_slow_answers_end_a_connection() {
     let short = Duration::from_millis(400);
-    let cases: [(&[u8], Timeouts); 3] = [
-        (
-            b"",
-            Timeouts {
-                read: LONG,
-                request: LONG,
-                write: LONG,
-                idle: short,
-            },
-        ),
-        (
-            b"GET /quick HTTP/1.1\r\nhos",
-            Timeouts {
-                read: short,
-                request: LONG,
-                write: LONG,
-                idle: LONG,
-            },
-        ),
+    let with_read = Timeouts {
+        read: short,
+        ..TIMEOUTS
+    };
+    let cases: [(&[u8], Timeouts); 4] = [
+        // The first byte is due as soon as the connection is open.
+        (b"", with_read),
+        (b"P", with_read),
+        (b"GET /quick HTTP/1.1\r\nhos", with_read),
         (
             b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n",
             Timeouts {
-                read: LONG,
                 request: short,
-                write: LONG,
-                idle: LONG,
+                ..TIMEOUTS
             },
         ),
     ];

@@ -5,8 +5,9 @@ use std::net::TcpStream;
 
 use serde_json::json;
 
-use crate::harness::{Launch, Server, eventually};
+use crate::harness::{KEY, Launch, Server, eventually};
 use crate::http::Request;
+use crate::raw_http2;
 
 fn until_draining(server: &Server) {
     eventually("it is not ready", || {
@@ -90,6 +91,13 @@ fn the_end_comes_whatever_connections_do() {
         open(&text(Request::get("/v1/events"))),
         // Many answers that nobody reads.
         open(&text(Request::get("/openapi.json")).repeat(200)),
+        open(
+            &[
+                raw_http2::greeting(0),
+                raw_http2::get(1, "/openapi.json", KEY),
+            ]
+            .concat(),
+        ),
     ];
     server.send_bare(&Request::get("/healthz")).expect(200);
     server.signal("TERM");

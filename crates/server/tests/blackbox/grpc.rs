@@ -192,14 +192,17 @@ async fn an_idle_connection_is_let_go_and_the_next_call_makes_a_new_one() {
     let mut client = MailboxClient::new(channel(&server));
     client.send(message("a")).await.unwrap();
     eventually("the idle connection is closed", || {
-        (timed_out(&server) >= 1).then_some(())
+        (cut(&server, "idle") >= 1).then_some(())
     });
     client.send(message("b")).await.unwrap();
 }
 
 #[test]
 fn a_client_that_only_greets_is_let_go() {
-    let server = Launch::new().set("idle_timeout=1s").start();
+    let server = Launch::new()
+        .set("read_timeout=1s")
+        .set("idle_timeout=1s")
+        .start();
     for greeting in [&b"P"[..], b"PRI", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -233,7 +236,7 @@ async fn a_client_that_takes_nothing_is_let_go_after_the_write_timeout() {
     let mut reader = reader.recv_stream(wish("t")).await.unwrap().into_inner();
     // It has what it asked for, and reads none of it.
     eventually("the connection is closed", || {
-        (timed_out(&server) >= 1).then_some(())
+        (cut(&server, "pace") >= 1).then_some(())
     });
     while let Ok(Some(_)) = reader.message().await {}
     client.send(message("the other goes on")).await.unwrap();
@@ -267,8 +270,9 @@ fn connections(server: &Server) -> u64 {
     metric(server, "asyncgate_http_connections ")
 }
 
-fn timed_out(server: &Server) -> u64 {
-    metric(server, "asyncgate_http_connections_timed_out_total ")
+fn cut(server: &Server, reason: &str) -> u64 {
+    let name = format!("asyncgate_http_connections_cut_total{{reason=\"{reason}\"}} ");
+    metric(server, &name)
 }
 
 fn metric(server: &Server, name: &str) -> u64 {

@@ -107,11 +107,17 @@ pub(super) static KEYS: &[Key] = &[
         "http.max_connections",
         "4096",
         integer(1, 1_000_000),
-        "The most open connections; further ones wait until one closes.",
+        "The most open connections; for further ones, the connection that has had no request for the longest time is closed, and if all have one under way they wait.",
     )
     .alias("max_conns")
     .or_env(&["SVCMBX_MAX_CONNS"])
     .flag("max-conns"),
+    fixed(
+        "http.max_connections_per_address",
+        "1024",
+        integer(1, 1_000_000),
+        "The most open connections from one address, or from one /64 network of IPv6; server.trusted_proxies and the Unix socket have no such bound.",
+    ),
     fixed(
         "max_body_bytes",
         "1280KiB",
@@ -136,7 +142,7 @@ pub(super) static KEYS: &[Key] = &[
         "read_timeout",
         "5s",
         duration(100, DAY_MS),
-        "The time for the headers of a request, from their first byte, and for each pause in its body.",
+        "The time for the headers of a request, from their first byte or, on a new connection, from its beginning; and for a pause at the beginning of a body, which must keep up with server.min_transfer_rate.",
     )
     .or_env(&["SVCMBX_READ_TIMEOUT"])
     .flag("read-timeout"),
@@ -144,15 +150,21 @@ pub(super) static KEYS: &[Key] = &[
         "write_timeout",
         "5s",
         duration(100, DAY_MS),
-        "The longest time that a client may read nothing of an answer.",
+        "The longest time that a client may read nothing of an answer; one that kept up with server.min_transfer_rate before may pause for up to four times as long.",
     )
     .or_env(&["SVCMBX_WRITE_TIMEOUT"])
     .flag("write-timeout"),
     live(
+        "server.min_transfer_rate",
+        "1KiB",
+        size(1, 1_024 * MIB),
+        "The bytes per second at which a client must take its answers and send its bodies; slower ones are cut when read_timeout or write_timeout has passed. Streams that have nothing to say are not meant.",
+    ),
+    live(
         "idle_timeout",
         "60s",
         duration(100, DAY_MS),
-        "The longest time that a connection may be silent; streams send something every 15 seconds.",
+        "The longest time that a connection may be silent between requests; streams send something every 15 seconds.",
     )
     .or_env(&["SVCMBX_IDLE_TIMEOUT"])
     .flag("idle-timeout"),
