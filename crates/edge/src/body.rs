@@ -12,7 +12,7 @@ use futures_util::future::poll_immediate;
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout};
 
-use crate::{Coding, Inflate, Pace, Patience};
+use crate::{Coding, Inflate, Keeper, Pace, Patience};
 
 /// The longest time that a whole body may take to arrive.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -46,6 +46,14 @@ impl BodyLimits {
     pub fn of(self, tenant: TenantId) -> Self {
         let holder = Holder::tenant(tenant);
         Self { holder, ..self }
+    }
+
+    /// Returns what counts the answers to the sender.
+    pub fn keeper(&self) -> Keeper {
+        Keeper {
+            budget: self.budget.clone(),
+            holder: self.holder,
+        }
     }
 
     /// Returns the arrival of a body that begins to come.

@@ -1,11 +1,14 @@
 //! Answers that keep the grant for their memory until they are sent.
 
-use asyncgate_engine::Grant;
+use asyncgate_engine::{Budget, Engine, Grant, Holder, TenantId};
 use bytes::Bytes;
 
 /// Returns the bytes of an answer, which keep the grant for as long as any part of them is somewhere: in the body, and
 /// in the buffers of the protocol, which take a whole answer before the client has room for it.
-pub fn keep_grant(bytes: Vec<u8>, grant: Grant) -> Bytes {
+pub fn keep_grant<B>(bytes: B, grant: Grant) -> Bytes
+where
+    B: AsRef<[u8]> + Into<Bytes> + Send + 'static,
+{
     if grant.is_empty() {
         return bytes.into();
     }
@@ -16,21 +19,45 @@ pub fn keep_grant(bytes: Vec<u8>, grant: Grant) -> Bytes {
 }
 
 /// Bytes with the grant for their memory.
-struct Kept {
-    bytes: Vec<u8>,
+struct Kept<B> {
+    bytes: B,
     _grant: Grant,
 }
 
-impl AsRef<[u8]> for Kept {
+impl<B: AsRef<[u8]>> AsRef<[u8]> for Kept<B> {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.as_ref()
+    }
+}
+
+/// Counts the bytes of answers that must be told, for one holder.
+#[derive(Debug, Clone)]
+pub struct Keeper {
+    pub(crate) budget: Budget,
+    pub(crate) holder: Holder,
+}
+
+impl Keeper {
+    /// Returns the one for a caller of this tenant, on the connection of the current request.
+    pub fn new(engine: &Engine, tenant: TenantId) -> Self {
+        Self {
+            budget: engine.budget().clone(),
+            holder: Holder::tenant(tenant),
+        }
+    }
+
+    /// Returns the bytes, which count until they are gone.
+    pub fn keep<B>(&self, bytes: B) -> Bytes
+    where
+        B: AsRef<[u8]> + Into<Bytes> + Send + 'static,
+    {
+        let size = bytes.as_ref().len();
+        keep_grant(bytes, self.budget.take_always(self.holder, size))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use asyncgate_engine::{Budget, Holder, TenantId};
-
     use super::*;
 
     #[test]

@@ -20,7 +20,7 @@ pub use answer::{
 pub use body::{Arrival, BODY_TIMEOUT, BodyLimits, coding, read_body};
 pub use forwarded::forwarded_for;
 pub use inflate::{Coding, Inflate};
-pub use keep::keep_grant;
+pub use keep::{Keeper, keep_grant};
 pub use pace::{Pace, Patience};
 pub use request::{CORR_ID, correlate, correlated, request_context};
 pub use security::SecurityHeaders;

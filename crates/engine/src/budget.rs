@@ -112,7 +112,9 @@ impl Budget {
     /// Takes memory that is in use already, whatever the share.
     pub fn take_always(&self, holder: Holder, bytes: usize) -> Grant {
         let bytes = counted(bytes);
-        self.lock().add(holder, bytes);
+        if bytes > 0 {
+            self.lock().add(holder, bytes);
+        }
         Grant {
             budget: self.clone(),
             holder,
@@ -155,9 +157,6 @@ impl State {
     }
 
     fn add(&mut self, holder: Holder, bytes: usize) {
-        if bytes == 0 {
-            return;
-        }
         self.taken = self.taken.saturating_add(bytes);
         if holder.is_stranger() {
             self.taken_by_strangers = self.taken_by_strangers.saturating_add(bytes);

@@ -16,7 +16,7 @@ use tokio::sync::SemaphorePermit;
 use tracing::Instrument as _;
 
 use crate::{
-    Answer, Caller, Engine, Fault, Holder, Source, Touches, input,
+    Answer, Caller, Engine, Fault, Grant, Holder, Source, Touches, input,
     metrics::{OK, span},
     operations::Execute,
     rate_headers::Header,
@@ -29,6 +29,8 @@ pub(crate) const NO_NEW_WORK: &str = "the server takes no new work at the moment
 const NO_NEW_WORK_RETRY: u32 = 5;
 /// The room for an encoded answer. Most are shorter.
 const USUAL_ANSWER_BYTES: usize = 1_024;
+/// The most bytes of room that an encoded answer keeps without need.
+const MAX_SPARE_BYTES: usize = 64 << 10;
 
 /// Runs an operation on input as a facade received it, and encodes its output.
 pub(crate) fn answer<'a, O: Execute>(
@@ -171,17 +173,29 @@ async fn page_permit<'a>(engine: &'a Engine, spec: &Spec) -> Option<SemaphorePer
     engine.pages.acquire().await.ok()
 }
 
-/// Counts an answer among those that wait to be read. A page that has no room can be asked for again; the answer to
-/// anything else must be told, whatever it takes.
-fn held(engine: &Engine, caller: &Caller, spec: &Spec, answer: Answer) -> Result<Answer, Fault> {
+/// Counts an answer of so many bytes among those that wait to be read, until the grant is dropped.
+///
+/// # Errors
+/// When a page has no room, which can be asked for again. The answer to anything else must be told, whatever it takes.
+pub fn hold(engine: &Engine, caller: &Caller, spec: &Spec, bytes: usize) -> Result<Grant, Fault> {
     let (budget, holder) = (engine.budget(), Holder::tenant(caller.tenant));
-    let grant = if spec.pages {
-        let granted = budget.take(holder, answer.json.len());
-        granted.ok_or_else(|| Fault::crowded("answers"))?
+    if spec.pages {
+        let granted = budget.take(holder, bytes);
+        granted.ok_or_else(|| Fault::crowded("answers"))
     } else {
-        budget.take_always(holder, answer.json.len())
-    };
+        Ok(budget.take_always(holder, bytes))
+    }
+}
+
+fn held(engine: &Engine, caller: &Caller, spec: &Spec, answer: Answer) -> Result<Answer, Fault> {
+    let mut json = answer.json;
+    // While it was written it grew by doubling. It may wait for long, so a large one gives back what it does not need.
+    if json.capacity() - json.len() > MAX_SPARE_BYTES {
+        json.shrink_to_fit();
+    }
+    let grant = hold(engine, caller, spec, json.len())?;
     Ok(Answer {
+        json,
         grant: Some(grant),
         ..answer
     })

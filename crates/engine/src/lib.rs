@@ -35,7 +35,7 @@ mod view;
 pub use asyncgate_core::{Principal, PrincipalKind, TenantId, json::has_unfit_number};
 pub use asyncgate_warrants::Network;
 pub use budget::{Budget, Grant, Holder};
-pub use call::execute;
+pub use call::{execute, hold};
 pub use caller::{Authenticator, Caller, RequestContext, Role};
 pub use clock::{Clock, Entropy};
 pub use domains::{DomainAnswer, DomainRequest, Domains};

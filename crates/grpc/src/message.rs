@@ -195,10 +195,10 @@ pub(crate) fn framed<'a, M: Message + 'a>(messages: impl IntoIterator<Item = &'a
     bytes.freeze()
 }
 
-/// Answers with one message.
-pub(crate) fn one(message: &impl Message) -> Response<Body> {
+/// Answers with one message, in its frame.
+pub(crate) fn one(framed: Bytes) -> Response<Body> {
     answer(Body::new(One {
-        message: Some(framed([message])),
+        message: Some(framed),
         ended: false,
     }))
 }

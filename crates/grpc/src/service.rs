@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use asyncgate_api::{self as api, Operation as _, Spec};
-use asyncgate_edge::{BodyLimits, request_context};
-use asyncgate_engine::{Authenticator, Caller, Engine, Execute, Fault, execute};
+use asyncgate_edge::{BodyLimits, keep_grant, request_context};
+use asyncgate_engine::{Authenticator, Caller, Engine, Execute, Fault, execute, hold};
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{Stream, future::BoxFuture};
@@ -164,7 +164,7 @@ impl Call<'_> {
         let request = message::read(self.body, self.limits).await;
         let request = request.map_err(refuse)?;
         let answer = ratelimit::should_rate_limit(self.engine, &self.caller, request).await?;
-        Ok(message::one(&answer))
+        Ok(message::one(message::framed([&answer])))
     }
 
     async fn send(self) -> Answer {
@@ -241,7 +241,10 @@ where
     A: Message + From<O::Output>,
 {
     let output = execute::<O>(engine, caller, input).await?;
-    Ok(message::one(&A::from(output)))
+    let framed = message::framed([&A::from(output)]);
+    let grant = hold(engine, caller, &O::SPEC, framed.len());
+    let grant = grant.map_err(|fault| engine.refuse(&O::SPEC, fault))?;
+    Ok(message::one(keep_grant(framed, grant)))
 }
 
 /// Returns metadata that stands for a field of the message.

@@ -8,6 +8,7 @@
 use std::{sync::Arc, task::Poll};
 
 use asyncgate_api::{self as api, RecvInput};
+use asyncgate_edge::Keeper;
 use asyncgate_engine::{Caller, Engine, Execute, Fault, Streamed, execute};
 use bytes::Bytes;
 use futures_util::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture, stream};
@@ -119,13 +120,15 @@ pub(crate) async fn receive(
     let stream = engine.receive_stream(caller, input).await?;
     // The connection asks for the next frame only when it has room for it. When the call is over it
     // drops the body, and with it the stream.
-    let deliveries = stream::unfold(stream, async |mut stream| {
+    let keeper = Keeper::new(engine, caller.tenant);
+    let deliveries = stream::unfold((stream, keeper), async |(mut stream, keeper)| {
         loop {
             match stream.next().await? {
                 Streamed::Messages(messages) => {
                     let envelopes: Vec<pb::Envelope> =
                         messages.into_iter().map(Into::into).collect();
-                    return Some((Frame::data(framed(&envelopes)), stream));
+                    let frames = keeper.keep(framed(&envelopes));
+                    return Some((Frame::data(frames), (stream, keeper)));
                 }
                 // An HTTP/2 connection has signs of life of its own.
                 Streamed::Heartbeat => {}

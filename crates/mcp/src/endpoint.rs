@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use asyncgate_api::Code;
 use asyncgate_edge::{
-    BodyLimits, coding, correlate, error_response, json_response, keep_grant, read_body,
+    BodyLimits, Keeper, coding, correlate, error_response, json_response, read_body,
     request_context, response, set_corr_id, status,
 };
 use asyncgate_engine::Fault;
@@ -144,16 +144,13 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
         check_content_type(headers)?;
         let most = self.dispatcher.max_message_bytes;
         let limits = self.dispatcher.body_limits(Some(&client.caller), most);
-        let (budget, holder) = (limits.budget.clone(), limits.holder);
+        let keeper = limits.keeper();
         let body = read(headers, body, limits).await.map_err(|fault| {
             let tool = Routing::read(headers).tool();
             Refusal::new(self.dispatcher.refuse(tool.as_deref(), fault))
         })?;
         let answer = self.answer(&client, headers, &body, corr_id).await;
-        Ok(answer.into_response(form, |json| {
-            let grant = budget.take_always(holder, json.len());
-            keep_grant(json, grant)
-        }))
+        Ok(answer.into_response(form, &keeper))
     }
 
     /// Gives a refused credential the code of the plane whose tool was called. A stranger's message is
@@ -364,17 +361,17 @@ impl Answer {
         Self::new(StatusCode::BAD_REQUEST, jsonrpc::error_answer(id, error))
     }
 
-    /// Returns the answer in the form that the client wants. `keep` counts its bytes until they are sent.
-    fn into_response(self, form: Form, keep: impl FnOnce(Vec<u8>) -> Bytes) -> Response {
+    /// Returns the answer in the form that the client wants. Its bytes count until they are sent.
+    fn into_response(self, form: Form, keeper: &Keeper) -> Response {
         let Some(json) = self.json else {
             let mut response = response(Body::empty());
             *response.status_mut() = self.status;
             return response;
         };
         if form == Form::Json || self.status != StatusCode::OK {
-            return json_response(self.status, keep(json));
+            return json_response(self.status, keeper.keep(json));
         }
-        let mut response = response(Body::from(keep(event(json))));
+        let mut response = response(Body::from(keeper.keep(event(json))));
         let stream = HeaderValue::from_static("text/event-stream");
         response.headers_mut().insert(header::CONTENT_TYPE, stream);
         response

@@ -7,7 +7,7 @@
 use std::{convert::Infallible, sync::Arc};
 
 use asyncgate_api::{Operation, ReceiveMessages};
-use asyncgate_edge::{error_response, set_corr_id};
+use asyncgate_edge::{Keeper, error_response, set_corr_id};
 use asyncgate_engine::{Fault, Streamed, decode};
 use axum::{
     body::Body,
@@ -55,9 +55,10 @@ async fn open(app: &App, request: Request<Body>) -> Result<Body, Fault> {
     let stream = app.engine.receive_stream(&caller, input).await?;
     // The connection asks for the next lines only when it has room for them. When it is closed it
     // drops the body, and with it the stream.
-    let lines = stream::unfold(stream, async |mut stream| {
+    let keeper = Keeper::new(&app.engine, caller.tenant);
+    let lines = stream::unfold((stream, keeper), async |(mut stream, keeper)| {
         let lines = stream.next().await.and_then(encode)?;
-        Some((Ok::<_, Infallible>(lines), stream))
+        Some((Ok::<_, Infallible>(keeper.keep(lines)), (stream, keeper)))
     });
     Ok(Body::from_stream(lines.take_until(ended)))
 }

@@ -12,12 +12,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use asyncgate_edge::{Pace, Patience};
 use axum::body::{Body, HttpBody};
 use bytes::{Buf, Bytes};
 use http_body::{Frame, SizeHint};
+use tokio::time::Instant;
 
 /// The time limits of a connection, named as their settings are.
 #[derive(Debug, Clone, Copy)]
