@@ -254,7 +254,7 @@ operation!(
     pages: true,
     summary: "List the receipts of a task, a lease or a type.",
     doc: "Give exactly one of task_id, lease_id and receipt_type. The receipts of a task tell \
-          its whole story in order.",
+          its whole story in order. A page can be short or empty before next_cursor is null.",
 );
 
 /// A filter and a page of the ledger.

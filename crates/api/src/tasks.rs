@@ -54,7 +54,7 @@ operation!(
           until a receipt proves it done. With an idempotency_key of your own, a repeated call \
           returns the first task with duplicate = true. Wait with get_task and wait_seconds.",
     creates: true,
-    refusals: &[Code::IdempotencyConflict],
+    refusals: &[Code::IdempotencyConflict, Code::QuotaExceeded],
 );
 
 /// A request for work.

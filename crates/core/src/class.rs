@@ -12,6 +12,15 @@ pub struct Class {
     pub capabilities: Vec<String>,
 }
 
+/// The classes of a tenant's tasks that have not ended, as the creation of one more task sees them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClassLoad {
+    /// The number of classes.
+    pub classes: usize,
+    /// True if the new task's class is one of them.
+    pub is_known: bool,
+}
+
 /// A worker's offer: the tasks that it can serve.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reach {

@@ -26,7 +26,7 @@ mod time;
 
 pub use chain::{Head, Link, NotALink};
 pub use change::{Changes, Decision, Delivery, ObligationKey, TaskWrite};
-pub use class::{Class, Reach};
+pub use class::{Class, ClassLoad, Reach};
 pub use env::Env;
 pub use id::{Ids, LeaseId, MessageId, ReceiptId, Seq, ShortId, Stamp, TaskId, TenantId};
 

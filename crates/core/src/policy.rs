@@ -25,6 +25,8 @@ pub struct Policy {
     pub locatability: Locatability,
     /// The largest payload or result.
     pub max_payload_bytes: usize,
+    /// The number of classes that a tenant's tasks may have, as long as they have not ended.
+    pub max_task_classes: usize,
     /// The number of leases of a task that may expire before an anomaly is recorded.
     pub expiries_before_anomaly: u32,
     /// The number of renewals a lease may have before an anomaly is recorded.
@@ -48,6 +50,7 @@ impl Default for Policy {
             default_priority: 0,
             locatability: Locatability::Lenient,
             max_payload_bytes: 1 << 20,
+            max_task_classes: 10_000,
             expiries_before_anomaly: 3,
             renewals_before_anomaly: 10,
             session_gap_ms: 1_800_000,

@@ -40,6 +40,15 @@ pub enum Rejection {
         /// The largest allowed size in bytes.
         limit: usize,
     },
+    /// The tenant has as many classes of tasks as allowed, and the task would be of a new one.
+    #[error(
+        "tasks that have not ended already have {limit} different types or sets of required capabilities, \
+         which is the most; create the task when fewer are in use, or use one of them"
+    )]
+    TooManyClasses {
+        /// The largest allowed number.
+        limit: usize,
+    },
     /// There are more of something than allowed.
     #[error("{what} exceeds {limit}")]
     LimitExceeded {

@@ -1,7 +1,8 @@
 //! The rights of a caller: by its role, and over the things of others.
 
 use asyncgate_api::{Access, Code, PrincipalKind as Kind, Spec};
-use asyncgate_core::{Principal, PrincipalKind, Task};
+use asyncgate_core::{Principal, PrincipalKind};
+use asyncgate_store::Parties;
 
 use crate::{Caller, Fault, Role, input, view};
 
@@ -64,23 +65,19 @@ impl Caller {
     }
 
     /// Refuses a caller that may not read a task. Its owner, its worker and an admin may.
-    pub(crate) fn may_read(&self, task: &Task) -> Result<(), Fault> {
-        let holds = task
-            .lease()
-            .is_some_and(|lease| lease.worker.is(&self.principal));
-        let ended = task
-            .end()
-            .and_then(|end| end.by.as_ref())
-            .is_some_and(|(_, worker)| worker.is(&self.principal));
-        if holds || ended {
-            return Ok(());
-        }
-        self.may_act_for(&task.created_by)
+    pub(crate) fn may_read(&self, parties: &Parties) -> Result<(), Fault> {
+        let own = self.principal.key();
+        self.must(parties.owner == own || parties.worker.as_ref() == Some(&own))
     }
 
     /// Refuses a caller that may not act for `owner`.
     pub(crate) fn may_act_for(&self, owner: &Principal) -> Result<(), Fault> {
-        if self.role == Role::Admin || self.principal.is(owner) {
+        self.must(self.principal.is(owner))
+    }
+
+    /// Refuses a caller that is no admin, unless the thing is its own.
+    fn must(&self, is_own: bool) -> Result<(), Fault> {
+        if is_own || self.role == Role::Admin {
             return Ok(());
         }
         Err(self.forbidden(Role::Admin, "this belongs to another principal"))

@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::rate_headers::Header;
 
+/// The time after which a tenant with too many classes of tasks may try again: some of its tasks may have ended.
+const CLASSES_RETRY_SECS: u32 = 10;
 /// The detail that marks a compressed body as a bomb.
 const BOMB: &str = "ratio_cap";
 /// The detail of a fault for which the disk is to blame.
@@ -141,6 +143,9 @@ impl From<Rejection> for Fault {
             Rejection::TooLarge { limit, .. } => {
                 Self::new(Code::TooLarge, message).with("limit", limit)
             }
+            Rejection::TooManyClasses { limit } => Self::new(Code::QuotaExceeded, message)
+                .with("limit", limit)
+                .retry_after(CLASSES_RETRY_SECS),
             Rejection::LimitExceeded { limit, .. } => {
                 Self::new(Code::LimitExceeded, message).with("limit", limit)
             }

@@ -13,7 +13,7 @@ use asyncgate_api::{Code, CreateTask, Operation as _};
 use asyncgate_core::{
     Env, Json, Principal, TenantId, Timestamp,
     admission::{Asks, LimitCheck, NonceCheck, NonceResult, Tier, Verdicts, sha256},
-    task::{self, Created, NewTask},
+    task::{Created, NewTask},
 };
 use asyncgate_store::{Decided, Error, ReadSet, Snapshot, Tasks, transact, transact_admitted};
 use serde_json::{Map, Value, value::RawValue};
@@ -308,9 +308,9 @@ fn new_task(ingress: &Ingress, payload: Json) -> NewTask {
     )
 }
 
-/// Returns the decision that creates a task.
+/// Returns the decision that creates a task. Its class is of the operator's choice, so it is not refused for it.
 fn creating(new: NewTask) -> impl FnMut(Env, Snapshot) -> Decided<Tasks, Created> + Send + 'static {
-    move |env, snapshot| task::create(env, snapshot.head, new.clone(), snapshot.keyed)
+    move |env, snapshot| snapshot.create(env, new.clone())
 }
 
 fn read_key(fields: &Map<String, Value>, path: &[String]) -> Option<String> {

@@ -7,7 +7,7 @@ use asyncgate_core::{
     Json, Principal, PrincipalKind, Relationship, Task, TenantId,
     task::{End, Lease, Requirements, Status},
 };
-use asyncgate_store::DeliveredReceipt;
+use asyncgate_store::{DeliveredReceipt, MAX_ANSWER_BYTES};
 use serde_json::value::RawValue;
 
 use crate::Engine;
@@ -189,31 +189,39 @@ pub(crate) fn relationship(known: &Relationship) -> api::RelationshipRecord {
     }
 }
 
-/// A page with its cursors.
-pub(crate) struct Cut<T> {
-    pub(crate) items: Vec<T>,
+/// A page of receipts with its cursors.
+pub(crate) struct Cut {
+    pub(crate) receipts: Vec<DeliveredReceipt>,
     pub(crate) cursor: Option<String>,
     pub(crate) next_cursor: Option<String>,
 }
 
-/// Cuts a page to one less than was `asked` for: the last entry only shows if there are more. An empty
-/// page leaves the reader at `since`.
-pub(crate) fn cut<T>(
-    mut items: Vec<T>,
-    asked: usize,
-    since: Option<&str>,
-    id: impl Fn(&T) -> String,
-) -> Cut<T> {
-    let limit = asked.saturating_sub(1);
-    let more = items.len() > limit;
-    items.truncate(limit);
-    let cursor = items.last().map(id).or_else(|| since.map(str::to_owned));
+/// Cuts a page to one less than was `asked` for, because the last receipt only shows if there are more, and to
+/// what fits into an answer. An empty page leaves the reader at `since`.
+pub(crate) fn cut(mut receipts: Vec<DeliveredReceipt>, asked: usize, since: Option<&str>) -> Cut {
+    let found = receipts.len();
+    receipts.truncate(asked.saturating_sub(1));
+    fit(&mut receipts);
+    let more = receipts.len() < found;
+    let last = receipts.last().map(|found| found.receipt.id.to_string());
+    let cursor = last.or_else(|| since.map(str::to_owned));
     let next_cursor = cursor.clone().filter(|_| more);
     Cut {
-        items,
+        receipts,
         cursor,
         next_cursor,
     }
+}
+
+/// Leaves out the receipts behind those that fit into one answer. At least one stays.
+pub(crate) fn fit(receipts: &mut Vec<DeliveredReceipt>) {
+    let mut taken = 0;
+    let fitting = receipts.iter().take_while(|found| {
+        taken += found.receipt.body.len();
+        taken <= MAX_ANSWER_BYTES
+    });
+    let fitting = fitting.count().max(1);
+    receipts.truncate(fitting);
 }
 
 impl Engine {

@@ -172,6 +172,7 @@ pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
             Locatability::Lenient
         },
         max_payload_bytes: settings.max_payload_bytes,
+        max_task_classes: settings.max_task_classes,
         mailbox: settings.mailbox.clone(),
         ..Policy::default()
     };
@@ -245,6 +246,7 @@ mod tests {
             ("default_priority", "-18"),
             ("receipts.locatability", "strict"),
             ("max_payload_bytes", "1900"),
+            ("max_task_classes", "1950"),
             ("default_list_limit", "20"),
             ("max_list_limit", "21"),
             ("default_bootstrap_max_items", "22"),
@@ -265,6 +267,7 @@ mod tests {
             default_priority: -18,
             locatability: Locatability::Strict,
             max_payload_bytes: 1_900,
+            max_task_classes: 1_950,
             ..Policy::default()
         };
         assert_eq!(*given.policy, policy);

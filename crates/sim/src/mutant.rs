@@ -19,12 +19,13 @@ use std::{
 };
 
 use asyncgate_core::{
-    Changes, Head, ObligationKey, PrincipalKey, ReceiptId, ReceiptType, Relationship, Task, TaskId,
+    Changes, ClassLoad, Head, ObligationKey, PrincipalKey, ReceiptId, ReceiptType, Relationship, Task, TaskId,
     TenantId, Timestamp, mailbox::Message, task::State,
 };
 use asyncgate_store::{
-    Answer, Decide, DeliveredReceipt, Depths, Error, Health, Job, Plane, ReadSet, ReceiptFilter,
-    SeqPage, Signals, Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, Tasks, Work,
+    Answer, Decide, DeliveredReceipt, Depths, Error, Health, Job, Parties, Plane, ReadSet,
+    ReceiptFilter, SeqPage, Signals, Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, Tasks,
+    Work,
 };
 
 use crate::{
@@ -39,6 +40,8 @@ pub enum Mutant {
     AnswersBeforeCommit,
     /// It finds no task for an idempotency key.
     ForgetsKeys,
+    /// It does not count the classes of tasks.
+    ForgetsClasses,
     /// It offers a task again that was just leased.
     LeasesTwice,
     /// It leaves a discharged obligation in the index.
@@ -109,9 +112,10 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every defect.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::AnswersBeforeCommit,
         Self::ForgetsKeys,
+        Self::ForgetsClasses,
         Self::LeasesTwice,
         Self::DropsCloses,
         Self::BurnsAttempts,
@@ -270,6 +274,7 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn shown(mutant: Mutant, snapshot: &mut Snapshot, kept: &mut Kept) {
     match mutant {
         Mutant::ForgetsKeys => snapshot.keyed = None,
+        Mutant::ForgetsClasses => snapshot.classes = ClassLoad::default(),
         Mutant::LeasesTwice => snapshot.claimable.extend(kept.tasks.pop()),
         Mutant::AcceptsStaleLeases => {
             kept.tasks.clone_from(&snapshot.tasks);
@@ -408,6 +413,10 @@ impl Store for Mutated {
 
     fn tasks(&self, tenant: TenantId, filter: TaskFilter) -> Answer<'_, TaskPage> {
         self.store.tasks(tenant, filter)
+    }
+
+    fn parties(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Parties>> {
+        self.store.parties(tenant, id)
     }
 
     fn receipt(&self, tenant: TenantId, id: ReceiptId) -> Answer<'_, Option<DeliveredReceipt>> {

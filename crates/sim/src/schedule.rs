@@ -76,6 +76,8 @@ setup! {
     given_bytes: usize,
     /// True if an acknowledgement must name its lease.
     wants_lease: bool,
+    /// The number of classes that tasks may have.
+    classes: usize,
 }
 
 /// The percentages of calls about messages. Half of the worlds have no messages and most others nothing
@@ -113,6 +115,7 @@ impl Setup {
             dead_ms: *rng.pick(&[5_000, 600_000, 1_209_600_000]),
             given_bytes: *rng.pick(&[24, 524_288]),
             wants_lease: rng.one_in(4),
+            classes: *rng.pick(&[3, 10_000, 10_000]),
         }
     }
 
@@ -122,6 +125,7 @@ impl Setup {
             lease_grace_ms: self.grace_ms,
             expiry_jitter_ms: self.jitter_ms,
             max_payload_bytes: self.payload_bytes,
+            max_task_classes: self.classes,
             expiries_before_anomaly: self.patience,
             renewals_before_anomaly: self.patience,
             max_retry_backoff_seconds: 60,

@@ -19,8 +19,8 @@ use asyncgate_core::{
     mailbox,
 };
 use asyncgate_store::{
-    Answer, DeliveredReceipt, Depths, Error, Health, Job, Plane, ReceiptFilter, SeqPage, Signals,
-    Store, StoreMetrics, TaskFilter, TaskPage, Work, mailbox as mail_store,
+    Answer, DeliveredReceipt, Depths, Error, Health, Job, Parties, Plane, ReceiptFilter, SeqPage,
+    Signals, Store, StoreMetrics, TaskFilter, TaskPage, Work, mailbox as mail_store,
 };
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
@@ -384,6 +384,10 @@ impl Store for SimStore {
 
     fn tasks(&self, tenant: TenantId, filter: TaskFilter) -> Answer<'_, TaskPage> {
         self.read(|below| below.tasks(tenant, filter))
+    }
+
+    fn parties(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Parties>> {
+        self.read(|below| below.parties(tenant, id))
     }
 
     fn receipt(&self, tenant: TenantId, id: ReceiptId) -> Answer<'_, Option<DeliveredReceipt>> {

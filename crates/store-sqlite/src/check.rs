@@ -71,6 +71,8 @@ struct Placed<'a> {
 /// A table that follows from the tasks.
 struct Index {
     name: &'static str,
+    /// The table, or a part of one.
+    rows: &'static str,
     /// The columns. The one at `task` holds the key of the task.
     columns: &'static [&'static str],
     task: usize,
@@ -78,9 +80,10 @@ struct Index {
     row: fn(&Placed<'_>) -> Option<Vec<Value>>,
 }
 
-const INDEXES: [Index; 4] = [
+const INDEXES: [Index; 5] = [
     Index {
         name: "ready",
+        rows: "ready",
         columns: &["class", "rank", "task"],
         task: 2,
         row: |placed| match placed.task.placement() {
@@ -97,6 +100,7 @@ const INDEXES: [Index; 4] = [
     },
     Index {
         name: "due",
+        rows: "due",
         columns: &["at", "task"],
         task: 1,
         row: |placed| match placed.task.placement() {
@@ -106,6 +110,7 @@ const INDEXES: [Index; 4] = [
     },
     Index {
         name: "idempotency",
+        rows: "idempotency",
         columns: &["tenant", "owner", "key", "task"],
         task: 3,
         row: |placed| {
@@ -121,6 +126,7 @@ const INDEXES: [Index; 4] = [
     // An obligation has the key of its assignment, and so has the task.
     Index {
         name: "obligation",
+        rows: "obligation",
         columns: &["owner", "receipt"],
         task: 1,
         row: |placed| {
@@ -130,6 +136,14 @@ const INDEXES: [Index; 4] = [
             };
             open.then(|| vec![owner(placed.task).into(), placed.key.0.into()])
         },
+    },
+    // Lists find the tasks of an owner by their assignments.
+    Index {
+        name: "assignments",
+        rows: "(SELECT addressee, receipt FROM receipt WHERE type = 0)",
+        columns: &["addressee", "receipt"],
+        task: 1,
+        row: |placed| Some(vec![owner(placed.task).into(), placed.key.0.into()]),
     },
 ];
 
@@ -141,13 +155,13 @@ impl Index {
     fn has(&self, db: &Db, row: Vec<Value>) -> Result<bool> {
         let columns = self.columns.iter().zip(1..);
         let terms: Vec<String> = columns.map(|(name, n)| format!("{name} = ?{n}")).collect();
-        let sql = format!("SELECT 1 FROM {} WHERE {}", self.name, terms.join(" AND "));
+        let sql = format!("SELECT 1 FROM {} WHERE {}", self.rows, terms.join(" AND "));
         db.conn.prepare_cached(&sql)?.exists(params_from_iter(row))
     }
 
     /// Checks that it has no rows besides those that were counted.
     fn has_only(&self, db: &mut Db, counted: i64) -> result::Result<(), Finding> {
-        let sql = format!("SELECT count(*) FROM {}", self.name);
+        let sql = format!("SELECT count(*) FROM {}", self.rows);
         let rows: i64 = db.conn.query_row(&sql, [], |row| row.get(0))?;
         if rows == counted {
             return Ok(());
@@ -178,7 +192,7 @@ impl Index {
     }
 
     fn rows(&self, db: &Db) -> Result<Vec<Vec<Value>>> {
-        let sql = format!("SELECT {} FROM {}", self.columns.join(", "), self.name);
+        let sql = format!("SELECT {} FROM {}", self.columns.join(", "), self.rows);
         let read = |row: &rusqlite::Row<'_>| (0..self.columns.len()).map(|n| row.get(n)).collect();
         db.conn.prepare(&sql)?.query_map([], read)?.collect()
     }

@@ -5,11 +5,15 @@
 
 use std::collections::HashMap;
 
-use asyncgate_core::{Class, Reach};
-use asyncgate_store::classes::{Classes as TenantClasses, Place};
+use asyncgate_core::{Class, ClassLoad, Reach, TaskWrite};
+use asyncgate_store::classes::{Classes as TenantClasses, LiveClasses, Place, Turnover};
 use rusqlite::{OptionalExtension, Result, params};
 
-use crate::{codec::Key, db::Db};
+use crate::{
+    codec::{Key, SEQ_BITS},
+    db::Db,
+    rows::task,
+};
 
 /// The most classes without ready tasks that are kept for the next task of theirs.
 const MAX_IDLE: usize = 4_096;
@@ -131,4 +135,84 @@ fn first(db: &Db, class: i64) -> Result<Option<Place>> {
 
 fn read(row: &rusqlite::Row<'_>) -> Result<Place> {
     Ok((row.get(0)?, row.get(1)?))
+}
+
+/// The classes of all tenants that have tasks which have not ended. They are counted once, and then kept up.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    tenants: HashMap<i64, LiveClasses>,
+    /// The effects of the open transaction, which a rollback takes back.
+    open: Vec<(i64, Class, Turnover)>,
+}
+
+impl Live {
+    /// Counts the tasks of the file. Those that have not ended are ready or due.
+    pub(crate) fn load(db: &Db) -> Result<Self> {
+        let mut live = Self::default();
+        let mut ready = db.conn.prepare(
+            "SELECT c.tenant, c.type, c.capabilities, count(*)
+             FROM ready r JOIN class c ON c.class = r.class GROUP BY r.class",
+        )?;
+        let mut rows = ready.query([])?;
+        while let Some(row) = rows.next()? {
+            let capabilities: String = row.get(2)?;
+            let class = Class {
+                task_type: row.get(1)?,
+                capabilities: serde_json::from_str(&capabilities).unwrap_or_default(),
+            };
+            let tasks: i64 = row.get(3)?;
+            let known = live.tenants.entry(row.get(0)?).or_default();
+            known.add(class, tasks.unsigned_abs());
+        }
+        let mut due = db.conn.prepare(
+            "SELECT d.task, t.type, t.requirements FROM due d JOIN task t ON t.task = d.task",
+        )?;
+        let mut rows = due.query([])?;
+        while let Some(row) = rows.next()? {
+            let tenant = row.get::<_, i64>(0)? >> SEQ_BITS;
+            let known = live.tenants.entry(tenant).or_default();
+            known.add(task::read_class(row, 1)?, 1);
+        }
+        Ok(live)
+    }
+
+    /// Notes a task that is written.
+    pub(crate) fn note(&mut self, tenant: i64, write: &TaskWrite) {
+        let turnover = Turnover::of(write);
+        if turnover != Turnover::None {
+            let class = write.task.class();
+            self.turn(tenant, &class, turnover);
+            self.open.push((tenant, class, turnover));
+        }
+    }
+
+    pub(crate) fn of(&self, tenant: i64, class: &Class) -> ClassLoad {
+        let known = self.tenants.get(&tenant);
+        known.map(|known| known.load(class)).unwrap_or_default()
+    }
+
+    /// Keeps what the open transaction did, after its commit.
+    pub(crate) fn keep(&mut self) {
+        self.open.clear();
+    }
+
+    pub(crate) fn roll_back(&mut self) {
+        for (tenant, class, turnover) in std::mem::take(&mut self.open) {
+            let back = match turnover {
+                Turnover::Began => Turnover::Ended,
+                Turnover::Ended => Turnover::Began,
+                Turnover::None => Turnover::None,
+            };
+            self.turn(tenant, &class, back);
+        }
+    }
+
+    fn turn(&mut self, tenant: i64, class: &Class, turnover: Turnover) {
+        let known = self.tenants.entry(tenant).or_default();
+        match turnover {
+            Turnover::Began => known.add(class.clone(), 1),
+            Turnover::Ended => known.remove(class),
+            Turnover::None => {}
+        }
+    }
 }

@@ -29,6 +29,11 @@ impl Key {
         (self.0 & ((1 << SEQ_BITS) - 1)) as Seq
     }
 
+    /// Returns the bound behind this key.
+    pub(crate) const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
     /// Returns the bound behind every key of the tenant.
     pub(crate) const fn end(tenant: i64) -> Self {
         Self((tenant + 1) << SEQ_BITS)

@@ -50,6 +50,8 @@ impl Db {
             // The writer checkpoints after it has answered, not inside a commit.
             conn.pragma_update(None, "wal_autocheckpoint", 0)?;
         }
+        #[cfg(test)]
+        let conn = crate::plans::recorded(conn)?;
         Ok(Self {
             conn,
             tenants: HashMap::new(),

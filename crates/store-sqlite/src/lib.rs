@@ -11,7 +11,10 @@ mod db;
 mod file;
 mod ledgers;
 mod mailbox;
+#[cfg(test)]
+mod plans;
 mod query;
+mod ranges;
 mod reader;
 mod rows;
 mod schema;
@@ -29,8 +32,8 @@ use asyncgate_core::{
     Head, PrincipalKey, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp,
 };
 use asyncgate_store::{
-    Answer, DeliveredReceipt, Depths, Error, Health, ReceiptFilter, SeqPage, Signals, Store,
-    StoreMetrics, TaskFilter, TaskPage, Work,
+    Answer, DeliveredReceipt, Depths, Error, Health, Parties, ReceiptFilter, SeqPage, Signals,
+    Store, StoreMetrics, TaskFilter, TaskPage, Work,
 };
 
 pub use check::Finding;
@@ -39,7 +42,7 @@ pub use wal::LogError;
 
 use crate::{
     db::Db,
-    reader::Readers,
+    reader::{LONGEST_READ, Readers},
     writer::{Queued, Writer},
 };
 
@@ -105,7 +108,7 @@ impl SqliteStore {
         // SQLite drops the part of a log that it cannot read without a word, so the log is looked at first.
         let cut_off = wal::settle(path)?;
         let writer = Writer::start(path, options)?;
-        let readers = Readers::start(path, options.readers.max(1))?;
+        let readers = Readers::start(path, options.readers.max(1), LONGEST_READ)?;
         if let Some(frame) = cut_off {
             tracing::warn!(
                 path = %path.display(),
@@ -178,6 +181,10 @@ impl Store for SqliteStore {
 
     fn tasks(&self, tenant: TenantId, filter: TaskFilter) -> Answer<'_, TaskPage> {
         self.read_of(tenant, move |db, tenant| query::tasks(db, tenant, &filter))
+    }
+
+    fn parties(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Parties>> {
+        self.read_of(tenant, move |db, tenant| query::parties(db, tenant, id))
     }
 
     fn receipt(&self, tenant: TenantId, id: ReceiptId) -> Answer<'_, Option<DeliveredReceipt>> {

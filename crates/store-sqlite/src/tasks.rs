@@ -41,6 +41,9 @@ impl Rows<Tasks> for Writable {
         if let Some(principal) = &reads.relationship {
             snapshot.relationship = query::relationship(&mut self.db, tenant, principal)?;
         }
+        if let Some(class) = &reads.class {
+            snapshot.classes = self.live()?.of(tenant, class);
+        }
         Ok(snapshot)
     }
 
@@ -153,6 +156,7 @@ impl Writable {
         let task = &write.task;
         let key = Key::new(tenant, task.id.seq());
         let placement = task.placement();
+        self.live()?.note(tenant, write);
         match write.before {
             None => {
                 task::insert(&mut self.db, key, task)?;

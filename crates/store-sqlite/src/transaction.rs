@@ -14,7 +14,7 @@ use rusqlite::Result;
 
 use crate::{
     admission::{self, Admitted, Change, Wrote},
-    classes::Classes,
+    classes::{Classes, Live},
     db::Db,
     ledgers::Ledgers,
     mailbox::MailboxState,
@@ -29,6 +29,8 @@ pub(crate) struct Writable {
     pub(crate) mailbox: MailboxState,
     /// Absent after a rollback, until the next transaction reads them again.
     classes: Option<Classes>,
+    /// Absent until tasks are written for the first time.
+    live: Option<Live>,
     pub(crate) last_time: Timestamp,
     /// The number of cells that the open transaction has added; negative if it took more away.
     pub(crate) cells: i64,
@@ -54,6 +56,7 @@ impl Writable {
             ledgers: Ledgers::default(),
             mailbox: MailboxState::new(0),
             classes: None,
+            live: None,
             last_time,
             cells: 0,
         }
@@ -66,6 +69,9 @@ impl Writable {
         self.ledgers = Ledgers::default();
         self.mailbox.roll_back();
         self.classes = None;
+        if let Some(live) = &mut self.live {
+            live.roll_back();
+        }
         self.last_time = last_time;
         self.cells = 0;
     }
@@ -77,6 +83,24 @@ impl Writable {
             None => Classes::load(&self.db)?,
         };
         Ok((self.classes.insert(classes), &self.db))
+    }
+
+    /// Returns the classes in use. They are counted before the first task is written, so every later change is noted.
+    pub(crate) fn live(&mut self) -> Result<&mut Live> {
+        let live = match self.live.take() {
+            Some(live) => live,
+            None => Live::load(&self.db)?,
+        };
+        Ok(self.live.insert(live))
+    }
+
+    /// Keeps what the open transaction did, after its commit.
+    pub(crate) fn keep(&mut self) {
+        self.cells = 0;
+        self.mailbox.keep();
+        if let Some(live) = &mut self.live {
+            live.keep();
+        }
     }
 
     /// Runs what has come to its turn. Returns what it wrote, if anything.

@@ -381,8 +381,7 @@ impl Worker {
             .commit_seconds
             .observe(watch.elapsed().as_secs_f64());
         self.shared.metrics.commits.inc();
-        self.writable.cells = 0;
-        self.writable.mailbox.keep();
+        self.writable.keep();
         let mailbox = &mut self.writable.mailbox;
         mailbox.tell_remembered(&mut self.shared.remembered());
         self.shared.last_time.store(last_time, Ordering::Relaxed);

@@ -176,6 +176,38 @@ async fn every_disagreement_is_named() {
     }
 }
 
+/// An index of SQLite that does not fit its table would hide tasks from lists.
+#[tokio::test]
+async fn every_index_of_a_list_is_compared_with_its_rows() {
+    let (dir, messages) = (made().await, with_messages().await);
+    for (dir, index, other) in [
+        (&dir, "task_type", "task (owner)"),
+        (&dir, "task_unsuccessful", "task (state) WHERE state > 3"),
+        (&dir, "receipt_addressee", "receipt (addressee, type = 1)"),
+        (&dir, "receipt_type", "receipt (type) WHERE type >= 0"),
+        (
+            &messages,
+            "topic_shown",
+            "topic (tenant, gone) WHERE dead >= 0",
+        ),
+    ] {
+        let copy = dir.path().join("copy.db");
+        std::fs::copy(dir.path().join("a.db"), &copy).unwrap();
+        let conn = Connection::open(&copy).unwrap();
+        let sql = format!("CREATE INDEX {index} ON {other}");
+        conn.pragma_update(None, "writable_schema", true).unwrap();
+        let change = "UPDATE sqlite_schema SET sql = ?1 WHERE name = ?2";
+        assert_eq!(conn.execute(change, [&sql, index]).unwrap(), 1);
+        drop(conn);
+        let mut file = SqliteFile::open(&copy).unwrap();
+        let found = file.check_pages(|| {}).expect_err(index).to_string();
+        assert!(found.contains(index), "{index}: {found}");
+    }
+    let owner = "UPDATE receipt SET addressee = 'aother' WHERE type = 0 AND receipt = (SELECT min(task) FROM task)";
+    let found = tampered(&dir, owner).unwrap_err();
+    assert!(found.contains("`assignments`"), "{found}");
+}
+
 #[tokio::test]
 async fn a_file_of_another_version_is_not_looked_at() {
     let dir = made().await;

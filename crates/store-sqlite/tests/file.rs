@@ -196,7 +196,8 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     drop(driver);
     let conn = rusqlite::Connection::open(&path).unwrap();
     conn.execute_batch(
-        "DROP TABLE cell; DROP TABLE revocation; DROP TABLE client_tier; DROP TABLE domain;
+        "DROP INDEX task_type; DROP INDEX task_unsuccessful; DROP INDEX topic_shown;
+         DROP TABLE cell; DROP TABLE revocation; DROP TABLE client_tier; DROP TABLE domain;
          ALTER TABLE clock DROP COLUMN cells;
          DROP INDEX message_partition; ALTER TABLE message DROP COLUMN blocked;
          ALTER TABLE message DROP COLUMN partition_key; PRAGMA user_version = 1;",

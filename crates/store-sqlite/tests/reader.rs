@@ -83,51 +83,6 @@ async fn a_read_is_as_new_as_every_commit_that_was_answered_before_it() {
     }
 }
 
-/// A rare filter costs the caller more pages, never the server a scan; no page loses a task.
-#[tokio::test]
-async fn a_rare_task_is_found_behind_thousands_of_others() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut driver = Driver::new(open(&dir));
-    let task_type = "rare".to_owned();
-    let rare = driver
-        .create(NewTask {
-            task_type,
-            ..echo()
-        })
-        .await;
-    let mut creating = Vec::new();
-    for _ in 0..4_500 {
-        let mut own = Driver::new(Arc::clone(driver.store()));
-        creating.push(tokio::spawn(async move { own.create(echo()).await }));
-        if creating.len() == 500 {
-            for created in creating.drain(..) {
-                created.await.unwrap();
-            }
-        }
-    }
-    for owner in [None, Some(agent("alice").key())] {
-        let mut filter = TaskFilter {
-            owner,
-            task_type: Some("rare".to_owned()),
-            limit: 10,
-            ..TaskFilter::default()
-        };
-        let (mut found, mut pages) = (Vec::new(), 0);
-        loop {
-            let page = driver.store().tasks(driver.tenant, filter.clone()).await;
-            let page = page.unwrap();
-            found.extend(page.tasks.iter().map(|task| task.id));
-            pages += 1;
-            filter.before = page.next;
-            if filter.before.is_none() {
-                break;
-            }
-        }
-        assert_eq!(found, [rare]);
-        assert!((2..10).contains(&pages), "{pages} pages");
-    }
-}
-
 /// Classes that stay empty are forgotten once there are many; their tasks must not be.
 #[tokio::test]
 async fn thousands_of_classes_may_come_and_go() {

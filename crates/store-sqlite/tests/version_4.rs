@@ -23,7 +23,10 @@ fn open(path: &Path) -> MailDriver {
 fn take_back(path: &Path) {
     let conn = Connection::open(path).unwrap();
     conn.execute_batch(
-        "DROP INDEX message_partition;
+        "DROP INDEX task_type;
+         DROP INDEX task_unsuccessful;
+         DROP INDEX topic_shown;
+         DROP INDEX message_partition;
          UPDATE content SET partition_key =
              (SELECT m.partition_key FROM message m WHERE m.message = content.message);
          UPDATE message SET state = 0 WHERE state = 1 AND blocked = 1 AND until <= since;

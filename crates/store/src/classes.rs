@@ -13,13 +13,68 @@ use std::{
     ops::Bound,
 };
 
-use asyncgate_core::{Class, Reach};
+use asyncgate_core::{Class, ClassLoad, Placement, Reach, TaskWrite};
 
 /// The place of a ready task among those of its tenant: its rank, then its age. The first is served first.
 pub type Place = (i64, i64);
 
 /// The number that a backend gives to a class.
 pub type ClassNumber = i64;
+
+/// The classes of one tenant's tasks that have not ended, each with the number of these tasks.
+#[derive(Debug, Default)]
+pub struct LiveClasses(HashMap<Class, u64>);
+
+impl LiveClasses {
+    /// Adds tasks of a class.
+    pub fn add(&mut self, class: Class, tasks: u64) {
+        *self.0.entry(class).or_default() += tasks;
+    }
+
+    /// Takes one task of a class away.
+    pub fn remove(&mut self, class: &Class) {
+        let Some(tasks) = self.0.get_mut(class) else {
+            return;
+        };
+        *tasks = tasks.saturating_sub(1);
+        if *tasks == 0 {
+            self.0.remove(class);
+        }
+    }
+
+    /// Returns the classes as a new task of `class` sees them.
+    pub fn load(&self, class: &Class) -> ClassLoad {
+        ClassLoad {
+            classes: self.0.len(),
+            is_known: self.0.contains_key(class),
+        }
+    }
+}
+
+/// The effect of a written task on the classes in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turnover {
+    /// The task is new and has not ended.
+    Began,
+    /// The task has ended.
+    Ended,
+    /// Neither.
+    None,
+}
+
+impl Turnover {
+    /// Returns the effect of a written task.
+    pub fn of(write: &TaskWrite) -> Self {
+        let was_live = write
+            .before
+            .is_some_and(|before| before.placement != Placement::Ended);
+        match (was_live, write.task.placement() != Placement::Ended) {
+            (false, true) => Self::Began,
+            (true, false) => Self::Ended,
+            (true, true) | (false, false) => Self::None,
+        }
+    }
+}
 
 /// The classes of one tenant.
 #[derive(Debug, Default)]

@@ -28,8 +28,8 @@ mod waiters_tests;
 use std::sync::Arc;
 
 use asyncgate_core::{
-    Head, Link, Placement, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship, Seq, Task,
-    TaskId, TenantId, Timestamp, task::Status,
+    Head, Link, Placement, Principal, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship,
+    Seq, Task, TaskId, TenantId, Timestamp, task::Status,
 };
 use futures_util::future::BoxFuture;
 
@@ -90,6 +90,9 @@ pub trait Store: Send + Sync {
 
     /// Returns tasks that match, newest first. See [`TaskPage`] for the meaning of a short page.
     fn tasks(&self, tenant: TenantId, filter: TaskFilter) -> Answer<'_, TaskPage>;
+
+    /// Returns whose a task is, without reading the task itself, which may be large.
+    fn parties(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Parties>>;
 
     /// Returns one receipt.
     fn receipt(&self, tenant: TenantId, id: ReceiptId) -> Answer<'_, Option<DeliveredReceipt>>;
@@ -184,6 +187,29 @@ pub struct TaskPage {
     pub next: Option<TaskId>,
 }
 
+/// The principals that a task belongs to: its owner, and its worker if it has one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parties {
+    /// The owner.
+    pub owner: PrincipalKey,
+    /// The worker that holds the task, or that ended it.
+    pub worker: Option<PrincipalKey>,
+}
+
+impl Parties {
+    /// Returns the parties of a task.
+    pub fn of(task: &Task) -> Self {
+        let holder = task.lease().map(|lease| &lease.worker);
+        let ended = task.end().and_then(|end| end.by.as_ref());
+        Self {
+            owner: task.created_by.key(),
+            worker: holder
+                .or(ended.map(|(_, worker)| worker))
+                .map(Principal::key),
+        }
+    }
+}
+
 /// A choice of receipts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ReceiptFilter {
@@ -191,8 +217,6 @@ pub enum ReceiptFilter {
     To(PrincipalKey),
     /// Those about a task.
     Task(TaskId),
-    /// Those under a lease.
-    Lease(asyncgate_core::LeaseId),
     /// Those of a type.
     Type(ReceiptType),
     /// The whole ledger.
@@ -205,7 +229,6 @@ impl ReceiptFilter {
         match self {
             Self::To(principal) => *principal == receipt.to.key(),
             Self::Task(task) => receipt.task_id == Some(*task),
-            Self::Lease(lease) => receipt.lease_id == Some(*lease),
             Self::Type(receipt_type) => receipt.receipt_type == *receipt_type,
             Self::All => true,
         }

@@ -1,11 +1,12 @@
 //! The plane of tasks: the rows that its decisions declare and are shown.
 
 use asyncgate_core::{
-    Changes, Head, PrincipalKey, Reach, Receipt, ReceiptId, Rejection, Relationship, Seq, Task,
-    TaskId,
+    Changes, Class, ClassLoad, Env, Head, PrincipalKey, Reach, Receipt, ReceiptId, Rejection,
+    Relationship, Seq, Task, TaskId,
+    task::{self, Created, NewTask},
 };
 
-use crate::{Declared, Job, Plane, Work, fair::Lane};
+use crate::{Decided, Declared, Job, Plane, Work, fair::Lane};
 
 /// Tasks, their receipts and obligations.
 #[derive(Debug)]
@@ -43,6 +44,21 @@ pub struct ReadSet {
     pub receipt: Option<ReceiptId>,
     /// The relationship with a principal.
     pub relationship: Option<PrincipalKey>,
+    /// The class of a task to be created.
+    pub class: Option<Class>,
+}
+
+impl ReadSet {
+    /// Declares what the creation of a task needs.
+    pub fn to_create(new: &NewTask) -> Self {
+        let owner = new.owner.key();
+        let key = new.idempotency_key.clone();
+        Self {
+            keyed: key.map(|key| IdempotencyKey { owner, key }),
+            class: Some(new.class()),
+            ..Self::default()
+        }
+    }
 }
 
 impl Declared for ReadSet {
@@ -84,4 +100,13 @@ pub struct Snapshot {
     pub receipt: Option<Receipt>,
     /// The relationship.
     pub relationship: Option<Relationship>,
+    /// The classes in use, as the declared class sees them.
+    pub classes: ClassLoad,
+}
+
+impl Snapshot {
+    /// Decides on the creation of a task from what [`ReadSet::to_create`] declared.
+    pub fn create(self, env: Env, new: NewTask) -> Decided<Tasks, Created> {
+        task::create(env, self.head, new, self.keyed, self.classes)
+    }
 }

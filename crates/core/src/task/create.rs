@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Decision, Env, Json, Ledger, Principal, ReceiptType, Rejection, Seq, Task, TaskWrite,
+    Class, ClassLoad, Decision, Env, Json, Ledger, Principal, ReceiptType, Rejection, Seq, Task,
+    TaskWrite,
     ledger::Draft,
     receipt::Body,
     task::{Requirements, Spec, State},
@@ -56,6 +57,14 @@ impl NewTask {
             expected_artifact_mime: None,
         }
     }
+
+    /// Returns the class that the task will have.
+    pub fn class(&self) -> Class {
+        Class {
+            task_type: self.task_type.clone(),
+            capabilities: self.requirements.capabilities.clone(),
+        }
+    }
 }
 
 /// The task that a request to create one stands for.
@@ -68,12 +77,13 @@ pub struct Created {
 }
 
 /// Creates a task. If the owner's idempotency key already stands for a task (`existing`), returns
-/// that task for the same content and refuses other content.
+/// that task for the same content and refuses other content. `load` is that of the new task's class.
 pub fn create(
     mut env: Env,
     head: Seq,
     new: NewTask,
     existing: Option<Task>,
+    load: ClassLoad,
 ) -> Result<Decision<Created>, Rejection> {
     // Checked before the key, so that the refusal does not depend on earlier calls.
     let limit = env.policy.max_payload_bytes;
@@ -83,6 +93,11 @@ pub fn create(
     }
     if let Some(task) = existing {
         return repeat(&new, task);
+    }
+    // Every class costs memory for as long as it has a task, so one tenant may not have any number of them.
+    let limit = env.policy.max_task_classes;
+    if !load.is_known && load.classes >= limit {
+        return Err(Rejection::TooManyClasses { limit });
     }
     let mut ledger = Ledger::after(head);
     // The task's id carries the place of its assignment, which is the next receipt.

@@ -1,9 +1,9 @@
 //! Sizes: exactly at each limit, and one over.
 
 use asyncgate_core::{
-    Json, ReceiptType, Rejection, TaskId,
+    ClassLoad, Json, Policy, ReceiptType, Rejection, TaskId,
     receipt::{MAX_ARTIFACTS, MAX_BODY_BYTES},
-    task::{Claim, Completion, Failure, Hold, NewTask, Requirements},
+    task::{self, Claim, Completion, Failure, Hold, NewTask, Requirements},
 };
 
 use crate::world::{World, bare, echo, field, json, json_of_size, proven, worker};
@@ -41,6 +41,45 @@ fn a_payload_may_have_one_mebibyte_and_not_a_byte_more() {
         assert_eq!(world.try_create(new).err(), refusal, "{bytes}");
         assert_eq!(world.tasks.len(), usize::from(fits));
     }
+}
+
+#[test]
+fn tasks_that_have_not_ended_may_have_so_many_classes_and_not_one_more() {
+    let limit = Policy::default().max_task_classes;
+    assert_eq!(limit, 10_000);
+    let refusal = Rejection::TooManyClasses { limit };
+    for (classes, is_known, fits) in [
+        (0, false, true),
+        (limit - 1, false, true),
+        (limit, false, false),
+        (limit, true, true),
+        // The limit may have been lowered while more were in use.
+        (limit + 5, true, true),
+        (limit + 5, false, false),
+    ] {
+        let load = ClassLoad { classes, is_known };
+        let mut world = World::new();
+        let created = world.run(|env, head| task::create(env, head, echo(), None, load));
+        assert_eq!(created.is_ok(), fits, "{load:?}");
+        if !fits {
+            assert_eq!(created, Err(refusal.clone()));
+            assert!(world.tasks.is_empty());
+        }
+    }
+    // A repeated call creates nothing, so it is answered as before.
+    let mut world = World::new();
+    let keyed = NewTask {
+        idempotency_key: Some("k".to_owned()),
+        ..echo()
+    };
+    let id = world.create(keyed.clone());
+    let first = world.task(id).clone();
+    let full = ClassLoad {
+        classes: limit,
+        is_known: false,
+    };
+    let again = world.run(|env, head| task::create(env, head, keyed, Some(first), full));
+    assert!(again.unwrap().duplicate);
 }
 
 #[test]

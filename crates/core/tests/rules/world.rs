@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use asyncgate_core::{
-    Changes, Decision, Env, Ids, Json, ObligationKey, Policy, Principal, PrincipalKind, Receipt,
-    ReceiptType, Rejection, Seq, Stamp, Task, TaskId, TaskWrite, Timestamp, obligation,
+    Changes, Class, ClassLoad, Decision, Env, Ids, Json, ObligationKey, Policy, Principal,
+    PrincipalKind, Receipt, ReceiptType, Rejection, Seq, Stamp, Task, TaskId, TaskWrite, Timestamp,
+    obligation,
     receipt::{MAX_BODY_BYTES, MAX_PARENTS, is_terminal},
     task::{
         self, Claim, Completion, Created, Failure, Finished, Hold, Lease, NewTask, Status, Swept,
@@ -161,7 +162,13 @@ impl World {
                 && task.created_by.is(&new.owner)
         };
         let existing = self.tasks.values().find(same_key).cloned();
-        self.run(|env, head| task::create(env, head, new, existing))
+        let live = self.tasks.values().filter(|task| task.end().is_none());
+        let classes: BTreeSet<Class> = live.map(Task::class).collect();
+        let load = ClassLoad {
+            classes: classes.len(),
+            is_known: classes.contains(&new.class()),
+        };
+        self.run(|env, head| task::create(env, head, new, existing, load))
     }
 
     pub fn create(&mut self, new: NewTask) -> TaskId {

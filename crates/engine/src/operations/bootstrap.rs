@@ -4,7 +4,7 @@ use asyncgate_api::{Attention, Bootstrap, BootstrapCursor, BootstrapOutput};
 use asyncgate_store::ReceiptFilter;
 
 use super::{Execute, Executed, list_open_obligations::seen, list_receipts::receipt_page};
-use crate::{Caller, Engine, authorise::Named, input};
+use crate::{Caller, Engine, authorise::Named, input, view};
 
 impl Execute for Bootstrap {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
@@ -29,6 +29,7 @@ impl Execute for Bootstrap {
             .receipts(caller.tenant, filter.clone(), page)
             .await?;
         found.truncate(limit);
+        view::fit(&mut found);
         let first_time = found.iter().filter(|found| found.delivered_at.is_none());
         let delivered: Vec<_> = first_time.map(|found| found.receipt.seq()).collect();
         let again = !delivered.is_empty();
@@ -38,6 +39,7 @@ impl Execute for Bootstrap {
             // shows what is stored.
             found = engine.store.receipts(caller.tenant, filter, page).await?;
             found.truncate(limit);
+            view::fit(&mut found);
         }
         let inbox = receipt_page(caller.tenant, found, page.limit, since);
         Ok(BootstrapOutput {

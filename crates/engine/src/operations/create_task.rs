@@ -6,9 +6,9 @@ use asyncgate_api::{
 };
 use asyncgate_core::{
     Json,
-    task::{self, NewTask, Requirements},
+    task::{NewTask, Requirements},
 };
-use asyncgate_store::{IdempotencyKey, ReadSet};
+use asyncgate_store::ReadSet;
 
 use super::{Execute, Executed};
 use crate::{Caller, Engine, Fault, Touches, authorise::Named, input, view};
@@ -19,18 +19,11 @@ const TASK_WEIGHT: usize = 1_024;
 impl Execute for CreateTask {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let new = new_task(caller, input)?;
-        let keyed = new.idempotency_key.clone().map(|key| IdempotencyKey {
-            owner: new.owner.key(),
-            key,
-        });
-        let reads = ReadSet {
-            keyed,
-            ..ReadSet::default()
-        };
         let weight = TASK_WEIGHT + new.payload.len();
+        let reads = ReadSet::to_create(&new);
         let created = engine
             .transact(caller.tenant, weight, reads, move |env, snapshot| {
-                task::create(env, snapshot.head, new.clone(), snapshot.keyed)
+                snapshot.create(env, new.clone())
             })
             .await?;
         if !created.duplicate {

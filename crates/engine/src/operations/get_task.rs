@@ -2,7 +2,7 @@
 
 use asyncgate_api::GetTask;
 use asyncgate_core::{Rejection, ShortId, Task, TaskId};
-use asyncgate_store::{ReceiptFilter, SeqPage};
+use asyncgate_store::{Parties, ReceiptFilter, SeqPage};
 
 use super::{Execute, Executed};
 use crate::{Caller, Engine, Fault, authorise::Named, input, view};
@@ -52,6 +52,6 @@ async fn named(engine: &Engine, caller: &Caller, text: &str) -> Result<TaskId, F
 async fn read(engine: &Engine, caller: &Caller, id: TaskId) -> Result<Task, Fault> {
     let task = engine.store.task(caller.tenant, id).await?;
     let task = task.ok_or(Rejection::TaskNotFound)?;
-    caller.may_read(&task)?;
+    caller.may_read(&Parties::of(&task))?;
     Ok(task)
 }

@@ -26,14 +26,12 @@ impl Execute for ListOpenObligations {
         let owner = principal.key();
         let open = engine.store.obligations(caller.tenant, owner, page).await?;
         let relationship = sight(engine, caller, principal).await?;
-        let cut = view::cut(open, page.limit, since, |found| {
-            found.receipt.id.to_string()
-        });
+        let cut = view::cut(open, page.limit, since);
         Ok(ListOpenObligationsOutput {
             server: engine.server_info(),
             relationship,
             open_obligations: cut
-                .items
+                .receipts
                 .iter()
                 .map(|found| view::receipt(caller.tenant, found))
                 .collect(),

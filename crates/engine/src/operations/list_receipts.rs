@@ -33,10 +33,10 @@ pub(super) fn receipt_page(
     asked: usize,
     since: Option<&str>,
 ) -> ReceiptPage {
-    let cut = view::cut(found, asked, since, |found| found.receipt.id.to_string());
+    let cut = view::cut(found, asked, since);
     ReceiptPage {
         receipts: cut
-            .items
+            .receipts
             .iter()
             .map(|found| view::receipt(tenant, found))
             .collect(),

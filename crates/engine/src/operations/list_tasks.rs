@@ -40,7 +40,7 @@ impl Execute for ListTasks {
 /// Finds the task that a cursor names.
 async fn known(engine: &Engine, caller: &Caller, cursor: &str) -> Result<TaskId, Fault> {
     let id: TaskId = input::id("cursor", cursor)?;
-    match engine.store.task(caller.tenant, id).await? {
+    match engine.store.parties(caller.tenant, id).await? {
         Some(_) => Ok(id),
         None => Err(Fault::bad_request("cursor names no task")),
     }

@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use asyncgate_api::{LedgerHead, ReceiptRecord};
 use asyncgate_core::{
-    Changes, Decision, Env, Head, Ids, Json, Link, Policy, Principal, PrincipalKind, Receipt,
-    Rejection, Seq, Stamp, Task, TaskId, TenantId, Timestamp, hex,
+    Changes, ClassLoad, Decision, Env, Head, Ids, Json, Link, Policy, Principal, PrincipalKind,
+    Receipt, Rejection, Seq, Stamp, Task, TaskId, TenantId, Timestamp, hex,
     receipt::{SignedHead, acknowledge, record_signature},
     task::{self, Claim, Completion, Failure, Hold, NewTask},
 };
@@ -112,7 +112,7 @@ impl World {
     }
 
     pub fn create(&mut self, owner: &str) -> TaskId {
-        self.run(|env, head| task::create(env, head, new_task(owner), None))
+        self.run(|env, head| task::create(env, head, new_task(owner), None, ClassLoad::default()))
             .task
             .id
     }

@@ -4,7 +4,7 @@ use asyncgate_api::{
     BootstrapOutput, LedgerHead, ListOpenObligationsOutput, ListTasksOutput, ReceiptPage,
     ReceiptRecord, RelationshipRecord,
 };
-use asyncgate_core::{Link, Principal, ReceiptType, Seq, task::Status};
+use asyncgate_core::{LeaseId, Link, Principal, Receipt, ReceiptType, Seq, task::Status};
 use asyncgate_engine::Role;
 
 use super::{Gains, Model, answers::Answered, oracle::Question, times::shows};
@@ -126,19 +126,28 @@ impl Model {
             .text("task_id")
             .and_then(|id| self.task(actor.tenant, id));
         let kind = asked.text("receipt_type").and_then(ReceiptType::parse);
+        let lease: Option<LeaseId> = asked.parsed("lease_id");
+        let under_lease = |receipt: &Receipt| {
+            !asked.has("lease_id") || (lease.is_some() && receipt.lease_id == lease)
+        };
         let seqs: Vec<Seq> = if op == Op::INBOX {
             inbox.to_vec()
         } else if asked.has("task_id") {
             task.map(|story| story.receipts.clone()).unwrap_or_default()
         } else {
-            let lease = asked.parsed("lease_id");
+            // The receipts under a lease are looked for among those of its task, from the acceptance on.
+            let accepted = tenant.ledger.iter().find(|receipt| under_lease(receipt));
             let of = tenant.ledger.iter().filter(|receipt| {
                 kind.is_none_or(|kind| receipt.receipt_type == kind)
-                    && (!asked.has("lease_id") || receipt.lease_id == lease)
+                    && (!asked.has("lease_id")
+                        || accepted.is_some_and(|accepted| {
+                            receipt.task_id == accepted.task_id && receipt.seq() >= accepted.seq()
+                        }))
             });
             of.map(|receipt| receipt.seq()).collect()
         };
         let mut expected = page(&seqs, after, limit(asked.number("limit")));
+        expected.retain(|seq| under_lease(&tenant.ledger[*seq as usize - 1]));
         let reads = task.is_some_and(|story| answered.question.may_read(&story.task).is_ok());
         if op == Op::LEDGER && actor.caller.role != Role::Admin && !reads {
             expected.retain(|seq| {

@@ -1,8 +1,10 @@
 //! Predicting the answer to a call from the history at the moment it was decided.
 
+use std::collections::BTreeSet;
+
 use asyncgate_api::{Access, Code};
 use asyncgate_core::{
-    Json, Locatability, Principal, PrincipalKind, Task, Timestamp,
+    Class, Json, Locatability, Principal, PrincipalKind, Task, Timestamp,
     task::{Outcome, Status},
 };
 use asyncgate_engine::Role;
@@ -121,16 +123,26 @@ impl Model {
         let asked = question.asked;
         self.fits(asked.raw("payload"))?;
         let tenant = &self.tenants[question.actor.tenant];
-        let Some(key) = asked.text("idempotency_key") else {
-            return Ok(());
-        };
         let owner = tenant.party(owner.kind, &owner.id);
-        let Some(first) = owner.and_then(|owner| owner.keys.get(key)) else {
-            return Ok(());
+        let key = asked.text("idempotency_key");
+        let Some(first) = key.and_then(|key| owner?.keys.get(key)) else {
+            return self.has_room(question);
         };
         let first = tenant.tasks.get(&first.seq()).map(|story| &story.task);
         let same = first.is_some_and(|task| asks_for(asked, task));
         same.then_some(()).ok_or(Code::IdempotencyConflict)
+    }
+
+    /// Foresees whether there is room for one more task of its class.
+    fn has_room(&self, question: &Question<'_>) -> Verdict {
+        let stories = self.tenants[question.actor.tenant].tasks.values();
+        let live = stories.filter(|story| !story.task.status().is_terminal());
+        let classes: BTreeSet<Class> = live.map(|story| story.task.class()).collect();
+        let wanted = class_of(question.asked);
+        if classes.len() < self.policy.max_task_classes || classes.contains(&wanted) {
+            return Ok(());
+        }
+        Err(Code::QuotaExceeded)
     }
 
     fn get(&self, question: &Question<'_>) -> Verdict {
@@ -247,16 +259,22 @@ pub(super) fn asks_for(asked: &Asked, task: &Task) -> bool {
     let spec = &task.spec;
     let payload = asked.raw("payload").unwrap_or("null");
     let same = || Json::from_text(payload.to_owned()).as_ref() == Some(&spec.payload);
-    let Required {
-        mut capabilities,
-        tags,
-    } = asked.value("requirements").unwrap_or_default();
+    let Required { tags, .. } = asked.value("requirements").unwrap_or_default();
+    class_of(asked) == task.class()
+        && (payload == spec.payload.text() || same())
+        && tags == spec.requirements.tags
+}
+
+/// Returns the class of the task that an input asks for.
+fn class_of(asked: &Asked) -> Class {
+    let required: Required = asked.value("requirements").unwrap_or_default();
+    let mut capabilities = required.capabilities;
     capabilities.sort_unstable();
     capabilities.dedup();
-    asked.text("type") == Some(&spec.task_type)
-        && (payload == spec.payload.text() || same())
-        && capabilities == spec.requirements.capabilities
-        && tags == spec.requirements.tags
+    Class {
+        task_type: asked.text_or_empty("type").to_owned(),
+        capabilities,
+    }
 }
 
 /// The demands of a task on its worker.

@@ -15,19 +15,9 @@ use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use super::{MailboxState, query, row::Read, sends::Sends};
 use crate::{
     db::{Db, Use},
+    plans::plan,
     schema,
 };
-
-/// Returns the steps that SQLite would take for a statement.
-fn plan(db: &Db, sql: &str) -> Vec<String> {
-    let mut explain = db
-        .conn
-        .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
-        .unwrap();
-    let unbound = vec![rusqlite::types::Null; explain.parameter_count()];
-    let rows = explain.query_map(rusqlite::params_from_iter(unbound), |row| row.get(3));
-    rows.unwrap().map(Result::unwrap).collect()
-}
 
 /// Returns the plans of all statements over messages that `run` needs.
 fn plans(db: &mut Db, run: impl FnOnce(&mut Db)) -> Vec<String> {
@@ -225,7 +215,7 @@ fn every_read_of_messages_goes_through_its_index() {
             "topics",
             Box::new(|db| drop(query::topics(db, 1, None, 9).unwrap())),
             &[
-                "SEARCH t USING INDEX sqlite_autoindex_topic_1 (tenant=? AND name>?)",
+                "SEARCH t USING INDEX topic_shown (tenant=? AND name>?)",
                 "CORRELATED SCALAR SUBQUERY 1",
                 "SEARCH message USING INDEX message_ready (topic=?)",
                 "CORRELATED SCALAR SUBQUERY 2",

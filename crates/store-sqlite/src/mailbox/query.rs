@@ -205,7 +205,7 @@ pub(super) fn topics(
                      ORDER BY rank, message LIMIT 1),
                     (SELECT since FROM message WHERE topic = t.topic AND state = 1
                      ORDER BY rank, message LIMIT 1))
-         FROM topic t WHERE t.tenant = ?1 AND t.name > ?2
+         FROM topic t INDEXED BY topic_shown WHERE t.tenant = ?1 AND t.name > ?2
              AND t.ready + t.delayed + t.leased + t.dead > 0 ORDER BY t.name LIMIT ?3",
     )?;
     let rows = query.query_map(

@@ -2,7 +2,7 @@
 
 use asyncgate_core::{Link, Receipt, ReceiptId, ReceiptType, TaskId};
 use asyncgate_store::DeliveredReceipt;
-use rusqlite::{OptionalExtension, Params, Result, Row, params};
+use rusqlite::{OptionalExtension, Result, Row, params};
 
 use crate::{
     codec::{self, Columns, Key},
@@ -14,15 +14,11 @@ const INSERT: &str = "
                          addressee_instance, task, task_id, lease_id, parents, body, instance, link)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
 
-/// Selects the columns that [`read`] expects, of `receipt r`, with the delivery mark. `access` names
-/// the index to use: without statistics SQLite may prefer a scan of the whole ledger.
-fn select(access: &str, condition: &str) -> String {
-    format!(
-        "SELECT r.receipt_id, r.type, r.created_at, r.sender, r.addressee, r.addressee_instance,
-                r.task_id, r.lease_id, r.parents, r.body, r.instance, r.link, d.at
-         FROM receipt r {access} LEFT JOIN delivery d ON d.receipt = r.receipt {condition}"
-    )
-}
+/// Selects the columns that [`read`] expects, with the delivery mark.
+const SELECT: &str = "
+    SELECT r.receipt_id, r.type, r.created_at, r.sender, r.addressee, r.addressee_instance,
+           r.task_id, r.lease_id, r.parents, r.body, r.instance, r.link, d.at
+    FROM receipt r LEFT JOIN delivery d ON d.receipt = r.receipt WHERE r.receipt = ?1";
 
 pub(crate) fn insert(db: &mut Db, tenant: i64, receipt: &Receipt, link: &Link) -> Result<()> {
     let instance = db.intern_instance(&receipt.instance)?;
@@ -47,32 +43,18 @@ pub(crate) fn insert(db: &mut Db, tenant: i64, receipt: &Receipt, link: &Link) -
 
 /// Returns the receipt with this id, if there is one.
 pub(crate) fn find(db: &mut Db, tenant: i64, id: ReceiptId) -> Result<Option<DeliveredReceipt>> {
-    let key = Key::new(tenant, id.seq());
-    let sql = select("NOT INDEXED", "WHERE r.receipt = ?1");
-    let found = db
-        .conn
-        .prepare_cached(&sql)?
-        .query_row([key.0], read)
-        .optional()?;
-    match found.filter(|(found, _)| found.receipt.id == id) {
-        Some((found, instance)) => with_instance(db, found, instance).map(Some),
-        None => Ok(None),
-    }
+    let at_place = load(db, &[Key::new(tenant, id.seq())])?;
+    Ok(at_place.into_iter().find(|found| found.receipt.id == id))
 }
 
-/// Returns the receipts that meet a condition on `receipt r`.
-pub(crate) fn list(
-    db: &mut Db,
-    access: &str,
-    condition: &str,
-    params: impl Params,
-) -> Result<Vec<DeliveredReceipt>> {
-    let sql = select(access, condition);
-    let rows: Vec<_> = db
-        .conn
-        .prepare_cached(&sql)?
-        .query_map(params, read)?
-        .collect::<Result<_>>()?;
+/// Returns the receipts with these keys, in this order. Those that do not exist are left out.
+pub(crate) fn load(db: &mut Db, keys: &[Key]) -> Result<Vec<DeliveredReceipt>> {
+    let mut select = db.conn.prepare_cached(SELECT)?;
+    let mut rows = Vec::with_capacity(keys.len());
+    for key in keys {
+        rows.extend(select.query_row([key.0], read).optional()?);
+    }
+    drop(select);
     rows.into_iter()
         .map(|(receipt, instance)| with_instance(db, receipt, instance))
         .collect()

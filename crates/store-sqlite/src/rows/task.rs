@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use asyncgate_core::{
-    Json, Placement, Task, TaskId,
-    task::{End, Lease, Outcome, Progress, Requirements, Spec, State},
+    Class, Json, Placement, Task, TaskId,
+    task::{End, Lease, Outcome, Progress, Requirements, Spec, State, Status},
 };
-use asyncgate_store::IdempotencyKey;
+use asyncgate_store::{IdempotencyKey, Parties};
 use rusqlite::{OptionalExtension, Result, Row, params, types::Type};
 
 use crate::{
@@ -82,6 +82,50 @@ pub(crate) fn load(db: &mut Db, key: Key) -> Result<Option<Task>> {
 pub(crate) fn find(db: &mut Db, tenant: i64, id: TaskId) -> Result<Option<Task>> {
     let at_place = load(db, Key::new(tenant, id.seq()))?;
     Ok(at_place.filter(|task| task.id == id))
+}
+
+/// Returns the status of the task at `key`. The column stands before those that may be large.
+pub(crate) fn status(db: &Db, key: Key) -> Result<Option<Status>> {
+    let state: Option<i64> = db
+        .conn
+        .prepare_cached("SELECT state FROM task WHERE task = ?1")?
+        .query_row([key.0], |row| row.get(0))
+        .optional()?;
+    Ok(state.and_then(|state| match state {
+        DELAYED | READY => Some(Status::Queued),
+        LEASED => Some(Status::Leased),
+        RUNNING => Some(Status::Running),
+        SUCCEEDED => Some(Status::Succeeded),
+        FAILED => Some(Status::Failed),
+        CANCELED => Some(Status::Canceled),
+        _ => None,
+    }))
+}
+
+/// Returns the id of the task at `key`.
+pub(crate) fn id(db: &Db, key: Key) -> Result<Option<TaskId>> {
+    db.conn
+        .prepare_cached("SELECT task_id FROM task WHERE task = ?1")?
+        .query_row([key.0], |row| row.get(0).map(TaskId::from_bytes))
+        .optional()
+}
+
+/// Returns the owner and the worker of the task at `key`, if it has this id. The owner is read from the
+/// assignment: in the task's row it stands behind what may be large.
+pub(crate) fn parties(db: &Db, key: Key, id: TaskId) -> Result<Option<Parties>> {
+    db.conn
+        .prepare_cached(
+            "SELECT t.worker, r.addressee FROM task t JOIN receipt r ON r.receipt = t.task
+             WHERE t.task = ?1 AND t.task_id = ?2",
+        )?
+        .query_row(params![key.0, id.as_bytes()], |row| {
+            let mut columns = Columns::of(row);
+            Ok(Parties {
+                worker: columns.some_principal()?.map(|worker| worker.key()),
+                owner: columns.principal()?.key(),
+            })
+        })
+        .optional()
 }
 
 /// Returns the ready task at `key`. If it cannot be offered, because its row or the index is damaged, it
@@ -325,6 +369,16 @@ const fn state_number(state: &State) -> i64 {
     }
 }
 
+/// Returns the number of the state of a task that ended so; for other statuses one that no task has.
+pub(crate) const fn ended_as(status: Status) -> i64 {
+    match status {
+        Status::Succeeded => SUCCEEDED,
+        Status::Failed => FAILED,
+        Status::Canceled => CANCELED,
+        Status::Queued | Status::Leased | Status::Running => -1,
+    }
+}
+
 fn read_state(c: &mut Columns<'_>, number: i64, hold: HoldColumns) -> Result<State> {
     let (lease_id, worker, leased_at, lease_until, renewals) = hold;
     let ended_at = c.some_time()?;
@@ -374,8 +428,20 @@ fn requirements_text(requirements: &Requirements) -> Option<String> {
     serde_json::to_string(&(&requirements.capabilities, &requirements.tags)).ok()
 }
 
+/// Reads a class from the columns `type` and `requirements`, of which the first stands at `column`.
+pub(crate) fn read_class(row: &Row<'_>, column: usize) -> Result<Class> {
+    Ok(Class {
+        task_type: row.get(column)?,
+        capabilities: requirements(row.get(column + 1)?)?.capabilities,
+    })
+}
+
 fn read_requirements(c: &mut Columns<'_>) -> Result<Requirements> {
-    let Some(text) = c.get::<Option<String>>()? else {
+    requirements(c.get()?)
+}
+
+fn requirements(text: Option<String>) -> Result<Requirements> {
+    let Some(text) = text else {
         return Ok(Requirements::default());
     };
     let (capabilities, tags) = serde_json::from_str(&text).map_err(|error| {

@@ -5,7 +5,7 @@ use asyncgate_core::{
     task::Status,
 };
 use asyncgate_store::{
-    DeliveredReceipt, ReceiptFilter, SeqPage, TaskFilter,
+    DeliveredReceipt, Parties, ReceiptFilter, SeqPage, TaskFilter,
     conformance::{Driver, agent},
 };
 
@@ -48,6 +48,8 @@ async fn tasks(found: &Driver, expected: &Driver, known: &Known) {
         let (left, right) = (found.task(id).await, expected.task(id).await);
         assert_eq!(left, right);
         assert_eq!(left.as_ref().map(texts), right.as_ref().map(texts));
+        let parties = found.store().parties(found.tenant, id).await.unwrap();
+        assert_eq!(parties, right.as_ref().map(Parties::of));
     }
     let owners = people().into_iter().map(|owner| Some(owner.key()));
     let statuses: Vec<_> = Status::ALL.into_iter().map(Some).chain([None]).collect();
@@ -84,7 +86,6 @@ async fn receipts(found: &Driver, expected: &Driver, known: &Known) {
     filters.extend(addressees.map(|to| ReceiptFilter::To(to.key())));
     filters.extend(ReceiptType::ALL.map(ReceiptFilter::Type));
     filters.extend(known.tasks().map(ReceiptFilter::Task));
-    filters.extend(known.leases().map(ReceiptFilter::Lease));
     for filter in filters {
         for page in [EVERYTHING, SeqPage { after: 7, limit: 5 }] {
             let left = found.receipts(filter.clone(), page).await;

@@ -1,7 +1,7 @@
 //! Random histories: what may happen, and to what.
 
 use asyncgate_core::{
-    Changes, Json, LeaseId, Principal, PrincipalKind, Reach, ReceiptId, TaskId,
+    Changes, Json, Principal, PrincipalKind, Reach, ReceiptId, TaskId,
     task::{Completion, Failure, Hold, NewTask, Requirements},
 };
 use asyncgate_store::conformance::{Driver, agent, echo, json, worker};
@@ -101,11 +101,6 @@ impl Known {
                 rows.receipts.push(receipt.id);
             }
         }
-    }
-
-    pub fn leases(&self) -> impl Iterator<Item = LeaseId> {
-        let rows = self.0.iter();
-        rows.flat_map(|rows| rows.holds.iter().map(|(_, hold)| hold.lease_id))
     }
 
     pub fn tasks(&self) -> impl Iterator<Item = TaskId> {

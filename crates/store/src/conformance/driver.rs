@@ -6,8 +6,8 @@ use std::{
 };
 
 use asyncgate_core::{
-    Changes, Decision, Env, Head, Ids, Json, Policy, Principal, PrincipalKind, Reach, Receipt,
-    ReceiptId, Rejection, Relationship, Stamp, Task, TaskId, TenantId, Timestamp,
+    Changes, ClassLoad, Decision, Env, Head, Ids, Json, Policy, Principal, PrincipalKind, Reach,
+    Receipt, ReceiptId, Rejection, Relationship, Stamp, Task, TaskId, TenantId, Timestamp,
     receipt::{SignedHead, acknowledge, record_signature},
     task::{
         self, Claim, Completion, Created, Failure, Finished, Hold, Lease, NewTask, Status, Swept,
@@ -15,8 +15,8 @@ use asyncgate_core::{
 };
 
 use crate::{
-    Decided, Declared, DeliveredReceipt, Error, IdempotencyKey, Job, Plane, ReadSet, ReceiptFilter,
-    SeqPage, Snapshot, Store, Tasks, memory::MemoryStore, transact,
+    Decided, Declared, DeliveredReceipt, Error, Job, Plane, ReadSet, ReceiptFilter, SeqPage,
+    Snapshot, Store, Tasks, memory::MemoryStore, transact,
 };
 
 /// A page with more receipts than any test writes.
@@ -235,18 +235,15 @@ impl Driver {
 
     /// Creates a task, or finds the one behind its key.
     pub async fn try_create(&mut self, new: NewTask) -> Result<Created, Rejection> {
-        let keyed = new.idempotency_key.clone().map(|key| IdempotencyKey {
-            owner: new.owner.key(),
-            key,
-        });
-        let reads = ReadSet {
-            keyed,
-            ..ReadSet::default()
-        };
-        self.decide(reads, move |env, snapshot| {
-            task::create(env, snapshot.head, new.clone(), snapshot.keyed)
+        self.decide(ReadSet::to_create(&new), move |env, snapshot| {
+            snapshot.create(env, new.clone())
         })
         .await
+    }
+
+    /// Returns the classes in use as a new task sees them.
+    pub async fn class_load(&self, new: &NewTask) -> ClassLoad {
+        self.load(ReadSet::to_create(new)).await.classes
     }
 
     /// Creates a task.

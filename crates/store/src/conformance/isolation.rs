@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use asyncgate_core::{
-    LeaseId, Principal, Reach, ReceiptId, ReceiptType, Rejection, TaskId, task::NewTask,
+    ClassLoad, Principal, Reach, ReceiptId, ReceiptType, Rejection, TaskId, task::NewTask,
 };
 
 use super::{Case, Driver, agent, cases, driver::EVERYTHING, echo, json, worker};
@@ -21,7 +21,6 @@ pub(super) fn cases() -> Vec<Case> {
 
 struct Rows {
     task: TaskId,
-    lease: LeaseId,
     receipt: ReceiptId,
 }
 
@@ -32,13 +31,12 @@ async fn fill(driver: &mut Driver) -> Rows {
         ..echo()
     };
     driver.create(keyed).await;
-    let (task, hold) = driver.lease().await;
+    let (task, _) = driver.lease().await;
     driver.create(echo()).await;
     driver.see(agent("alice")).await;
     driver.deliver(vec![1]).await;
     Rows {
         task,
-        lease: hold.lease_id,
         receipt: driver.ledger().await[0].id,
     }
 }
@@ -53,12 +51,12 @@ async fn no_read_shows_another_tenants_rows(mut driver: Driver) {
     for other in [&stranger, &neighbour] {
         let tenant = other.tenant;
         assert_eq!(other.task(rows.task).await, None);
+        assert_eq!(store.parties(tenant, rows.task).await.unwrap(), None);
         assert_eq!(store.receipt(tenant, rows.receipt).await.unwrap(), None);
         for filter in [
             ReceiptFilter::All,
             ReceiptFilter::To(agent("alice").key()),
             ReceiptFilter::Task(rows.task),
-            ReceiptFilter::Lease(rows.lease),
             ReceiptFilter::Type(ReceiptType::TaskAssigned),
         ] {
             let found = other.receipts(filter.clone(), EVERYTHING).await;
@@ -91,12 +89,14 @@ async fn no_decision_is_given_another_tenants_rows(mut driver: Driver) {
         claimable: Some((Reach::default(), 10)),
         receipt: Some(rows.receipt),
         relationship: Some(agent("alice").key()),
+        class: Some(echo().class()),
     };
     let seen = other.load(reads).await;
     assert_eq!(seen.head, 0);
     assert!(seen.tasks.is_empty() && seen.claimable.is_empty());
     assert!(seen.keyed.is_none() && seen.receipt.is_none());
     assert!(seen.relationship.is_none());
+    assert_eq!(seen.classes, ClassLoad::default());
     let canceled = other.cancel(rows.task).await;
     assert_eq!(canceled, Err(Rejection::TaskNotFound));
     assert!(other.claim(Reach::default(), 10).await.is_empty());
@@ -113,7 +113,7 @@ async fn tenants_with_the_same_ids_stay_apart(mut driver: Driver) {
         })
         .await;
     assert_eq!(ours, theirs, "this case is about equal ids");
-    let (_, hold) = driver.lease().await;
+    driver.lease().await;
     driver.cancel(ours).await.unwrap();
     driver.deliver(vec![1]).await;
 
@@ -125,8 +125,6 @@ async fn tenants_with_the_same_ids_stay_apart(mut driver: Driver) {
     let receipt = other.ledger().await[0].id;
     let found = other.store().receipt(other.tenant, receipt).await.unwrap();
     assert_eq!(found.unwrap().delivered_at, None);
-    let lease = ReceiptFilter::Lease(hold.lease_id);
-    assert!(other.receipts(lease, EVERYTHING).await.is_empty());
     let claimed = other
         .claim_as(worker("bob"), Reach::default(), 5, None)
         .await;

@@ -10,6 +10,7 @@
 
 mod admission;
 mod claims;
+mod classes;
 mod content;
 mod deadlines;
 mod driver;
@@ -85,6 +86,7 @@ fn all() -> Vec<Case> {
     [
         transactions::cases(),
         claims::cases(),
+        classes::cases(),
         deadlines::cases(),
         keys::cases(),
         ids::cases(),

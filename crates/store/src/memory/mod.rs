@@ -24,9 +24,9 @@ use self::{admission::Gate, messages::MessageRows, tenant::Tenant};
 use crate::admission::{Admission, Host};
 use crate::mailbox::{self as mail, DeadFilter, DeadPage, Load, Mailbox, Take, Topic};
 use crate::{
-    Answer, DeliveredReceipt, Depths, Error, Health, Messages, ReadSet, ReceiptFilter, Rows,
-    SeqPage, Signals, Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, Tasks, Transaction,
-    Work, deadline, fair::Weights,
+    Answer, DeliveredReceipt, Depths, Error, Health, Messages, Parties, ReadSet, ReceiptFilter,
+    Rows, SeqPage, Signals, Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, Tasks,
+    Transaction, Work, deadline, fair::Weights,
 };
 
 /// A map whose hash is salted like the standard one, and several times quicker for keys as short as these.
@@ -169,6 +169,10 @@ impl Store for MemoryStore {
 
     fn tasks(&self, tenant: TenantId, filter: TaskFilter) -> Answer<'_, TaskPage> {
         self.read(tenant, |rows| rows.tasks(&filter))
+    }
+
+    fn parties(&self, tenant: TenantId, id: TaskId) -> Answer<'_, Option<Parties>> {
+        self.read(tenant, |rows| rows.parties(id))
     }
 
     fn receipt(&self, tenant: TenantId, id: ReceiptId) -> Answer<'_, Option<DeliveredReceipt>> {

@@ -12,8 +12,10 @@ use asyncgate_core::{
 
 use super::Map;
 use crate::{
-    DeliveredReceipt, Depths, IdempotencyKey, ReadSet, ReceiptFilter, SeqPage, Snapshot,
-    TaskFilter, TaskPage, fits,
+    DeliveredReceipt, Depths, IdempotencyKey, Parties, ReadSet, ReceiptFilter, SeqPage, Snapshot,
+    TaskFilter, TaskPage,
+    classes::{LiveClasses, Turnover},
+    fits,
 };
 
 type Queue = BTreeSet<(Reverse<i32>, Seq)>;
@@ -24,6 +26,7 @@ pub(super) struct Tenant {
     tasks: BTreeMap<Seq, Task>,
     keys: Map<IdempotencyKey, TaskId>,
     ready: BTreeMap<Class, Queue>,
+    live: LiveClasses,
     /// The receipt at place `n` is element `n - 1`.
     receipts: Vec<(Receipt, Link)>,
     listed: Map<ReceiptFilter, Vec<Seq>>,
@@ -53,6 +56,11 @@ impl Tenant {
                 .relationship
                 .as_ref()
                 .and_then(|key| self.relationship(key)),
+            classes: reads
+                .class
+                .as_ref()
+                .map(|class| self.live.load(class))
+                .unwrap_or_default(),
         }
     }
 
@@ -80,6 +88,11 @@ impl Tenant {
                 self.unplace(task, before.placement);
             }
             self.place(task);
+            match Turnover::of(write) {
+                Turnover::Began => self.live.add(task.class(), 1),
+                Turnover::Ended => self.live.remove(&task.class()),
+                Turnover::None => {}
+            }
             self.depths
                 .count(write.before.map(|before| before.status), task.status());
             if let (Some(key), None) = (&task.spec.idempotency_key, write.before) {
@@ -133,7 +146,6 @@ impl Tenant {
             Some(ReceiptFilter::To(receipt.to.key())),
             Some(ReceiptFilter::Type(receipt.receipt_type)),
             receipt.task_id.map(ReceiptFilter::Task),
-            receipt.lease_id.map(ReceiptFilter::Lease),
         ];
         for filter in filters.into_iter().flatten() {
             self.listed.entry(filter).or_default().push(receipt.seq());
@@ -143,10 +155,15 @@ impl Tenant {
     }
 
     pub(super) fn task(&self, id: TaskId) -> Option<Task> {
-        self.tasks
-            .get(&id.seq())
-            .filter(|task| task.id == id)
-            .cloned()
+        self.find(id).cloned()
+    }
+
+    pub(super) fn parties(&self, id: TaskId) -> Option<Parties> {
+        self.find(id).map(Parties::of)
+    }
+
+    fn find(&self, id: TaskId) -> Option<&Task> {
+        self.tasks.get(&id.seq()).filter(|task| task.id == id)
     }
 
     pub(super) fn tasks(&self, filter: &TaskFilter) -> TaskPage {

@@ -95,6 +95,12 @@ pub(super) static KEYS: &[Key] = &[
         size(KIB, 64 * MIB),
         "The largest payload and the largest result of a task.",
     ),
+    live(
+        "max_task_classes",
+        "10000",
+        integer(1, 1_000_000),
+        "The most combinations of a type and required capabilities that a tenant's tasks may have before they end.",
+    ),
     // Lists.
     live(
         "default_list_limit",

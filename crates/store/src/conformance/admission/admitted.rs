@@ -3,7 +3,7 @@
 use asyncgate_core::{
     Env, Rejection,
     admission::{Asks, NonceResult, Verdicts},
-    task::{self, Created},
+    task::Created,
 };
 
 use super::{Case, Driver, bucket, limit, nonce};
@@ -43,7 +43,7 @@ async fn create(driver: &mut Driver, asks: Asks) -> (Verdicts, Option<Result<Cre
 }
 
 fn decide(env: Env, snapshot: Snapshot) -> Decided<Tasks, Created> {
-    task::create(env, snapshot.head, echo(), snapshot.keyed)
+    snapshot.create(env, echo())
 }
 
 async fn tasks(driver: &Driver) -> usize {
