@@ -19,8 +19,8 @@ use std::{
 };
 
 use asyncgate_core::{
-    Changes, ClassLoad, Head, ObligationKey, PrincipalKey, ReceiptId, ReceiptType, Relationship, Task, TaskId,
-    TenantId, Timestamp, mailbox::Message, task::State,
+    Changes, ClassLoad, Head, ObligationKey, PrincipalKey, ReceiptId, ReceiptType, Relationship,
+    Task, TaskId, TenantId, Timestamp, mailbox::Message, task::State,
 };
 use asyncgate_store::{
     Answer, Decide, DeliveredReceipt, Depths, Error, Health, Job, Parties, Plane, ReadSet,
