@@ -36,7 +36,7 @@ impl Db {
         // Without this, SQLite plans a statement again whenever a bound value changes, which costs as much as running
         // it.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        conn.set_prepared_statement_cache_capacity(64);
+        conn.set_prepared_statement_cache_capacity(128);
         conn.busy_timeout(std::time::Duration::from_secs(5))?;
         conn.pragma_update(None, "temp_store", "MEMORY")?;
         let cache_kib = match purpose {

@@ -1,4 +1,5 @@
-//! The conformance suite, and the plans of SQLite in it: no statement looks through a table or sorts rows, except those that are named here.
+//! The conformance suite, and the plans of SQLite in it: no statement looks through a table or sorts rows, except those
+//! that are named here.
 //!
 //! Every connection of a test notes its statements. The suite exercises all that a store does, so a new statement is
 //! checked here as soon as it has a case there.
