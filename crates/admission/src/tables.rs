@@ -66,6 +66,7 @@ struct WrittenGate {
     tenant: Option<String>,
     principal: Option<String>,
     tasks: Option<String>,
+    messages: Option<String>,
 }
 
 /// One of the tables that limits are made of.
@@ -201,6 +202,7 @@ fn gate(text: &str) -> Result<Vec<(Scope, String)>, String> {
         written.tenant,
         written.principal,
         written.tasks,
+        written.messages,
     ];
     let named = Scope::ALL.into_iter().zip(policies);
     Ok(named

@@ -4,12 +4,15 @@
 //! here may still be refused by the engine.
 
 mod admission;
+mod batch;
 pub mod bounds;
 mod code;
 mod forms;
 mod ingress;
+mod json;
 mod leases;
 mod mailbox;
+mod messages;
 mod operation;
 mod payload;
 mod principal;
@@ -19,13 +22,16 @@ mod tasks;
 mod toolset;
 
 pub use admission::*;
+pub use batch::{Batch, Refusal};
 pub use code::{Code, ErrorBody};
 pub use forms::Forms;
 pub use ingress::IngressOutput;
+pub use json::{Misread, decode};
 pub use leases::*;
 pub use mailbox::*;
+pub use messages::*;
 pub use operation::{Access, Effect, Method, Operation, Plane, Spec};
-pub use payload::Payload;
+pub use payload::{Payload, Text};
 pub use principal::{Principal, PrincipalKind};
 pub use receipts::*;
 pub use server::*;

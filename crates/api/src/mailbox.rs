@@ -4,8 +4,13 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::{Access, Code, Effect, Method, Payload, bounds, forms, operation::operation};
+use crate::{
+    Access, Batch, Code, Effect, Method, Payload, Refusal, Text, bounds,
+    forms::{self, way},
+    operation::operation,
+};
 
 operation!(
     /// Sends a message.
@@ -22,8 +27,9 @@ operation!(
     doc: "Puts a message into a topic, where a receiver finds it with mailbox_recv. Give it an \
           idem_key of your own: sending the same again within the replay window (300 seconds by \
           default) does nothing and answers with the first message's id and duplicate: true; the \
-          same key with another payload is refused with E_IDEM_CONFLICT. The payload is any bytes \
-          in base64, at most 1 MiB decoded. A success means that the message is on disk. \
+          same key with another payload is refused with E_IDEM_CONFLICT. Write text as it is into \
+          payload_text; payload_b64 is for bytes that are no text. Give one of the two, at most \
+          1 MiB decoded. A success means that the message is on disk. \
           E_SATURATED means that the topic's shard is full: try again after retry_after seconds.",
     refusals: &[Code::EDuplicate, Code::EIdemConflict],
 );
@@ -31,13 +37,21 @@ operation!(
 /// A message to send.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    way("SendText", &["payload_text"], &["payload_b64"], &Value::Null),
+    way("SendBytes", &["payload_b64"], &["payload_text"], &Value::Null),
+]))]
 pub struct SendInput {
     /// The topic, 1 to 256 bytes, such as `user:42:inbox`.
     pub topic: String,
     /// Your name for this message, 1 to 256 bytes. Repeating it is safe.
     pub idem_key: String,
-    /// The content in base64.
-    pub payload_b64: Payload,
+    /// The content, if it is text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_text: Option<Text>,
+    /// The content in base64, instead of payload_text, if it is not text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_b64: Option<Payload>,
     /// Your labels for it, such as `content-type`. At most 64 entries and 16 KiB in all.
     #[serde(default)]
     #[schemars(extend("maxProperties" = bounds::MAX_ATTRS))]
@@ -98,7 +112,7 @@ operation!(
     summary: "Send up to 1,000 messages in one call.",
     doc: "Sends messages as mailbox_send does, in one commit. Each has an answer of its own, in \
           order: msg_id and duplicate, or code and message of what was wrong with it; one that is \
-          refused does not stop the others.",
+          refused, or cannot even be read, does not stop the others.",
 );
 
 /// Messages to send.
@@ -106,8 +120,7 @@ operation!(
 #[serde(deny_unknown_fields)]
 pub struct SendBatchInput {
     /// 1 to 1,000 messages.
-    #[schemars(length(min = 1, max = bounds::MAX_BATCH))]
-    pub messages: Vec<SendInput>,
+    pub messages: Batch<SendInput>,
 }
 
 /// The answers in order.
@@ -126,18 +139,6 @@ pub enum SendResult {
     Sent(SendOutput),
     /// It was not sent.
     Refused(Refusal),
-}
-
-/// The error of one item of a batch.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct Refusal {
-    /// The error code.
-    pub code: Code,
-    /// One sentence about what to do.
-    pub message: String,
-    /// The message that already has the idem_key, if that is the error.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub msg_id: Option<String>,
 }
 
 operation!(
@@ -201,6 +202,9 @@ pub struct Envelope {
     pub payload_hash: String,
     /// The content in base64.
     pub payload_b64: Payload,
+    /// The same content as text, if it was sent as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_text: Option<Text>,
     /// The sender's labels.
     pub attrs: BTreeMap<String, String>,
     /// Its id in logs.
@@ -225,7 +229,7 @@ pub struct Envelope {
     /// Your proof of this delivery: send it with ack, nack and extend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
-    /// The end of your hold.
+    /// The end of your hold. Of a message that is only looked at: the time from which it can be delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visible_at: Option<String>,
     /// The time at which it expires.
@@ -287,8 +291,7 @@ operation!(
 #[serde(deny_unknown_fields)]
 pub struct AckBatchInput {
     /// 1 to 1,000 messages.
-    #[schemars(length(min = 1, max = bounds::MAX_BATCH))]
-    pub acks: Vec<AckInput>,
+    pub acks: Batch<AckInput>,
 }
 
 /// The answers in order.

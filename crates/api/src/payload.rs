@@ -113,6 +113,25 @@ impl JsonSchema for Payload {
     }
 }
 
+/// The content of a message that is text. It is apart from other texts so that its `Debug` shows the size
+/// only, like that of [`Payload`].
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct Text(pub String);
+
+impl From<Text> for Payload {
+    fn from(text: Text) -> Self {
+        text.0.into_bytes().into()
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Text({} bytes)", self.0.len())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use std::{env, error::Error};
 
 use asyncgate_client::{
     Client, Consumer, Delivery, Failure,
-    api::{Payload, SendInput},
+    api::{SendInput, Text},
 };
 
 #[tokio::main]
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 pub async fn order(client: &Client, thing: &str) -> Result<(), Box<dyn Error>> {
     let message = SendInput {
         topic: "paint".to_owned(),
-        payload_b64: Payload(serde_json::to_vec(thing)?.into()),
+        payload_text: Some(Text(serde_json::to_string(thing)?)),
         ..Default::default()
     };
     client.send_message(&message).await?;

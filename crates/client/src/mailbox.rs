@@ -29,16 +29,15 @@ impl Client {
     /// Sends up to 1,000 messages, each with an answer of its own. Those without an `idem_key` get
     /// one, as in [`Client::send_message`].
     pub async fn send_messages(&self, input: &SendBatchInput) -> Result<SendBatchOutput, Error> {
-        if input.messages.iter().all(|one| !one.idem_key.is_empty()) {
+        let mut given = input.messages.readable();
+        if given.all(|one| !one.idem_key.is_empty()) {
             return self.call::<SendMessages>(input).await;
         }
-        let keyed = input
-            .messages
-            .iter()
-            .map(|one| self.keyed(one).into_owned());
-        let messages = keyed.collect();
-        self.call::<SendMessages>(&SendBatchInput { messages })
-            .await
+        let mut keyed = input.clone();
+        for one in keyed.messages.0.iter_mut().flatten() {
+            *one = self.keyed(one).into_owned();
+        }
+        self.call::<SendMessages>(&keyed).await
     }
 
     /// Receives messages, perhaps after waiting for some. It is not sent again after a lost answer,
@@ -77,6 +76,23 @@ impl Client {
     /// Looks at the next messages without receiving them.
     pub async fn peek_messages(&self, input: &PeekInput) -> Result<RecvOutput, Error> {
         self.call::<PeekMessages>(input).await
+    }
+
+    /// Reads a message and its state, without receiving it.
+    pub async fn get_message(&self, input: &MessageInput) -> Result<MessageRecord, Error> {
+        self.call::<GetMessage>(input).await
+    }
+
+    /// Throws one message away. The server remembers that for a while, so the call is repeated after a lost
+    /// answer.
+    pub async fn delete_message(&self, input: &MessageInput) -> Result<AckOutput, Error> {
+        self.call::<DeleteMessage>(input).await
+    }
+
+    /// Brings one dead letter back. It is not sent again after a lost answer: the message may have died anew
+    /// since.
+    pub async fn redrive_message(&self, input: &MessageInput) -> Result<ReprocessOutput, Error> {
+        self.call::<RedriveMessage>(input).await
     }
 
     /// Throws a topic's messages away. It is not sent again after a lost answer.

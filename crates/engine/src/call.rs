@@ -5,7 +5,7 @@
 //! that show no credential.
 //!
 //! Invariant: the steps have one order. The caller's role, readiness for new work, the limits of calls,
-//! decoding, the rules about what the input touches, the operation. A caller without the right learns
+//! decoding, the rules about what the input touches, the limit of messages, the operation. A caller without the right learns
 //! nothing about its input, and input that cannot be read has been paid for.
 
 use std::pin::pin;
@@ -19,7 +19,7 @@ use crate::{
     Answer, Caller, Engine, Fault, Grant, Holder, Source, Touches, input,
     metrics::{OK, span},
     operations::Execute,
-    rate_headers::Header,
+    rate_headers::{Header, headers},
     registry::place,
 };
 
@@ -93,12 +93,17 @@ where
     let running = pin!(async {
         check_role(caller, &O::SPEC)?;
         check_accepting(engine, &O::SPEC)?;
-        let mut headers = engine.charge(caller, &O::SPEC).await?;
+        let mut told = engine.charge(caller, &O::SPEC).await?;
         let checked = |input| check_touches(engine, &O::SPEC, O::touches(&input)).map(|()| input);
         let done = match decode().and_then(checked) {
-            Ok(input) => operate(input).await,
+            Ok(input) => {
+                let messages = O::touches(&input).messages();
+                told = engine.charge_messages(caller, messages, told).await?;
+                operate(input).await
+            }
             Err(fault) => Err(fault),
         };
+        let mut headers = headers(&told);
         match done {
             Ok(done) => Ok(finish(done, headers)),
             Err(mut fault) => {
@@ -147,8 +152,8 @@ pub(crate) fn check_touches(
     span::note_touches(engine, spec, touches);
     match touches {
         Touches::Topic(topic) => input::check_name("topic", topic),
-        // The messages of a batch have answers of their own, so an unfit topic refuses only its message.
-        Touches::Nothing | Touches::Sends(_) | Touches::Task { .. } => Ok(()),
+        // Messages are checked one by one: an unfit topic refuses only its message.
+        Touches::Nothing | Touches::Send(_) | Touches::Sends(_) | Touches::Task { .. } => Ok(()),
     }
 }
 

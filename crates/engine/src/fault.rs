@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use asyncgate_api::Code;
+use asyncgate_api::{Code, Misread};
 use asyncgate_core::Rejection;
 use asyncgate_store::Error;
 use serde_json::{Map, Value};
@@ -116,6 +116,16 @@ impl Fault {
     pub fn because(mut self, cause: impl Into<String>) -> Self {
         self.cause = Some(cause.into());
         self
+    }
+}
+
+impl From<Misread> for Fault {
+    fn from(misread: Misread) -> Self {
+        let fault = Self::bad_request(misread.message);
+        match misread.field {
+            Some(field) => fault.with("field", field),
+            None => fault,
+        }
     }
 }
 

@@ -16,36 +16,10 @@ use crate::{Engine, Fault, Source};
 /// Input that the operation does not take, with the field that is wrong.
 pub fn decode<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Fault> {
     match source {
-        Source::Json(bytes) => {
-            // serde would also read a struct from an array, field by field.
-            let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-            if first != Some(&b'{') {
-                return Err(Fault::bad_request("the input must be a JSON object"));
-            }
-            // To check all bytes at once is cheaper than string by string.
-            let read = match str::from_utf8(bytes) {
-                Ok(text) => serde_json::from_str(text),
-                Err(_) => serde_json::from_slice(bytes),
-            };
-            read.map_err(|error| explain::<T>(bytes, &error))
-        }
+        Source::Json(bytes) => asyncgate_api::decode(bytes).map_err(Fault::from),
         Source::Form(text) => {
             serde_urlencoded::from_str(text).map_err(|error| Fault::bad_request(error.to_string()))
         }
-    }
-}
-
-/// Finds the field that is wrong. It reads the input once more, so that good input does not pay for
-/// keeping track of its fields.
-fn explain<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Fault {
-    let mut json = serde_json::Deserializer::from_slice(bytes);
-    let path = match serde_path_to_error::deserialize::<_, T>(&mut json) {
-        Err(error) => error.path().to_string(),
-        Ok(_) => ".".to_owned(),
-    };
-    match path.as_str() {
-        "." => Fault::bad_request(error.to_string()),
-        field => Fault::bad_request(format!("{field}: {error}")).with("field", field),
     }
 }
 

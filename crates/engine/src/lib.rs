@@ -4,6 +4,7 @@
 //! as they came, and encode the answer or the [`Fault`]. Every call takes the way of the module `call`.
 
 mod authorise;
+mod batch;
 mod budget;
 mod call;
 mod call_limits;

@@ -1,6 +1,6 @@
 //! The things that a decoded call touches, as far as a rule may ask about them.
 
-use asyncgate_api::SendInput;
+use asyncgate_api::{Batch, SendInput};
 
 /// The topics, task types and bytes of a call. It borrows the input, so that stating them costs nothing.
 #[derive(Debug, Clone, Copy, Default)]
@@ -10,8 +10,10 @@ pub enum Touches<'a> {
     Nothing,
     /// One topic, by its name.
     Topic(&'a str),
+    /// A message on its way to its topic.
+    Send(&'a SendInput),
     /// Messages on their way to their topics. Each is checked and refused alone.
-    Sends(&'a [SendInput]),
+    Sends(&'a Batch<SendInput>),
     /// A new task.
     Task {
         /// Its type.
@@ -24,21 +26,45 @@ pub enum Touches<'a> {
 impl<'a> Touches<'a> {
     /// Returns the names of the topics, in the order of the input.
     pub fn topics(self) -> impl Iterator<Item = &'a str> {
-        let (topic, sends): (_, &[SendInput]) = match self {
-            Self::Nothing | Self::Task { .. } => (None, &[]),
-            Self::Topic(topic) => (Some(topic), &[]),
-            Self::Sends(sends) => (None, sends),
+        let topic = match self {
+            Self::Topic(topic) => Some(topic),
+            Self::Nothing | Self::Send(_) | Self::Sends(_) | Self::Task { .. } => None,
         };
-        let sends = sends.iter().map(|send| send.topic.as_str());
+        let sends = self.sends().map(|send| send.topic.as_str());
         topic.into_iter().chain(sends)
     }
 
     /// Returns the bytes of payload that the call brings.
     pub fn bytes(self) -> usize {
         match self {
-            Self::Nothing | Self::Topic(_) => 0,
-            Self::Sends(sends) => sends.iter().map(|send| send.payload_b64.len()).sum(),
             Self::Task { bytes, .. } => bytes,
+            Self::Nothing | Self::Topic(_) | Self::Send(_) | Self::Sends(_) => {
+                self.sends().map(payload_bytes).sum()
+            }
         }
     }
+
+    /// Returns the number of messages that the call sends, those included that cannot be read.
+    pub fn messages(self) -> usize {
+        match self {
+            Self::Send(_) => 1,
+            Self::Sends(sends) => sends.len(),
+            Self::Nothing | Self::Topic(_) | Self::Task { .. } => 0,
+        }
+    }
+
+    fn sends(self) -> impl Iterator<Item = &'a SendInput> {
+        let (one, many) = match self {
+            Self::Send(send) => (Some(send), None),
+            Self::Sends(sends) => (None, Some(sends)),
+            Self::Nothing | Self::Topic(_) | Self::Task { .. } => (None, None),
+        };
+        one.into_iter()
+            .chain(many.into_iter().flat_map(Batch::readable))
+    }
+}
+
+fn payload_bytes(send: &SendInput) -> usize {
+    let text = send.payload_text.as_ref().map_or(0, |text| text.0.len());
+    text + send.payload_b64.as_ref().map_or(0, |bytes| bytes.len())
 }

@@ -168,8 +168,10 @@ fn sample(schema: &Value, root: &Value) -> Value {
         let path = name.strip_prefix('#').unwrap();
         return sample(root.pointer(path).unwrap(), root);
     }
+    // Beside properties, a choice says which of them must be there.
+    let is_object = schema.get("properties").is_some();
     for choice in ["oneOf", "anyOf", "enum"] {
-        if let Some(first) = schema[choice].get(0) {
+        if let Some(first) = schema[choice].get(0).filter(|_| !is_object) {
             return match choice {
                 "enum" => first.clone(),
                 _ => sample(first, root),
@@ -182,11 +184,9 @@ fn sample(schema: &Value, root: &Value) -> Value {
     let kind = schema["type"].get(0).unwrap_or(&schema["type"]);
     match kind.as_str() {
         Some("object") => {
-            let required = schema["required"].as_array();
-            let is_required = |name: &String| {
-                let name = Value::from(name.as_str());
-                required.is_some_and(|required| required.contains(&name))
-            };
+            let required = [&schema["required"], &schema["oneOf"][0]["required"]];
+            let required = || required.into_iter().filter_map(Value::as_array).flatten();
+            let is_required = |name: &String| required().any(|required| required == name);
             let fields = schema["properties"].as_object().into_iter().flatten();
             let fields = fields.filter(|(name, _)| is_required(name) || *name == "topic");
             let fields = fields.map(|(name, field)| (name.clone(), sample(field, root)));

@@ -11,6 +11,15 @@ pub(crate) trait Decode<T> {
     fn decode(self) -> Result<T, Fault>;
 }
 
+/// Reads the items of a batch, each alone.
+pub(crate) fn batch<T>(items: Vec<impl Decode<T>>) -> api::Batch<T> {
+    let items = items.into_iter().map(|item| {
+        let misread = |fault: Fault| api::Misread::new(fault.message);
+        item.decode().map_err(misread)
+    });
+    api::Batch(items.collect())
+}
+
 impl Decode<api::SendInput> for pb::SendRequest {
     fn decode(self) -> Result<api::SendInput, Fault> {
         let Self {
@@ -29,7 +38,8 @@ impl Decode<api::SendInput> for pb::SendRequest {
         Ok(api::SendInput {
             topic,
             idem_key,
-            payload_b64: Payload(payload),
+            payload_text: None,
+            payload_b64: Some(Payload(payload)),
             attrs: (!attrs.is_empty()).then_some(attrs),
             partition_key,
             delay_ms,
@@ -52,9 +62,8 @@ pub(crate) fn idempotency_mode(text: &str) -> Result<api::IdempotencyMode, Fault
 
 impl Decode<api::SendBatchInput> for pb::SendBatchRequest {
     fn decode(self) -> Result<api::SendBatchInput, Fault> {
-        let messages = self.messages.into_iter().map(Decode::decode);
         Ok(api::SendBatchInput {
-            messages: messages.collect::<Result<_, Fault>>()?,
+            messages: batch(self.messages),
         })
     }
 }
@@ -87,9 +96,8 @@ impl Decode<api::AckInput> for pb::AckRequest {
 
 impl Decode<api::AckBatchInput> for pb::AckBatchRequest {
     fn decode(self) -> Result<api::AckBatchInput, Fault> {
-        let acks = self.acks.into_iter().map(Decode::decode);
         Ok(api::AckBatchInput {
-            acks: acks.collect::<Result<_, Fault>>()?,
+            acks: batch(self.acks),
         })
     }
 }
@@ -140,6 +148,13 @@ impl Decode<api::PeekInput> for pb::PeekRequest {
             max_messages,
             max_bytes: max_bytes.map(u64::from),
         })
+    }
+}
+
+impl Decode<api::MessageInput> for pb::MessageRequest {
+    fn decode(self) -> Result<api::MessageInput, Fault> {
+        let Self { msg_id } = self;
+        Ok(api::MessageInput { msg_id })
     }
 }
 
@@ -241,12 +256,14 @@ impl From<api::Refusal> for pb::Refusal {
         let api::Refusal {
             code,
             message,
+            retry_after_secs,
             msg_id,
         } = refusal;
         Self {
             code: code.as_str().to_owned(),
             message,
             msg_id,
+            retry_after_secs,
         }
     }
 }
@@ -268,6 +285,8 @@ impl From<api::Envelope> for pb::Envelope {
             idem_key,
             payload_hash,
             payload_b64,
+            // The same bytes, which need no other form here.
+            payload_text: _,
             attrs,
             corr_id,
             shard,
@@ -402,6 +421,27 @@ impl From<api::DeadLetter> for pb::DeadLetter {
         } = letter;
         Self {
             envelope: Some(envelope.into()),
+            cause,
+            reason,
+            last_error,
+            died_at,
+        }
+    }
+}
+
+impl From<api::MessageRecord> for pb::MessageRecord {
+    fn from(record: api::MessageRecord) -> Self {
+        let api::MessageRecord {
+            envelope,
+            state,
+            cause,
+            reason,
+            last_error,
+            died_at,
+        } = record;
+        Self {
+            envelope: Some(envelope.into()),
+            state: state.as_str().to_owned(),
             cause,
             reason,
             last_error,

@@ -46,7 +46,7 @@ use http::Request;
 use crate::{gate::Gate, health::Health, service::RATE_LIMIT};
 
 /// The paths of all methods.
-pub const PATHS: [&str; 20] = [
+pub const PATHS: [&str; 23] = [
     "/ron.mailbox.v1.Mailbox/Send",
     "/ron.mailbox.v1.Mailbox/SendBatch",
     "/ron.mailbox.v1.Mailbox/SendStream",
@@ -58,6 +58,9 @@ pub const PATHS: [&str; 20] = [
     "/ron.mailbox.v1.Mailbox/Nack",
     "/ron.mailbox.v1.Mailbox/Extend",
     "/ron.mailbox.v1.Mailbox/Peek",
+    "/ron.mailbox.v1.Mailbox/GetMessage",
+    "/ron.mailbox.v1.Mailbox/DeleteMessage",
+    "/ron.mailbox.v1.Mailbox/RedriveMessage",
     "/ron.mailbox.v1.Mailbox/Purge",
     "/ron.mailbox.v1.Mailbox/Topics",
     "/ron.mailbox.v1.Mailbox/Dlq",

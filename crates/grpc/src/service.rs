@@ -38,6 +38,9 @@ pub(crate) enum Method {
     Nack,
     Extend,
     Peek,
+    GetMessage,
+    DeleteMessage,
+    RedriveMessage,
     Purge,
     Topics,
     Dlq,
@@ -67,6 +70,9 @@ impl Method {
             "Nack" => Self::Nack,
             "Extend" => Self::Extend,
             "Peek" => Self::Peek,
+            "GetMessage" => Self::GetMessage,
+            "DeleteMessage" => Self::DeleteMessage,
+            "RedriveMessage" => Self::RedriveMessage,
             "Purge" => Self::Purge,
             "Topics" => Self::Topics,
             "Dlq" => Self::Dlq,
@@ -87,6 +93,9 @@ impl Method {
             Self::Nack => &api::NackMessage::SPEC,
             Self::Extend => &api::ExtendMessage::SPEC,
             Self::Peek => &api::PeekMessages::SPEC,
+            Self::GetMessage => &api::GetMessage::SPEC,
+            Self::DeleteMessage => &api::DeleteMessage::SPEC,
+            Self::RedriveMessage => &api::RedriveMessage::SPEC,
             Self::Purge => &api::PurgeTopic::SPEC,
             Self::Topics => &api::ListTopics::SPEC,
             Self::Dlq => &api::ListDeadLetters::SPEC,
@@ -136,6 +145,16 @@ impl Call<'_> {
             }
             Method::Peek => {
                 unary::<api::PeekMessages, pb::PeekRequest, pb::RecvResponse>(self).await
+            }
+            Method::GetMessage => {
+                unary::<api::GetMessage, pb::MessageRequest, pb::MessageRecord>(self).await
+            }
+            Method::DeleteMessage => {
+                unary::<api::DeleteMessage, pb::MessageRequest, pb::AckResponse>(self).await
+            }
+            Method::RedriveMessage => {
+                unary::<api::RedriveMessage, pb::MessageRequest, pb::DlqReprocessResponse>(self)
+                    .await
             }
             Method::Purge => {
                 unary::<api::PurgeTopic, pb::PurgeRequest, pb::PurgeResponse>(self).await

@@ -17,7 +17,7 @@ use http_body::Frame;
 use prost::Message;
 
 use crate::{
-    convert::Decode,
+    convert::batch,
     message::{self, Messages, framed, success},
     pb,
     status::status,
@@ -36,37 +36,38 @@ pub(crate) struct Session {
 
 /// Sends messages as they come.
 pub(crate) fn send(session: Session) -> impl Stream<Item = Frame<Bytes>> + Send {
-    answers::<api::SendMessages, pb::SendRequest, _, _>(
+    answers::<api::SendMessages, pb::SendRequest, _>(
         session,
-        |messages| api::SendBatchInput { messages },
+        |messages: Vec<pb::SendRequest>| api::SendBatchInput {
+            messages: batch(messages),
+        },
         |output| pb::SendBatchResponse::from(output).results,
     )
 }
 
 /// Acknowledges messages as they come.
 pub(crate) fn ack(session: Session) -> impl Stream<Item = Frame<Bytes>> + Send {
-    answers::<api::AckMessages, pb::AckRequest, _, _>(
+    answers::<api::AckMessages, pb::AckRequest, _>(
         session,
-        |acks| api::AckBatchInput { acks },
+        |acks: Vec<pb::AckRequest>| api::AckBatchInput { acks: batch(acks) },
         |output| pb::AckBatchResponse::from(output).results,
     )
 }
 
 /// Answers with the results of an operation that runs on all messages that have come, again and again.
-fn answers<O, M, I, R>(
+fn answers<O, M, R>(
     session: Session,
-    input: fn(Vec<I>) -> O::Input,
+    input: fn(Vec<M>) -> O::Input,
     results: fn(O::Output) -> Vec<R>,
 ) -> impl Stream<Item = Frame<Bytes>> + Send
 where
     O: Execute,
-    M: Message + Default + Decode<I>,
-    I: Send,
+    M: Message + Default,
     R: Message,
 {
     stream::unfold(Some(session), move |session| async move {
         let mut session = session?;
-        Some(match session.step::<O, M, I, R>(input, results).await {
+        Some(match session.step::<O, M, R>(input, results).await {
             Ok(Some(results)) => (Frame::data(results), Some(session)),
             Ok(None) => (Frame::trailers(success()), None),
             Err(fault) => (Frame::trailers(failure(&fault, &session.corr_id)), None),
@@ -75,14 +76,14 @@ where
 }
 
 impl Session {
-    async fn step<O, M, I, R>(
+    async fn step<O, M, R>(
         &mut self,
-        input: fn(Vec<I>) -> O::Input,
+        input: fn(Vec<M>) -> O::Input,
         results: fn(O::Output) -> Vec<R>,
     ) -> Result<Option<Bytes>, Fault>
     where
         O: Execute,
-        M: Message + Default + Decode<I>,
+        M: Message + Default,
         R: Message,
     {
         let messages: Result<Vec<M>, Fault> = tokio::select! {
@@ -90,10 +91,6 @@ impl Session {
             messages = self.messages.next(MAX_BATCH) => messages,
             () = self.engine.drained() => Ok(Vec::new()),
         };
-        let messages = messages.and_then(|messages| {
-            let decoded = messages.into_iter().map(Decode::decode);
-            decoded.collect::<Result<Vec<I>, Fault>>()
-        });
         if messages.as_ref().is_ok_and(Vec::is_empty) {
             return Ok(None);
         }

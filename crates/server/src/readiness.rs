@@ -238,7 +238,9 @@ impl Monitor {
 
     async fn look(&self) {
         // A store that cannot say how full it is says so in its health.
-        if let Ok(load) = self.store.mailbox().load(self.clock.now()).await {
+        if self.engine.health() == Health::Ready
+            && let Ok(load) = self.store.mailbox().load(self.clock.now()).await
+        {
             let settings = self.engine.settings();
             *self.saturated() = saturated(&settings.policy.mailbox, &load);
         }

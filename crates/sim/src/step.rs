@@ -68,6 +68,9 @@ operations! {
     DEAD_LETTERS = ListDeadLetters,
     REPROCESS = ReprocessDeadLetters,
     HEADS = GetMailboxHeads,
+    GET_MESSAGE = GetMessage,
+    DELETE_MESSAGE = DeleteMessage,
+    REDRIVE_MESSAGE = RedriveMessage,
 }
 
 impl Op {

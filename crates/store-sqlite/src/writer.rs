@@ -37,6 +37,9 @@ const CHECKPOINT_PAGES: u32 = 1_000;
 /// The time after which a failing disk is tried again when nobody writes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// What operators are told until the writer knows the sends of the replay window.
+const READING_SENDS: &str = "the sends of the replay window are being read back; writes wait";
+
 /// The state that the writer shares with those who give it work.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -134,6 +137,10 @@ impl Writer {
         let last_time = db
             .conn
             .query_row("SELECT last_time FROM clock", [], |row| row.get(0))?;
+        let health = match has_mail(&db)? {
+            true => Health::Failing(READING_SENDS.to_owned()),
+            false => Health::Ready,
+        };
         let shared = Arc::new(Shared {
             signals: Signals::default(),
             metrics: StoreMetrics::default(),
@@ -141,7 +148,7 @@ impl Writer {
             replay_window_ms: AtomicI64::new(mailbox::Policy::default().t_replay_ms),
             asked_at: AtomicI64::new(0),
             remembered: Mutex::default(),
-            health: Mutex::new(Health::Ready),
+            health: Mutex::new(health),
         });
         let log_pages = Arc::new(AtomicU32::new(0));
         let seen = Arc::clone(&log_pages);
@@ -292,9 +299,13 @@ impl Drop for Batch<'_> {
 impl Worker {
     fn run(&mut self, queue: &FairQueue<Waiting>) {
         let _alarm = Alarm(Arc::clone(&self.shared), queue);
+        self.read_sends();
         loop {
             match queue.pop(PROBE_INTERVAL) {
-                Popped::Job(first) => self.batch(Batch::new(queue, first)),
+                Popped::Job(first) => {
+                    self.read_sends();
+                    self.batch(Batch::new(queue, first));
+                }
                 Popped::Nothing => self.probe(),
                 Popped::Closed => break,
             }
@@ -332,8 +343,6 @@ impl Worker {
         jobs: impl Iterator<Item = Waiting>,
     ) -> rusqlite::Result<()> {
         let mut outcome = self.writable.db.conn.execute_batch("BEGIN IMMEDIATE");
-        let window = self.shared.replay_window_ms.load(Ordering::Relaxed);
-        self.writable.mailbox.set_window(window);
         let (mut writes, mut bytes) = (false, 0);
         for mut waiting in jobs {
             let mut wrote = None;
@@ -459,14 +468,37 @@ impl Worker {
         }
     }
 
+    /// Reads back the sends of the replay window, at the start and when the window has grown. No job runs before, because
+    /// it could take a repeated send for a new one; and since a million of them take seconds, readiness says so.
+    fn read_sends(&mut self) {
+        let Writable { db, mailbox, .. } = &mut self.writable;
+        mailbox.set_window(self.shared.replay_window_ms.load(Ordering::Relaxed));
+        if mailbox.knows_sends() {
+            return;
+        }
+        let before = self.shared.health();
+        if has_mail(db).unwrap_or(true) {
+            self.shared
+                .set_health(Health::Failing(READING_SENDS.to_owned()));
+        }
+        let last_time = Timestamp::from_millis(self.shared.last_time.load(Ordering::Relaxed));
+        // A failure shows again at the next transaction, where somebody can be told of it.
+        let _ = mailbox.forget(db, last_time);
+        mailbox.tell_remembered(&mut self.shared.remembered());
+        self.shared.set_health(match before {
+            Health::Failing(reason) if reason != READING_SENDS => Health::Failing(reason),
+            Health::Failing(_) | Health::Ready => Health::Ready,
+        });
+    }
+
     /// Forgets sends whose window is over, if somebody has asked for their number: perhaps nobody sends anything.
     fn forget_sends(&mut self) {
         let asked_at = self.shared.asked_at.swap(0, Ordering::Relaxed);
         if asked_at == 0 {
             return;
         }
+        self.read_sends();
         let Writable { db, mailbox, .. } = &mut self.writable;
-        mailbox.set_window(self.shared.replay_window_ms.load(Ordering::Relaxed));
         // A failure shows again at the next transaction, where somebody can be told of it.
         let _ = mailbox.forget(db, Timestamp::from_millis(asked_at));
         mailbox.tell_remembered(&mut self.shared.remembered());
@@ -487,6 +519,14 @@ impl Worker {
             tracing::warn!(%error, "checkpoint failed");
         }
     }
+}
+
+/// Returns true if there are messages, whose sends may have to be read back.
+fn has_mail(db: &Db) -> rusqlite::Result<bool> {
+    db.conn
+        .query_row("SELECT EXISTS (SELECT 1 FROM content)", [], |row| {
+            row.get(0)
+        })
 }
 
 /// Returns true if the disk below is the cause, rather than one job or the content of the file.

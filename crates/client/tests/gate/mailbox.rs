@@ -6,8 +6,8 @@ use asyncgate_client::{
     Client, Kind,
     api::{
         AckBatchInput, AckInput, AckResult, Code, Envelope, ExtendInput, ListDeadLettersInput,
-        ListTopicsInput, NackInput, PeekInput, PurgeInput, PurgeState, RecvInput, ReprocessInput,
-        SendBatchInput, SendInput, SendResult,
+        ListTopicsInput, MessageInput, MessageState, NackInput, PeekInput, PurgeInput, PurgeState,
+        RecvInput, ReprocessInput, SendBatchInput, SendInput, SendResult, Text,
     },
 };
 use futures_util::{StreamExt, TryStreamExt};
@@ -21,7 +21,7 @@ use crate::{
 pub fn message(topic: &str, content: &str) -> SendInput {
     SendInput {
         topic: topic.to_owned(),
-        payload_b64: content.as_bytes().to_vec().into(),
+        payload_text: Some(Text(content.to_owned())),
         ..Default::default()
     }
 }
@@ -92,7 +92,7 @@ async fn kill(client: &Client, topic: &str) {
 pub async fn call_everything(client: &Client) {
     let first = send(client, "t", "one").await;
     let more = SendBatchInput {
-        messages: vec![message("t", "two"), message("t", "three"), message("", "x")],
+        messages: vec![message("t", "two"), message("t", "three"), message("", "x")].into(),
     };
     let more = client.send_messages(&more).await.expect("sent").results;
     assert!(matches!(
@@ -110,6 +110,20 @@ pub async fn call_everything(client: &Client) {
     let texts: Vec<&str> = taken.iter().map(text).collect();
     assert_eq!(texts, ["one", "two", "three"]);
     assert_eq!((&taken[0].msg_id, taken[0].attempt), (&first, 1));
+    let one = |msg_id: &str| MessageInput {
+        msg_id: msg_id.to_owned(),
+    };
+    let shown = client.get_message(&one(&first)).await.expect("a look");
+    assert_eq!(shown.state, MessageState::Leased);
+    assert_eq!(shown.envelope.payload_text, Some(Text("one".to_owned())));
+    let held = client.delete_message(&one(&first)).await.unwrap_err();
+    assert_eq!(held.code(), Some(Code::ELeased));
+    let moved = client.redrive_message(&one(&first)).await.expect("none");
+    assert_eq!(moved.moved, 0);
+    let other = send(client, "other", "x").await;
+    assert!(client.delete_message(&one(&other)).await.expect("gone").ok);
+    let gone = client.get_message(&one(&other)).await.unwrap_err();
+    assert_eq!(gone.code(), Some(Code::ENotFound));
     let extend = ExtendInput {
         msg_id: first,
         visibility_ms: Some(20_000),
@@ -119,7 +133,7 @@ pub async fn call_everything(client: &Client) {
     assert!(Some(&kept.visible_at) > taken[0].visible_at.as_ref());
     assert!(client.ack_message(&ack(&taken[0])).await.expect("done").ok);
     let acks = AckBatchInput {
-        acks: vec![ack(&taken[1]), AckInput::default()],
+        acks: vec![ack(&taken[1]), AckInput::default()].into(),
     };
     let acked = client.ack_messages(&acks).await.expect("answers").results;
     assert!(matches!(
@@ -179,7 +193,7 @@ async fn a_send_that_is_sent_again_makes_one_message() {
     named.idem_key = "n".to_owned();
     proxy.next("/v1/send/batch", Fault::DropAfter);
     let batch = SendBatchInput {
-        messages: vec![named, message("t", "unnamed")],
+        messages: vec![named, message("t", "unnamed")].into(),
     };
     let sent = client.send_messages(&batch).await.expect("sent").results;
     let duplicates = |sent: &SendResult| matches!(sent, SendResult::Sent(one) if one.duplicate);

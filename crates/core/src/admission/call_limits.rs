@@ -1,4 +1,5 @@
-//! The limits of calls to the server itself: for everyone together, for each tenant, for each principal.
+//! The limits of calls to the server itself: for everyone together, for each tenant, for each principal. And
+//! of the messages that calls bring.
 
 use super::{Flaw, LimitCheck, Limits, Resolved, Rule, Tier};
 use crate::{Principal, TenantId};
@@ -18,11 +19,19 @@ pub enum Scope {
     Principal,
     /// Each tenant's calls of `create_task`.
     Tasks,
+    /// The messages that each tenant sends. A call costs as many as it brings.
+    Messages,
 }
 
 impl Scope {
     /// Every scope, the widest first.
-    pub const ALL: [Self; 4] = [Self::Global, Self::Tenant, Self::Principal, Self::Tasks];
+    pub const ALL: [Self; 5] = [
+        Self::Global,
+        Self::Tenant,
+        Self::Principal,
+        Self::Tasks,
+        Self::Messages,
+    ];
 
     /// Returns the scope's name in settings and headers.
     pub const fn as_str(self) -> &'static str {
@@ -31,6 +40,7 @@ impl Scope {
             Self::Tenant => "tenant",
             Self::Principal => "principal",
             Self::Tasks => "tasks",
+            Self::Messages => "messages",
         }
     }
 
@@ -44,21 +54,28 @@ impl Scope {
                 format!("principal:{}/{id}:api_calls", kind.as_str())
             }
             Self::Tasks => format!("tenant:{tenant}:tasks"),
+            Self::Messages => format!("tenant:{tenant}:messages"),
         }
     }
 
     /// Returns the check that a call of this caller must pass.
-    fn check(self, by: &Resolved, tenant: TenantId, principal: &Principal) -> LimitCheck {
+    fn check(
+        self,
+        by: &Resolved,
+        tenant: TenantId,
+        principal: &Principal,
+        cost: i64,
+    ) -> LimitCheck {
         let bucket = self.bucket(tenant, principal);
         LimitCheck {
             policy: by.policy.clone(),
             // Two tenants may have principals of the same name.
             key: match self {
                 Self::Principal => format!("{tenant}/{bucket}"),
-                Self::Global | Self::Tenant | Self::Tasks => bucket,
+                Self::Global | Self::Tenant | Self::Tasks | Self::Messages => bucket,
             },
             rule: by.rule.clone(),
-            cost: 1,
+            cost,
             shadow: by.shadow,
         }
     }
@@ -102,7 +119,7 @@ impl Limits {
         }
     }
 
-    /// Returns true if any policy limits calls.
+    /// Returns true if any policy limits calls or messages.
     pub fn limits_calls(&self) -> bool {
         !self.calls.is_empty()
     }
@@ -114,10 +131,36 @@ impl Limits {
         principal: &Principal,
         makes_task: bool,
     ) -> Vec<(Scope, LimitCheck)> {
-        let asked = self.calls.iter();
-        let asked = asked.filter(|(scope, _)| makes_task || *scope != Scope::Tasks);
+        let counts = |scope: Scope| match scope {
+            Scope::Global | Scope::Tenant | Scope::Principal => true,
+            Scope::Tasks => makes_task,
+            Scope::Messages => false,
+        };
+        self.checks(tenant, principal, 1, counts)
+    }
+
+    /// Returns the checks that the messages of a call must pass, to be asked as [`SERVER_TENANT`].
+    pub fn message_checks(
+        &self,
+        tenant: TenantId,
+        principal: &Principal,
+        messages: usize,
+    ) -> Vec<(Scope, LimitCheck)> {
+        let cost = i64::try_from(messages).unwrap_or(i64::MAX);
+        let counts = |scope| scope == Scope::Messages && messages > 0;
+        self.checks(tenant, principal, cost, counts)
+    }
+
+    fn checks(
+        &self,
+        tenant: TenantId,
+        principal: &Principal,
+        cost: i64,
+        counts: impl Fn(Scope) -> bool,
+    ) -> Vec<(Scope, LimitCheck)> {
+        let asked = self.calls.iter().filter(|(scope, _)| counts(*scope));
         asked
-            .map(|(scope, by)| (*scope, scope.check(by, tenant, principal)))
+            .map(|(scope, by)| (*scope, scope.check(by, tenant, principal, cost)))
             .collect()
     }
 }
@@ -146,7 +189,8 @@ mod tests {
         let all = Scope::ALL.map(|scope| (scope, "standard"));
         let limits = limited(&all).unwrap();
         let keys = |tenant, id: &str| -> Vec<String> {
-            let asked = limits.call_checks(tenant, &agent(id), true);
+            let mut asked = limits.call_checks(tenant, &agent(id), true);
+            asked.extend(limits.message_checks(tenant, &agent(id), 1));
             asked.into_iter().map(|(_, check)| check.key).collect()
         };
         let (ann, bob, other_ann) = (keys(ACME, "ann"), keys(ACME, "bob"), keys(OTHER, "ann"));
@@ -156,8 +200,8 @@ mod tests {
                 .map(|(one, other)| one == other)
                 .collect()
         };
-        assert_eq!(same(&ann, &bob), [true, true, false, true]);
-        assert_eq!(same(&ann, &other_ann), [true, false, false, false]);
+        assert_eq!(same(&ann, &bob), [true, true, false, true, true]);
+        assert_eq!(same(&ann, &other_ann), [true, false, false, false, false]);
         let bucket = Scope::Principal.bucket(ACME, &agent("ann"));
         assert_eq!(bucket, "principal:agent/ann:api_calls");
     }
@@ -169,6 +213,19 @@ mod tests {
         assert_eq!(limits.call_checks(ACME, &ann, true).len(), 1);
         assert_eq!(limits.call_checks(ACME, &ann, false).len(), 0);
         assert!(limits.limits_calls() && !Limits::default().limits_calls());
+    }
+
+    #[test]
+    fn messages_are_counted_by_themselves_and_each_costs() {
+        let limits = limited(&[(Scope::Messages, "standard")]).unwrap();
+        let ann = agent("ann");
+        assert_eq!(limits.call_checks(ACME, &ann, true).len(), 0);
+        assert_eq!(limits.message_checks(ACME, &ann, 0).len(), 0);
+        let asked = limits.message_checks(ACME, &ann, 1_000);
+        let costs: Vec<i64> = asked.iter().map(|(_, check)| check.cost).collect();
+        assert_eq!(costs, [1_000]);
+        assert_eq!(asked, limits.message_checks(ACME, &agent("bob"), 1_000));
+        assert_ne!(asked, limits.message_checks(OTHER, &ann, 1_000));
     }
 
     #[test]

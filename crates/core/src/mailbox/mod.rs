@@ -27,7 +27,7 @@ pub use envelope::{ChainHead, Digest, Flaw, hash_chain, payload_hash, shard_of};
 pub use partition::{Line, Lines, Occupied, Partition};
 pub use policy::Policy;
 pub use receive::{Damage, Received, Wish, receive};
-pub use redrive::{delete, purge, redrive};
+pub use redrive::{delete, purge, redrive, redrive_one};
 pub use rejection::{Full, Rejection};
 pub use send::{Outgoing, SendContext, Sent, send};
 pub use settle::{Nack, Settlement, ack, ack_all, extend, nack};

@@ -49,6 +49,21 @@ pub fn redrive(
     Ok(Decision { changes, output })
 }
 
+/// Brings one message back, if it is a dead letter. One that is none (any more) stays as it is.
+pub fn redrive_one(
+    env: &Env,
+    depths: BTreeMap<Arc<str>, u64>,
+    occupied: Occupied,
+    message: Option<Message>,
+) -> Result<Decision<Settlement>, Rejection> {
+    let message = message.filter(|message| !matches!(message.state, State::Gone { .. }));
+    let message = message.ok_or(Rejection::NotFound)?;
+    let mut output = Settlement::of(&message);
+    let Decision { changes, .. } = redrive(env, depths, occupied, vec![message])?;
+    output.repeated = changes.messages.is_empty();
+    Ok(Decision { changes, output })
+}
+
 /// Purges messages, except those that a receiver holds.
 pub fn purge(env: &Env, messages: Vec<Message>, lines: Lines) -> Decision<usize> {
     let mut changes = Changes::default();

@@ -168,6 +168,21 @@ fn one_message_is_thrown_away_unless_a_receiver_has_it() {
     assert_eq!(world.delete(ready).map(drop), Err(Rejection::NotFound));
 }
 
+#[test]
+fn one_message_comes_back_if_it_is_a_dead_letter() {
+    let (mut world, dead) = dead(&["dead"], Policy::default());
+    let ready = world.send(mail("ready"));
+    assert!(!world.redrive_one(dead[0]).unwrap().repeated);
+    assert_eq!(world.kind(dead[0]), Some(Kind::Ready));
+    for id in [dead[0], ready] {
+        assert!(world.redrive_one(id).unwrap().repeated, "it is none");
+        assert_eq!(world.kind(id), Some(Kind::Ready));
+    }
+    world.delete(ready).unwrap();
+    let gone = world.redrive_one(ready).map(drop);
+    assert_eq!(gone, Err(Rejection::NotFound));
+}
+
 /// Operators are told of dead letters that are forgotten, not of messages that were done.
 #[test]
 fn a_sweep_tells_which_dead_letters_it_forgot() {

@@ -303,6 +303,16 @@ impl World {
         Ok(self.apply(decision))
     }
 
+    pub fn redrive_one(&mut self, id: MessageId) -> Result<Settlement, Rejection> {
+        let (env, row) = (self.env(), self.rows.get(&id.seq()).cloned());
+        let topics = row.iter().map(|row| Arc::clone(&row.topic));
+        let depths = topics.map(|topic| (Arc::clone(&topic), self.depth(&topic)));
+        let depths = depths.collect();
+        let occupied = self.occupied(row.iter().filter_map(Message::partition));
+        let decision = mailbox::redrive_one(&env, depths, occupied, row)?;
+        Ok(self.apply(decision))
+    }
+
     pub fn purge(&mut self, ids: &[MessageId]) -> usize {
         let env = self.env();
         let named: Vec<Message> = ids.iter().map(|id| self.message(*id)).collect();

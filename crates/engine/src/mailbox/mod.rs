@@ -1,6 +1,5 @@
 //! Parts that the operations of the mailbox share.
 
-mod batch;
 mod meter;
 mod receiving;
 mod stream;
@@ -13,11 +12,10 @@ use asyncgate_core::{
     mailbox::{Full, Policy, Rejection},
 };
 
-pub(crate) use batch::Batch;
 pub(crate) use meter::DrainMeter;
 pub(crate) use receiving::{Order, max_bytes, max_messages};
 pub use stream::{MessageStream, Streamed};
-pub(crate) use view::{corr_id, dead_letter, envelope};
+pub(crate) use view::{corr_id, dead_letter, envelope, record};
 
 use crate::{Engine, Fault, input};
 

@@ -21,6 +21,7 @@ pub(crate) fn envelope(message: &Message) -> api::Envelope {
         idem_key: name(&message.idem_key),
         payload_hash: message.payload_hash.to_string(),
         payload_b64: message.payload.clone().into(),
+        payload_text: text(message),
         attrs: message.attrs.as_ref().clone(),
         corr_id: corr_id(message.corr_id),
         shard: message.shard,
@@ -35,6 +36,40 @@ pub(crate) fn envelope(message: &Message) -> api::Envelope {
         visible_at,
         expires_at: message.expires_at.map(|at| at.to_string()),
     }
+}
+
+/// Returns the content as text, if it was sent as text. Damaged bytes may be none any more.
+fn text(message: &Message) -> Option<api::Text> {
+    let text = str::from_utf8(&message.payload).ok()?;
+    message.is_text.then(|| api::Text(text.to_owned()))
+}
+
+/// Returns a message as somebody sees it who did not receive it. A message that is gone is not shown.
+pub(crate) fn record(message: &Message) -> Option<api::MessageRecord> {
+    let (state, visible_at) = match message.state {
+        State::Ready => (api::MessageState::Ready, None),
+        State::Delayed { until } => (api::MessageState::Delayed, Some(until)),
+        State::Blocked { .. } => (api::MessageState::Blocked, None),
+        State::Leased { until } => (api::MessageState::Leased, Some(until)),
+        State::Dead { .. } => (api::MessageState::Dead, None),
+        State::Gone { .. } => return None,
+    };
+    let (cause, died_at) = match message.state {
+        State::Dead { cause, at, .. } => (Some(cause.as_str().to_owned()), Some(at.to_string())),
+        _ => (None, None),
+    };
+    Some(api::MessageRecord {
+        envelope: api::Envelope {
+            lease: None,
+            visible_at: visible_at.map(|at| at.to_string()),
+            ..envelope(message)
+        },
+        state,
+        cause,
+        reason: message.reason.clone(),
+        last_error: message.last_error.clone(),
+        died_at,
+    })
 }
 
 /// Returns a dead letter, or nothing if the message is none.

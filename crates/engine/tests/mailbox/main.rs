@@ -9,6 +9,7 @@ mod bounds;
 mod degraded;
 mod delivery;
 mod metrics;
+mod single;
 mod stream;
 mod watch;
 mod world;

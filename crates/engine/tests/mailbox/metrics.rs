@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::world::World;
 
-async fn report(world: &World) -> String {
+pub async fn report(world: &World) -> String {
     let mut registry = Registry::default();
     world.engine.register_mailbox_metrics(&mut registry);
     world.engine.refresh_metrics().await;

@@ -140,11 +140,21 @@ async fn a_stream_of_sends_ends_with_the_fault_that_stops_it() {
     sender.send(message("t", "a")).unwrap();
     assert!(results.message().await.unwrap().is_some(), "the first goes");
     sender.send(strange).unwrap();
+    let refused = results.message().await.unwrap().unwrap().result.unwrap();
+    let pb::send_result::Result::Refused(refusal) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(
+        refusal.code, "E_SCHEMA",
+        "one item does not stop the others"
+    );
+    world.engine.set_accepting(false);
+    sender.send(message("t", "c")).unwrap();
     let status = results.message().await.unwrap_err();
-    assert_eq!(status.code(), Code::InvalidArgument);
+    assert_eq!(status.code(), Code::Unavailable);
     assert_eq!(
         status.get_details_error_info().unwrap().reason,
-        "E_SCHEMA",
+        "E_UNAVAILABLE",
         "with the reason in its details"
     );
 }

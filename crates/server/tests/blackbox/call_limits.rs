@@ -1,6 +1,7 @@
 //! Limits of calls to the server itself: the calls that they count together, their headers, and the calls
 //! that they leave alone.
 
+use asyncgate_grpc::pb;
 use serde_json::json;
 use tonic::Code;
 
@@ -138,6 +139,60 @@ fn a_create_counts_also_when_it_makes_no_task() {
     ] {
         server.post("/v1/tasks", input).expect(status);
     }
+    server.get("/v1/tasks").expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_message_of_a_batch_counts_and_a_batch_passes_whole_or_not_at_all() {
+    let server = limited("messages = \"few\"\ntenant = \"batch\"").start();
+    let batch = |range: std::ops::Range<u8>| {
+        let messages: Vec<_> = range
+            .map(|n| json!({ "topic": "t", "idem_key": n.to_string(), "payload_text": "x" }))
+            .collect();
+        server.post("/v1/send/batch", &json!({ "messages": messages }))
+    };
+    let depth = || {
+        let topics = server.get("/v1/topics").expect(200);
+        topics["topics"][0]["depth"].clone()
+    };
+    // No wait would help.
+    let never = batch(0..4);
+    let body = never.expect(400);
+    assert_eq!(
+        (&body["code"], &body["limit"]),
+        (&json!("E_SCHEMA"), &json!(3))
+    );
+    assert!(
+        body["message"].as_str().unwrap().contains("send fewer"),
+        "{body}"
+    );
+    assert_eq!(never.header("Retry-After"), None);
+    let sent = batch(0..2);
+    sent.expect(200);
+    assert_eq!(sent.header("X-RateLimit-Remaining"), Some("1"));
+    let bucket = sent.header("X-RateLimit-Bucket").unwrap();
+    assert!(bucket.ends_with(":messages"), "{bucket}");
+    let policies = sent.header("RateLimit-Policy").unwrap();
+    assert!(policies.contains("\"tenant\"") && policies.contains("\"messages\";q=3;w=3600"));
+    let refused = batch(2..4);
+    let body = refused.expect(429);
+    assert_eq!(body["code"], "E_SATURATED");
+    assert!(refused.header("Retry-After").is_some());
+    assert_eq!(depth(), 2, "a refused batch sends nothing");
+    // What cannot be read counts too, over every protocol; other calls do not.
+    server
+        .post("/v1/recv", &json!({ "topic": "t" }))
+        .expect(200);
+    let unreadable = json!({ "messages": [7] });
+    server.post("/v1/send/batch", &unreadable).expect(200);
+    server.post("/v1/send/batch", &unreadable).expect(429);
+    let message = pb::SendRequest {
+        topic: "t".to_owned(),
+        idem_key: "5".to_owned(),
+        ..Default::default()
+    };
+    let sent = grpc::client(&server).send(grpc::keyed(message)).await;
+    assert_eq!(sent.unwrap_err().code(), Code::ResourceExhausted);
     server.get("/v1/tasks").expect(200);
 }
 

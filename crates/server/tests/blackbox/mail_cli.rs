@@ -311,3 +311,31 @@ fn following_outlives_the_server() {
     assert_ne!(after["msg_id"], before["msg_id"]);
     stop(live);
 }
+
+#[test]
+fn one_message_is_looked_at_brought_back_and_thrown_away() {
+    let scene = Scene::set();
+    let id = scene.says("mail send jobs paint --idem-key p1 -q");
+    let seen = scene.says_json(&format!("mail get {id}"));
+    assert_eq!(
+        [&seen["state"], &seen["payload_text"]],
+        ["ready", "paint"],
+        "what is text is sent as text"
+    );
+    let said = scene.says(&format!("mail get {id}"));
+    assert!(said.contains("state      ready"), "{said}");
+    assert!(said.contains("content    paint"), "{said}");
+    let none = scene.says(&format!("mail redrive {id}"));
+    assert_eq!(none, "it is no dead letter");
+    kill(&scene, "jobs");
+    let dead = scene.says_json(&format!("mail get {id}"));
+    assert_eq!(
+        [&dead["state"], &dead["reason"], &dead["last_error"]],
+        ["dead", "ink", "no-ink-left"]
+    );
+    assert_eq!(scene.says(&format!("mail redrive {id}")), "brought back");
+    assert_eq!(scene.says(&format!("mail delete {id}")), "thrown away");
+    let refused = scene.run(&format!("mail get {id}"));
+    assert!(refused.stderr.contains("E_NOT_FOUND"), "{refused:?}");
+    assert!(is_empty(&scene));
+}

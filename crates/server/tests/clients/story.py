@@ -31,7 +31,7 @@ from gate.models import (
     LeaseNextInput,
     LimitCheck,
     RecvInput,
-    SendInput,
+    SendText,
     TaskStatus,
 )
 
@@ -91,12 +91,13 @@ assert done.receipt_id in [receipt.receipt_id for receipt in story.receipts], st
 
 # A message goes and comes.
 content = base64.b64encode(b"paint the fence").decode()
-message = SendInput(topic="jobs", idem_key="fence-1", payload_b64=content)
+message = SendText(topic="jobs", idem_key="fence-1", payload_text="paint the fence")
 sent = mailbox_send.sync(client=gate, body=message)
 assert mailbox_send.sync(client=gate, body=message).duplicate
 received = mailbox_recv.sync(client=gate, body=RecvInput(topic="jobs", visibility_ms=60_000, wait_seconds=30))
 (envelope,) = received.messages
 assert envelope.msg_id == sent.msg_id and envelope.payload_b64 == content, envelope
+assert envelope.payload_text == "paint the fence", envelope
 assert mailbox_ack.sync(envelope.msg_id, client=gate, body=AckBody(lease=envelope.lease)).ok
 empty = mailbox_recv.sync(client=gate, body=RecvInput(topic="jobs"))
 assert empty.messages == [], empty

@@ -36,12 +36,18 @@ fn number<T: TryInto<u32>>(value: Option<T>) -> Option<Option<u32>> {
     value.map(TryInto::try_into).transpose().ok()
 }
 
+/// The items of a batch, if the protocol can say them.
+fn all<T, M>(items: api::Batch<T>, item: fn(T) -> M) -> Option<Vec<M>> {
+    let items = items.0.into_iter();
+    items.map(|one| one.ok().map(item)).collect()
+}
+
 fn encode(operation: &str, json: &Value) -> Option<(&'static str, Vec<u8>)> {
     Some(match operation {
         "mailbox_send" => ("Send", send(input(json)?).encode_to_vec()),
         "mailbox_send_batch" => {
             let batch: api::SendBatchInput = input(json)?;
-            let messages = batch.messages.into_iter().map(send).collect();
+            let messages = all(batch.messages, send)?;
             (
                 "SendBatch",
                 pb::SendBatchRequest { messages }.encode_to_vec(),
@@ -61,7 +67,7 @@ fn encode(operation: &str, json: &Value) -> Option<(&'static str, Vec<u8>)> {
         "mailbox_ack" => ("Ack", ack(input(json)?).encode_to_vec()),
         "mailbox_ack_batch" => {
             let batch: api::AckBatchInput = input(json)?;
-            let acks = batch.acks.into_iter().map(ack).collect();
+            let acks = all(batch.acks, ack)?;
             ("AckBatch", pb::AckBatchRequest { acks }.encode_to_vec())
         }
         "mailbox_nack" => {
@@ -93,6 +99,9 @@ fn encode(operation: &str, json: &Value) -> Option<(&'static str, Vec<u8>)> {
             };
             ("Peek", message.encode_to_vec())
         }
+        "mailbox_get_message" => ("GetMessage", one_message(json)?),
+        "mailbox_delete_message" => ("DeleteMessage", one_message(json)?),
+        "mailbox_redrive_message" => ("RedriveMessage", one_message(json)?),
         "mailbox_purge" => {
             let purge: api::PurgeInput = input(json)?;
             let state = match purge.state {
@@ -144,6 +153,11 @@ fn encode(operation: &str, json: &Value) -> Option<(&'static str, Vec<u8>)> {
     })
 }
 
+fn one_message(json: &Value) -> Option<Vec<u8>> {
+    let api::MessageInput { msg_id } = input(json)?;
+    Some(pb::MessageRequest { msg_id }.encode_to_vec())
+}
+
 fn send(input: api::SendInput) -> pb::SendRequest {
     let mode = match input.idempotency_mode.unwrap_or_default() {
         api::IdempotencyMode::Flag => pb::IdempotencyMode::Flag,
@@ -153,7 +167,7 @@ fn send(input: api::SendInput) -> pb::SendRequest {
         topic: input.topic,
         idem_key: input.idem_key,
         attrs: input.attrs.unwrap_or_default(),
-        payload: input.payload_b64.into_bytes(),
+        payload: input.payload_b64.unwrap_or_default().into_bytes(),
         partition_key: input.partition_key,
         delay_ms: input.delay_ms,
         ttl_ms: input.ttl_ms,
@@ -209,7 +223,8 @@ fn decode(operation: &str, bytes: &[u8]) -> Value {
                 messages: received.messages.into_iter().map(envelope).collect(),
             })
         }
-        "mailbox_ack" | "mailbox_nack" => json(acked(message(bytes))),
+        "mailbox_ack" | "mailbox_nack" | "mailbox_delete_message" => json(acked(message(bytes))),
+        "mailbox_get_message" => json(record(message(bytes))),
         "mailbox_ack_batch" => {
             let batch: pb::AckBatchResponse = message(bytes);
             let results = batch.results.into_iter().map(|item| match item.result {
@@ -243,7 +258,7 @@ fn decode(operation: &str, bytes: &[u8]) -> Value {
                 next_cursor: list.next_cursor,
             })
         }
-        "mailbox_dlq_reprocess" => {
+        "mailbox_dlq_reprocess" | "mailbox_redrive_message" => {
             let pb::DlqReprocessResponse { moved } = message(bytes);
             json(api::ReprocessOutput { moved })
         }
@@ -275,6 +290,7 @@ fn refusal(refusal: pb::Refusal) -> api::Refusal {
             .find(|code| code.as_str() == refusal.code)
             .expect("a code"),
         message: refusal.message,
+        retry_after_secs: refusal.retry_after_secs,
         msg_id: refusal.msg_id,
     }
 }
@@ -291,6 +307,7 @@ fn envelope(envelope: pb::Envelope) -> api::Envelope {
         idem_key: envelope.idem_key,
         payload_hash: envelope.payload_hash,
         payload_b64: Payload(envelope.payload.expect("a payload")),
+        payload_text: None,
         attrs: envelope.attrs,
         corr_id: envelope.corr_id,
         shard: small(envelope.shard),
@@ -326,6 +343,17 @@ fn dead_letter(letter: pb::DeadLetter) -> api::DeadLetter {
         reason: letter.reason,
         last_error: letter.last_error,
         died_at: letter.died_at,
+    }
+}
+
+fn record(record: pb::MessageRecord) -> api::MessageRecord {
+    api::MessageRecord {
+        envelope: envelope(record.envelope.expect("an envelope")),
+        state: serde_json::from_value(record.state.into()).expect("a state"),
+        cause: record.cause,
+        reason: record.reason,
+        last_error: record.last_error,
+        died_at: record.died_at,
     }
 }
 

@@ -82,6 +82,78 @@ async fn a_payload_may_be_exactly_as_large_as_the_limit_in_every_facade() {
     }
 }
 
+/// gRPC carries bytes and has no form for what cannot be read.
+#[tokio::test]
+async fn text_and_items_that_cannot_be_read_are_answered_alike_where_input_is_json() {
+    let good = json!({ "topic": "t", "idem_key": "a", "payload_text": "Grüße\n" });
+    let twice = json!({
+        "topic": "t", "idem_key": "b", "payload_text": "x", "payload_b64": "eA==",
+    });
+    let batch = json!({ "messages": [
+        good, 7, ["t", "k"], { "topic": "t" }, { "topic": 7, "idem_key": "k" },
+        { "topic": "t", "idem_key": "k", "color": "red" },
+        { "topic": "t", "idem_key": "k", "payload_b64": "@" },
+        { "topic": "t", "idem_key": "k" }, twice,
+        { "topic": "t", "idem_key": "c", "payload_b64": "eA==" },
+    ]});
+    let acks =
+        json!({ "acks": [{ "msg_id": 7 }, null, { "msg_id": "01JAE6ZQX50000000000000000" }] });
+    for twin in [Twin::rest(), Twin::mcp()] {
+        let call = async |name: &str, input: &Value| match twin.call(name, input).await {
+            Outcome::Answer(answer) => answer,
+            Outcome::Refused(code) => panic!("{name}: {code}"),
+        };
+        let answer = call("mailbox_send_batch", &batch).await;
+        let codes = |answer: &Value| -> Vec<String> {
+            let results = answer["results"].as_array().expect("results");
+            let code = |result: &Value| result["code"].as_str().unwrap_or("").to_owned();
+            results.iter().map(code).collect()
+        };
+        let mut expected = ["E_SCHEMA"; 10];
+        (expected[0], expected[9]) = ("", "");
+        assert_eq!(codes(&answer), expected, "{answer}");
+        let message = |n: usize| answer["results"][n]["message"].as_str().expect("text");
+        assert!(message(4).starts_with("topic: "), "{answer}");
+        assert!(message(5).contains("unknown field `color`"), "{answer}");
+        assert!(message(6).contains("not base64"), "{answer}");
+        assert!(
+            message(7).contains("exactly one of payload_text"),
+            "{answer}"
+        );
+        let answer = call("mailbox_ack_batch", &acks).await;
+        assert_eq!(codes(&answer), ["E_SCHEMA", "E_SCHEMA", "E_NOT_FOUND"]);
+
+        let shows = |envelope: &Value, text: Value, base64: &str| {
+            assert_eq!(
+                envelope.get("payload_text"),
+                (!text.is_null()).then_some(&text)
+            );
+            assert_eq!(envelope["payload_b64"], base64);
+        };
+        let in_base64 = Payload::from("Grüße\n".as_bytes().to_vec()).to_base64();
+        for name in ["mailbox_peek", "mailbox_recv"] {
+            let seen = call(name, &json!({ "topic": "t" })).await;
+            shows(&seen["messages"][0], json!("Grüße\n"), &in_base64);
+            shows(&seen["messages"][1], Value::Null, "eA==");
+        }
+        let id = &twin.messages().await[0]["id"];
+        let seen = call("mailbox_get_message", &json!({ "msg_id": id })).await;
+        shows(&seen, json!("Grüße\n"), &in_base64);
+        assert_eq!(
+            (&seen["state"], seen.get("lease")),
+            (&json!("leased"), None)
+        );
+        for broken in [
+            json!({ "messages": {} }),
+            json!({ "messages": "x" }),
+            json!({}),
+        ] {
+            let outcome = twin.call("mailbox_send_batch", &broken).await;
+            assert_eq!(outcome, Outcome::Refused("E_SCHEMA".to_owned()));
+        }
+    }
+}
+
 #[tokio::test]
 async fn every_step_ends_as_the_script_says() {
     let outcomes = play(&Twin::rest()).await;

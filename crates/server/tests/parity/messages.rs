@@ -25,6 +25,10 @@ fn held(extra: Value) -> Value {
     input
 }
 
+fn one(id: &str) -> Value {
+    json!({ "msg_id": id })
+}
+
 fn topic(name: &str) -> Value {
     json!({ "topic": name })
 }
@@ -66,6 +70,9 @@ pub fn messages() -> Vec<Step> {
             ]}),
         ),
         refused("mailbox_send_batch", json!({ "messages": [] }), "E_SCHEMA"),
+        done("mailbox_get_message", one("$msg")),
+        refused("mailbox_get_message", one(NO_MESSAGE), "E_NOT_FOUND"),
+        refused("mailbox_get_message", one("7"), "E_SCHEMA"),
         done("mailbox_peek", topic("t")),
         refused(
             "mailbox_peek",
@@ -87,6 +94,9 @@ pub fn messages() -> Vec<Step> {
             "E_STALE_LEASE",
         ),
         done("mailbox_extend", held(json!({ "visibility_ms": 10_000 }))).after(1_000),
+        done("mailbox_get_message", one("$msg")),
+        refused("mailbox_delete_message", one("$msg"), "E_LEASED"),
+        done("mailbox_redrive_message", one("$msg")),
         done("mailbox_ack", held(json!({}))),
         done("mailbox_ack", held(json!({}))),
         refused(
@@ -135,6 +145,20 @@ pub fn messages() -> Vec<Step> {
     }
     steps.extend([
         done("mailbox_dlq", json!({})),
+        done("mailbox_get_message", one("$msg")),
+        done("mailbox_redrive_message", one("$msg")),
+        refused("mailbox_redrive_message", one(NO_MESSAGE), "E_NOT_FOUND"),
+        done("mailbox_recv", topic("poison")).keep(RECEIVED),
+        done("mailbox_nack", held(json!({}))),
+        done("mailbox_get_message", one("$msg")),
+        done("mailbox_delete_message", one("$msg")),
+        done("mailbox_delete_message", one("$msg")),
+        refused("mailbox_get_message", one("$msg"), "E_NOT_FOUND"),
+        done("mailbox_send", send("poison", "b", json!({}))),
+        done(
+            "mailbox_recv",
+            json!({ "topic": "poison", "visibility_ms": 250 }),
+        ),
         done("mailbox_dlq", json!({ "reason": "E_PARSE", "limit": 1 })),
         refused("mailbox_dlq", json!({ "cursor": "x" }), "E_SCHEMA"),
         done(

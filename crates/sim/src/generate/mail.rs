@@ -16,7 +16,7 @@ const REASONS: [&str; 3] = ["E_PARSE", "busy", "nack"];
 const STATES: [&str; 3] = ["ready", "dlq", "all"];
 
 /// The operations that clients call, with their weights.
-const CALLS: [(Op, u32); 13] = [
+const CALLS: [(Op, u32); 16] = [
     (Op::SEND, 30),
     (Op::SEND_BATCH, 6),
     (Op::RECV, 34),
@@ -30,7 +30,19 @@ const CALLS: [(Op, u32); 13] = [
     (Op::DEAD_LETTERS, 3),
     (Op::REPROCESS, 2),
     (Op::HEADS, 1),
+    (Op::GET_MESSAGE, 4),
+    (Op::DELETE_MESSAGE, 1),
+    (Op::REDRIVE_MESSAGE, 1),
 ];
+/// The operations of operators.
+const ADMINS: [Op; 4] = [
+    Op::PURGE,
+    Op::REPROCESS,
+    Op::DELETE_MESSAGE,
+    Op::REDRIVE_MESSAGE,
+];
+/// Items of batches that cannot be read.
+const UNREADABLE: [&str; 3] = ["7", "{\"topic\":1}", "{\"msg_id\":[]}"];
 
 impl Generator {
     /// Draws a call about messages, and returns the delivery it is about.
@@ -43,11 +55,11 @@ impl Generator {
         let op = CALLS[self.rng.weighted(&CALLS.map(|(_, weight)| weight))].0;
         // Only admins may do some of these; others rarely try. A client with nothing to settle mostly
         // looks for messages.
-        let admins = [Op::PURGE, Op::REPROCESS].contains(&op);
+        let admins = ADMINS.contains(&op);
         let settles = [Op::ACK_MESSAGE, Op::ACK_BATCH, Op::NACK, Op::EXTEND].contains(&op);
         let idle = settles && self.clients[actor].deliveries.is_empty();
         let op = match role {
-            Role::Admin if self.rng.one_in(4) => *self.rng.pick(&[Op::PURGE, Op::REPROCESS]),
+            Role::Admin if self.rng.one_in(4) => *self.rng.pick(&ADMINS),
             Role::Agent | Role::Worker if admins && !self.rng.one_in(8) => Op::RECV,
             Role::Admin | Role::Agent | Role::Worker if idle && !self.rng.one_in(8) => Op::RECV,
             Role::Admin | Role::Agent | Role::Worker => op,
@@ -90,6 +102,13 @@ impl Generator {
                 }
                 self.page_of_mail(&mut input);
             }
+            Op::GET_MESSAGE | Op::DELETE_MESSAGE | Op::REDRIVE_MESSAGE => {
+                let message = match self.rng.one_in(3) {
+                    true => self.named(actor, |client| &client.deliveries),
+                    false => self.named(actor, |client| &client.sent),
+                };
+                input.name("msg_id", "m", message);
+            }
             Op::DEAD_LETTERS => self.dead_letters(actor, &mut input),
             Op::REPROCESS => self.reprocess(&mut input),
             _ => {}
@@ -122,7 +141,16 @@ impl Generator {
             0 => "@x800",
             _ => PAYLOADS[content % PAYLOADS.len()],
         };
-        input.text("payload_b64", payload);
+        // Some are given as text; a few in both forms, or in none.
+        match self.rng.below(400) {
+            0 => {}
+            1 => {
+                input.text("payload_b64", payload);
+                input.text("payload_text", payload);
+            }
+            2..100 => input.text("payload_text", payload),
+            _ => input.text("payload_b64", payload),
+        }
         if self.rng.one_in(4) {
             input.raw("attrs", "{\"content-type\":\"text\",\"a\":\"\"}");
         }
@@ -269,7 +297,11 @@ impl Generator {
     /// Draws a list of one to six items.
     fn list(&mut self, item: impl Fn(&mut Self) -> String) -> String {
         let count = 1 + self.rng.below(6);
-        let items: Vec<String> = (0..count).map(|_| item(self)).collect();
+        let items = (0..count).map(|_| match self.rng.one_in(60) {
+            true => (*self.rng.pick(&UNREADABLE)).to_owned(),
+            false => item(self),
+        });
+        let items: Vec<String> = items.collect();
         format!("[{}]", items.join(","))
     }
 }

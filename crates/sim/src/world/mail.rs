@@ -83,6 +83,9 @@ impl World {
             asked: &flight.asked,
             now: flight.decided.unwrap_or_else(|| self.clock.now()),
         };
+        let exact = !flight.overtaken && self.store.faults() == flight.faults;
+        // Whether a message is there may have changed since it was looked at.
+        let unsure = flight.op == Op::GET_MESSAGE && !exact;
         let foretold = self.model.mail.verdict(&question, notes);
         let told = |code: &str| format!("{} of {}: {code}", flight.op.name(), flight.label);
         // These calls work in steps, and the effect of a finished step stays.
@@ -91,14 +94,14 @@ impl World {
         let refused = result.is_err();
         let gains = match result {
             Ok(answer) => {
-                hold(foretold.is_ok(), "verdict", || {
+                hold(unsure || foretold.is_ok(), "verdict", || {
                     told(&format!("done, should be {foretold:?}"))
                 })?;
                 let answered = AnsweredMail {
                     question,
                     output: RefCell::new(Some(answer.output)),
                     notes,
-                    exact: !flight.overtaken && self.store.faults() == flight.faults,
+                    exact,
                 };
                 let journal = &mut self.journal;
                 Some(self.model.mail.check_answer(&answered, journal)?)
@@ -111,7 +114,7 @@ impl World {
             }
             Err(fault) => {
                 let code = fault.code;
-                hold(foretold == Err(code), "verdict", || {
+                hold(unsure || foretold == Err(code), "verdict", || {
                     told(&format!("{}, should be {foretold:?}", code.as_str()))
                 })?;
                 hold(unchanged, "refused means nothing changed", || {

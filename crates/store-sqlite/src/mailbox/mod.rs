@@ -5,6 +5,8 @@ mod counters;
 #[cfg(test)]
 mod plans;
 mod query;
+#[cfg(test)]
+mod restart;
 mod row;
 mod sends;
 mod state;

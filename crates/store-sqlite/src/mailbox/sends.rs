@@ -2,7 +2,7 @@
 //!
 //! The rows are the truth; this is an index of the newest of them. It is kept in memory because its entries arrive in no
 //! order and leave after minutes: on disk, each would cost a page of its own. It is read back from the rows before the
-//! first transaction over messages.
+//! first transaction, and the store is not ready meanwhile.
 
 use std::{
     collections::HashMap,

@@ -40,7 +40,7 @@ impl Rows<Messages> for Writable {
 pub(crate) struct MailboxState {
     /// Absent after a rollback, until the next transaction reads them again.
     counters: Option<Counters>,
-    /// Absent until the first transaction.
+    /// Absent until they were read back.
     sends: Option<Sends>,
     /// True until the numbers of all tenants' sends have been told.
     is_untold: bool,
@@ -65,6 +65,11 @@ impl MailboxState {
             self.is_untold = true;
         }
         self.window_ms = millis;
+    }
+
+    /// Returns true if the sends of the window have been read back.
+    pub(crate) const fn knows_sends(&self) -> bool {
+        self.sends.is_some()
     }
 
     /// Brings the numbers of the tenants' remembered sends up to date, once they were read back.

@@ -2,6 +2,7 @@
 
 mod content;
 mod dlq;
+mod message;
 mod receive;
 mod send;
 mod settle;
@@ -56,6 +57,19 @@ Examples:
     /// Look at the next messages of a topic without receiving them.
     #[command(after_help = "Example:\n  asyncgate mail peek jobs --max 5")]
     Peek(receive::Peek),
+    /// Look at one message, wherever it is.
+    #[command(after_help = "Example:\n  asyncgate mail get 01KA5Z...")]
+    Get(message::Get),
+    /// Throw one message away (admin).
+    #[command(after_help = "\
+A message that a receiver has is left alone. This cannot be undone.
+
+Example:
+  asyncgate mail delete 01KA5Z...")]
+    Delete(message::Delete),
+    /// Bring one dead letter back into its topic (admin).
+    #[command(after_help = "Example:\n  asyncgate mail redrive 01KA5Z...")]
+    Redrive(message::Redrive),
     /// List topics and what they hold.
     #[command(after_help = "Example:\n  asyncgate mail topics")]
     Topics(topics::Topics),
@@ -83,6 +97,9 @@ impl Mail {
             Self::Nack(args) => args.run().await,
             Self::Extend(args) => args.run().await,
             Self::Peek(args) => args.run().await,
+            Self::Get(args) => args.run().await,
+            Self::Delete(args) => args.run().await,
+            Self::Redrive(args) => args.run().await,
             Self::Topics(args) => args.run().await,
             Self::Dlq(command) => command.run().await,
             Self::Purge(args) => args.run().await,

@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _};
 use anyhow::Context as _;
 use asyncgate_client::{
     Client,
-    api::{Payload, SendBatchInput, SendInput, SendOutput, SendResult},
+    api::{Payload, SendBatchInput, SendInput, SendOutput, SendResult, Text},
 };
 use clap::Args;
 use tokio::sync::mpsc;
@@ -78,10 +78,16 @@ impl Send {
 
     fn message(&self, idem_key: String, content: Payload) -> SendInput {
         let attrs = || self.attrs.iter().cloned().collect();
+        // What is text is sent as such, so that whoever looks at the message can read it.
+        let (text, bytes) = match str::from_utf8(&content.0) {
+            Ok(text) => (Some(Text(text.to_owned())), None),
+            Err(_) => (None, Some(content)),
+        };
         SendInput {
             topic: self.topic.clone(),
             idem_key,
-            payload_b64: content,
+            payload_text: text,
+            payload_b64: bytes,
             attrs: (!self.attrs.is_empty()).then(attrs),
             partition_key: self.partition.clone(),
             delay_ms: self.delay,
@@ -108,6 +114,7 @@ impl Send {
                     numbers.push(number);
                     messages.push(self.line(number, line)?);
                 }
+                let messages = messages.into();
                 let input = SendBatchInput { messages };
                 let sent = client.send_messages(&input).await?.results;
                 for (number, sent) in numbers.into_iter().zip(sent) {

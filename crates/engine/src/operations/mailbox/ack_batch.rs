@@ -7,13 +7,14 @@ use asyncgate_store::{Stopwatch, mailbox::Reads};
 use super::{Execute, Executed};
 use crate::{
     Caller, Engine, Fault,
-    mailbox::{Batch, lease, message_id},
+    batch::CheckedBatch,
+    mailbox::{lease, message_id},
 };
 
 impl Execute for AckMessages {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let watch = Stopwatch::start();
-        let mut batch = Batch::new("acks", input.acks, check)?;
+        let mut batch = CheckedBatch::new("acks", input.acks, check)?;
         let acks = batch.take();
         let reads = Reads {
             messages: acks.iter().map(|(id, _)| *id).collect(),

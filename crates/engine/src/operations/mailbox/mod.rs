@@ -3,12 +3,15 @@
 mod ack;
 mod ack_batch;
 mod dead_letters;
+mod delete_message;
 mod extend;
+mod get_message;
 mod heads;
 mod nack;
 mod peek;
 mod purge;
 mod receive;
+mod redrive_message;
 mod reprocess;
 mod send;
 mod send_batch;

@@ -6,13 +6,13 @@ use super::{
     Execute, Executed,
     send::{answer, check},
 };
-use crate::{Caller, Engine, Settings, Touches, mailbox::Batch};
+use crate::{Caller, Engine, Settings, Touches, batch::CheckedBatch};
 
 const MAX_BATCH_BYTES: usize = 16 << 20;
 
 impl Execute for SendMessages {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
-        let mut batch = Batch::new("messages", input.messages, check)?;
+        let mut batch = CheckedBatch::new("messages", input.messages, check)?;
         let (outgoing, modes): (Vec<_>, Vec<_>) = batch.take().into_iter().unzip();
         let sent = engine.send(caller.tenant, outgoing).await?;
         let answers = modes.into_iter().zip(sent);

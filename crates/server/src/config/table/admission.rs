@@ -80,7 +80,7 @@ pub(super) static KEYS: &[Key] = &[
         "limits.gate",
         "",
         Rule::Table(Kind::Limits(Table::Gate)),
-        "The policies that limit calls of this server's operations: global, tenant, principal and tasks.",
+        "The policies that limit calls of this server's operations: global, tenant, principal, tasks and messages.",
     ),
     live(
         "limits.envoy",

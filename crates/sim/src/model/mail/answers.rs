@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 
 use asyncgate_api::{
-    AckBatchOutput, AckResult, Envelope, ExtendOutput, GetMailboxHeadsOutput,
-    ListDeadLettersOutput, ListTopicsOutput, PurgeOutput, RecvOutput, ReprocessOutput,
-    SendBatchOutput, SendOutput, SendResult,
+    AckBatchOutput, AckResult, Code, Envelope, ExtendOutput, GetMailboxHeadsOutput,
+    ListDeadLettersOutput, ListTopicsOutput, MessageRecord, PurgeOutput, RecvOutput,
+    ReprocessOutput, SendBatchOutput, SendOutput, SendResult,
 };
 use asyncgate_core::{
-    MessageId,
+    LeaseId, MessageId, Timestamp,
     mailbox::{Kind, Message, State},
 };
 use asyncgate_store::mailbox::DeadFilter;
@@ -49,7 +49,9 @@ impl Mail {
     /// Predicts if a call succeeds.
     pub fn verdict(&self, question: &Question<'_>, notes: &Notes) -> Verdict {
         self.static_verdict(question)?;
+        let mail = &self.tenants[question.actor.tenant];
         match (question.op, &notes.fates[..]) {
+            (Op::GET_MESSAGE, _) if mail.known(question.asked).is_none() => Err(Code::ENotFound),
             // Each item of a batch has an answer of its own.
             (Op::SEND_BATCH | Op::ACK_BATCH, _) => Ok(()),
             // Letters that came back stay back, so the caller must be told of them.
@@ -77,7 +79,13 @@ impl Mail {
                 self.sent(answered, &output.results, journal, &mut gains)?;
             }
             Op::RECV => self.received(answered, &mut gains)?,
-            Op::ACK_MESSAGE => self.acked(answered, asked.text_or_empty("msg_id"), journal)?,
+            Op::ACK_MESSAGE | Op::DELETE_MESSAGE => {
+                self.acked(answered, asked.text_or_empty("msg_id"), journal)?;
+            }
+            Op::REDRIVE_MESSAGE => {
+                let output: ReprocessOutput = answered.read()?;
+                answered.counts(output.moved, answered.notes.wrote)?;
+            }
             Op::ACK_BATCH => {
                 let output: AckBatchOutput = answered.read()?;
                 let fates = answered.notes.fates.iter();
@@ -113,11 +121,13 @@ impl Mail {
                     answered.counts(output.moved, answered.notes.wrote)?;
                 }
             }
-            Op::PEEK | Op::TOPICS | Op::DEAD_LETTERS | Op::HEADS if !answered.exact => {}
+            Op::PEEK | Op::TOPICS | Op::DEAD_LETTERS | Op::HEADS | Op::GET_MESSAGE
+                if !answered.exact => {}
             Op::PEEK => self.peeked(answered)?,
             Op::TOPICS => self.listed_topics(answered)?,
             Op::DEAD_LETTERS => self.listed_dead(answered)?,
             Op::HEADS => self.told_heads(answered)?,
+            Op::GET_MESSAGE => self.looked_at(answered)?,
             _ => {}
         }
         Ok(gains)
@@ -309,6 +319,32 @@ impl Mail {
         Ok(())
     }
 
+    /// Checks that a message is shown in its state, and without the lease of whoever has it.
+    fn looked_at(&self, answered: &AnsweredMail<'_>) -> Checked {
+        let output: MessageRecord = answered.read()?;
+        let Question { actor, asked, .. } = answered.question;
+        let Some(message) = self.tenants[actor.tenant].known(asked) else {
+            return broken("verdict", format!("{output:?} is shown"));
+        };
+        let (state, until, died) = match message.state {
+            State::Ready => ("ready", None, None),
+            State::Delayed { until } => ("delayed", Some(until), None),
+            State::Blocked { .. } => ("blocked", None, None),
+            State::Leased { until } => ("leased", Some(until), None),
+            State::Dead { cause, at, .. } => ("dead", None, Some((cause.as_str(), at))),
+            State::Gone { .. } => ("gone", None, None),
+        };
+        let same = output.state.as_str() == state
+            && output.cause.as_deref() == died.map(|(cause, _)| cause)
+            && at(&output.died_at, died.map(|(_, at)| at))
+            && output.reason == message.reason
+            && output.last_error == message.last_error;
+        hold(same, "messages are shown as they are", || {
+            format!("{output:?}, should be {message:?}")
+        })?;
+        check_content(&output.envelope, message, None, until)
+    }
+
     fn told_heads(&self, answered: &AnsweredMail<'_>) -> Checked {
         let output: GetMailboxHeadsOutput = answered.read()?;
         let tenant = answered.question.actor.tenant;
@@ -349,14 +385,29 @@ fn check_envelope(shown: &Envelope, message: &Message) -> Checked {
         (State::Leased { until }, Some(given)) => (Some(given.lease), Some(until)),
         _ => (None, None),
     };
-    let at = |text: &Option<String>, time: Option<_>| match (text, time) {
+    check_content(shown, message, lease, until)
+}
+
+/// Returns true if a time is shown as it is, or not at all if there is none.
+fn at(text: &Option<String>, time: Option<Timestamp>) -> bool {
+    match (text, time) {
         (Some(text), Some(time)) => shows(text, time),
         (text, time) => text.is_none() && time.is_none(),
-    };
+    }
+}
+
+fn check_content(
+    shown: &Envelope,
+    message: &Message,
+    lease: Option<LeaseId>,
+    until: Option<Timestamp>,
+) -> Checked {
+    let text = shown.payload_text.as_ref().map(|text| text.0.as_bytes());
     let same = shown.msg_id == message.id.to_string()
         && shown.topic == *message.topic
         && shown.idem_key == *message.idem_key
         && shown.payload_b64.0 == message.payload
+        && text == message.is_text.then_some(&*message.payload)
         && shown.payload_hash == message.payload_hash.to_string()
         && shown.attrs == *message.attrs
         && shown.shard == message.shard

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use asyncgate_api::{Code, IdempotencyMode, Payload};
+use asyncgate_api::{Code, IdempotencyMode, Payload, Text};
 use asyncgate_core::{
     LeaseId, Link, MessageId, Timestamp,
     mailbox::{
@@ -171,7 +171,8 @@ impl Mail {
             Op::SEND_BATCH => self.send(number, &asked.items("messages"), now),
             Op::RECV => self.receive(number, asked, now),
             Op::PURGE => self.purge(mail, reads, asked, wrote.asked_at, now),
-            Op::REPROCESS => self.bring_back(mail, reads.dead.as_ref(), asked, now),
+            Op::REPROCESS => self.bring_back_all(mail, reads.dead.as_ref(), asked, now),
+            Op::REDRIVE_MESSAGE => self.bring_back_one(mail, asked, now),
             Op::ACK_BATCH => self.settle_all(mail, op, &asked.items("acks"), now),
             _ => self.settle_all(mail, op, std::slice::from_ref(asked), now),
         };
@@ -183,6 +184,7 @@ impl Mail {
             rule: match op {
                 Op::NACK => "given back",
                 Op::EXTEND => "kept longer",
+                Op::DELETE_MESSAGE => "thrown away",
                 _ => "acknowledged by who may",
             },
             ..Foreseen::default()
@@ -288,7 +290,7 @@ impl Mail {
             idem_key: idem_key.into(),
             attrs: Arc::new(attrs),
             payload,
-            is_text: false,
+            is_text: asked.has("payload_text"),
             payload_hash: content,
             prev: Link::from_bytes(*link.as_bytes()),
             chain_seq: seq + 1,
@@ -432,12 +434,41 @@ impl Mail {
         }
     }
 
-    /// Predicts a redrive: dead letters come back all together, or none does.
-    fn bring_back(
+    /// Predicts a redrive of the dead letters that a filter selects.
+    fn bring_back_all(
         &self,
         mail: &TenantMail,
         filter: Option<&DeadFilter>,
         asked: &Asked,
+        now: Timestamp,
+    ) -> Foreseen {
+        let filter = filter.map(|filter| DeadFilter {
+            topic: asked.text("topic").map(str::to_owned),
+            reason: asked.text("reason").map(str::to_owned),
+            ..filter.clone()
+        });
+        let letters = filter.iter().flat_map(|filter| letters(mail, filter));
+        self.bring_back(mail, letters, now)
+    }
+
+    /// Predicts a redrive of one message, which changes nothing if it is no dead letter.
+    fn bring_back_one(&self, mail: &TenantMail, asked: &Asked, now: Timestamp) -> Foreseen {
+        let Some(message) = mail.known(asked) else {
+            return Foreseen {
+                rule: "brought back",
+                fates: vec![Fate::Refused(Code::ENotFound)],
+                ..Foreseen::default()
+            };
+        };
+        let is_dead = message.standing().kind == Kind::Dead;
+        self.bring_back(mail, is_dead.then_some(message).into_iter(), now)
+    }
+
+    /// Predicts a redrive: dead letters come back all together, or none does.
+    fn bring_back<'a>(
+        &self,
+        mail: &TenantMail,
+        letters: impl Iterator<Item = &'a Message>,
         now: Timestamp,
     ) -> Foreseen {
         let mut foreseen = Foreseen {
@@ -445,12 +476,7 @@ impl Mail {
             fates: vec![Fate::Done],
             ..Foreseen::default()
         };
-        let filter = filter.map(|filter| DeadFilter {
-            topic: asked.text("topic").map(str::to_owned),
-            reason: asked.text("reason").map(str::to_owned),
-            ..filter.clone()
-        });
-        for message in filter.iter().flat_map(|filter| letters(mail, filter)) {
+        for message in letters {
             let siblings = foreseen.writes.iter();
             let siblings = siblings.filter(|write| write.message.topic == message.topic);
             let depth = mail.depth(&message.topic) + siblings.count() as u64;
@@ -471,6 +497,14 @@ impl Mail {
             }));
         }
         foreseen
+    }
+}
+
+impl TenantMail {
+    /// Returns the message that a call names, unless it is gone.
+    pub(super) fn known(&self, asked: &Asked) -> Option<&Message> {
+        let message = self.message(asked.parsed("msg_id")?)?;
+        (message.standing().kind != Kind::Gone).then_some(message)
     }
 }
 
@@ -500,6 +534,7 @@ fn is_sendable(asked: &Asked) -> bool {
         && !asked.text_or_empty("idem_key").is_empty()
         && is_later(asked)
         && lives
+        && asked.has("payload_text") != asked.has("payload_b64")
 }
 
 /// Returns true if the delay is not negative.
@@ -509,5 +544,8 @@ fn is_later(asked: &Asked) -> bool {
 
 /// Returns the content to send.
 fn payload(asked: &Asked) -> Payload {
-    asked.value("payload_b64").unwrap_or_default()
+    let text: Option<Text> = asked.value("payload_text");
+    let text = text.map(Payload::from);
+    text.or_else(|| asked.value("payload_b64"))
+        .unwrap_or_default()
 }

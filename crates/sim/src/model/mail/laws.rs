@@ -107,7 +107,7 @@ impl Mail {
             hold(kept || !used, "every delivery has a lease of its own", told)?;
             hold(kept || was == Kind::Ready, "one receiver at a time", told)?;
         }
-        let purged = is == Kind::Gone && op == Some(Op::PURGE);
+        let purged = is == Kind::Gone && [Some(Op::PURGE), Some(Op::DELETE_MESSAGE)].contains(&op);
         hold(
             !(purged && was == Kind::Leased),
             "held messages are not purged",

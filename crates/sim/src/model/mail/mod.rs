@@ -284,7 +284,12 @@ fn put<T: Ord>(set: &mut BTreeSet<T>, item: T, comes: bool) {
 
 /// Returns true if an operation ends messages.
 fn ends(op: Option<Op>) -> bool {
-    [Op::ACK_MESSAGE, Op::ACK_BATCH, Op::PURGE]
-        .map(Some)
-        .contains(&op)
+    [
+        Op::ACK_MESSAGE,
+        Op::ACK_BATCH,
+        Op::PURGE,
+        Op::DELETE_MESSAGE,
+    ]
+    .map(Some)
+    .contains(&op)
 }

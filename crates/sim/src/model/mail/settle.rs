@@ -34,6 +34,16 @@ impl Mail {
         let over = |state| matches!(state, State::Gone { until } if until <= now);
         let message = message.filter(|message| !over(message.state));
         let message = message.ok_or(Code::ENotFound)?;
+        if op == Op::DELETE_MESSAGE {
+            return match message.state {
+                State::Leased { .. } => Err(Code::ELeased),
+                State::Gone { .. } => Ok(None),
+                State::Ready
+                | State::Delayed { .. }
+                | State::Blocked { .. }
+                | State::Dead { .. } => Ok(Some(self.gone(message, now))),
+            };
+        }
         let lease = message.delivery.map(|delivery| delivery.lease.to_string());
         match asked.text("lease") {
             Some(named) if lease.as_deref() != Some(named) => return Err(Code::EStaleLease),

@@ -331,12 +331,13 @@ impl MailDriver {
         .await
     }
 
-    /// Brings one dead letter back.
-    pub async fn redrive_one(&mut self, id: MessageId) -> Result<usize, Rejection> {
-        self.decide_mail(Self::about(id), |env, snapshot| {
-            mailbox::redrive(&env, snapshot.depths, snapshot.occupied, snapshot.messages)
-        })
-        .await
+    /// Brings one dead letter back. Returns false if the message is none.
+    pub async fn redrive_one(&mut self, id: MessageId) -> Result<bool, Rejection> {
+        let settled = self.decide_mail(Self::about(id), |env, mut snapshot| {
+            let message = snapshot.messages.pop();
+            mailbox::redrive_one(&env, snapshot.depths, snapshot.occupied, message)
+        });
+        settled.await.map(|settled| !settled.repeated)
     }
 
     /// Returns the message, if there is one.

@@ -210,8 +210,8 @@ async fn dead_letters_join_behind_the_one_that_has_the_turn(mut driver: MailDriv
     };
     let snapshot = driver.look(reads).await;
     assert_eq!(snapshot.occupied, [partition("k")].into());
-    assert_eq!(driver.redrive_one(letters[1]).await, Ok(1));
-    assert_eq!(driver.redrive_one(letters[1]).await, Ok(0));
+    assert_eq!(driver.redrive_one(letters[1]).await, Ok(true));
+    assert_eq!(driver.redrive_one(letters[1]).await, Ok(false));
     assert_eq!(driver.redrive(dead(None)).await, Ok(1));
     for key in ["3", "1", "2", "4"] {
         let taken = driver.receive(ALL).await;

@@ -1,23 +1,23 @@
 //! Calls with many items. Each item has an answer of its own.
 
-use asyncgate_api::{Refusal, Spec, bounds::MAX_BATCH};
+use asyncgate_api::{Batch, Refusal, Spec, bounds::MAX_BATCH};
 
 use crate::{Engine, Fault};
 
-/// Items that were checked one by one. The items that passed go to the rules; the others keep their
+/// Items that were read and checked one by one. The items that passed go to the rules; the others keep their
 /// places among the answers.
 #[derive(Debug)]
-pub(crate) struct Batch<T> {
+pub(crate) struct CheckedBatch<T> {
     passed: Vec<T>,
     /// For each item the fault that stopped it, or nothing if it passed.
     stopped: Vec<Option<Fault>>,
 }
 
-impl<T> Batch<T> {
+impl<T> CheckedBatch<T> {
     /// Checks each item.
     pub(crate) fn new<I>(
         field: &str,
-        items: Vec<I>,
+        items: Batch<I>,
         check: impl Fn(I) -> Result<T, Fault>,
     ) -> Result<Self, Fault> {
         if items.is_empty() || items.len() > MAX_BATCH {
@@ -28,8 +28,8 @@ impl<T> Batch<T> {
             passed: Vec::with_capacity(items.len()),
             stopped: Vec::with_capacity(items.len()),
         };
-        for item in items {
-            match check(item) {
+        for item in items.0 {
+            match item.map_err(Fault::from).and_then(&check) {
                 Ok(item) => {
                     batch.passed.push(item);
                     batch.stopped.push(None);
@@ -73,6 +73,7 @@ fn refusal(fault: Fault) -> Refusal {
     let msg_id = fault.details.get("msg_id").and_then(|id| id.as_str());
     Refusal {
         code: fault.code,
+        retry_after_secs: fault.retry_after_seconds,
         msg_id: msg_id.map(str::to_owned),
         message: fault.message.into_owned(),
     }

@@ -1,0 +1,30 @@
+//! Reads one message.
+
+use asyncgate_api::{Code, GetMessage};
+use asyncgate_core::mailbox::{Message, Rejection, State};
+
+use super::{Execute, Executed};
+use crate::{
+    Caller, Engine, Fault,
+    mailbox::{message_id, record},
+};
+
+impl Execute for GetMessage {
+    async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
+        let id = message_id(&input.msg_id)?;
+        let message = engine.store.mailbox().message(caller.tenant, id).await?;
+        let found = message.filter(|message| !matches!(message.state, State::Gone { .. }));
+        let found = found.ok_or_else(|| engine.mailbox_fault(Rejection::NotFound))?;
+        if is_damaged(&found) {
+            let text = "the message does not agree with its hashes";
+            return Err(Fault::new(Code::EIntegrity, text));
+        }
+        record(&found).ok_or_else(|| engine.mailbox_fault(Rejection::NotFound))
+    }
+}
+
+/// Returns true if the message is not the one that was sent, and nobody was told yet. As a dead letter it is
+/// shown with that cause.
+fn is_damaged(message: &Message) -> bool {
+    !matches!(message.state, State::Dead { .. }) && message.flaw().is_some()
+}
