@@ -209,7 +209,8 @@ struct Envelope<'a> {
 
 fn is_id(raw: &RawValue) -> bool {
     let digits = raw.get().strip_prefix('-').unwrap_or(raw.get());
-    raw.get().starts_with('"') || digits.bytes().all(|byte| byte.is_ascii_digit())
+    // A text that is no text, because of a lone surrogate, is no id either.
+    text(raw).is_some() || digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]

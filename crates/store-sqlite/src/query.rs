@@ -1,7 +1,8 @@
 //! Reads of tasks and receipts. Each costs what it returns.
 
 use asyncgate_core::{
-    Head, LeaseId, PrincipalKey, ReceiptType, Relationship, Task, TaskId, TenantId, Timestamp,
+    Head, InstanceSight, LeaseId, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship,
+    Task, TaskId, TenantId, Timestamp,
 };
 use asyncgate_store::{
     DeliveredReceipt, Depths, ReceiptFilter, SeqPage, TaskFilter, TaskPage, fits,
@@ -125,6 +126,64 @@ pub(crate) fn receipts(
     }
 }
 
+/// Returns the newest receipts to a principal, in ledger order.
+pub(crate) fn newest_receipts(
+    db: &mut Db,
+    tenant: i64,
+    to: &PrincipalKey,
+    limit: usize,
+) -> Result<Vec<DeliveredReceipt>> {
+    let mut newest = receipt::list(
+        db,
+        "INDEXED BY receipt_addressee",
+        "WHERE r.addressee = ?1 AND r.receipt > ?2 AND r.receipt < ?3
+         ORDER BY r.receipt DESC LIMIT ?4",
+        params![
+            codec::principal_key(to),
+            Key::new(tenant, 0).0,
+            Key::end(tenant).0,
+            limit as i64
+        ],
+    )?;
+    newest.reverse();
+    Ok(newest)
+}
+
+/// Returns the receipt by which a principal acknowledged another one. It is about the same task and stands
+/// behind it; one about no task is searched for among all acknowledgements, of which there are few.
+pub(crate) fn acknowledgement(
+    db: &Db,
+    tenant: i64,
+    receipt: &Receipt,
+    by: &PrincipalKey,
+) -> Result<Option<ReceiptId>> {
+    let task = receipt.task_id.map(|id| Key::new(tenant, id.seq()).0);
+    let (access, same_task) = match task {
+        Some(_) => ("receipt_task", "task = ?1"),
+        None => ("receipt_type", "task IS ?1"),
+    };
+    let sql = format!(
+        "SELECT sender, receipt_id FROM receipt INDEXED BY {access}
+         WHERE {same_task} AND receipt > ?2 AND receipt < ?3 AND type = ?4 AND parents = ?5
+         ORDER BY receipt"
+    );
+    let mut statement = db.conn.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![
+        task,
+        Key::new(tenant, receipt.seq()).0,
+        Key::end(tenant).0,
+        ReceiptType::ReceiptAcknowledged as i64,
+        receipt.id.as_bytes(),
+    ])?;
+    while let Some(row) = rows.next()? {
+        let mut c = Columns::of(row);
+        if c.principal()?.key() == *by {
+            return c.receipt_id().map(Some);
+        }
+    }
+    Ok(None)
+}
+
 /// Returns the receipts under a lease. They begin with the acceptance at the place that the lease's id names, and are among
 /// the receipts of its task, so no index of leases is needed.
 fn leased(db: &mut Db, tenant: i64, id: LeaseId, page: SeqPage) -> Result<Vec<DeliveredReceipt>> {
@@ -188,18 +247,28 @@ pub(crate) fn relationship(
 ) -> Result<Option<Relationship>> {
     db.conn
         .prepare_cached(
-            "SELECT principal, instance_id, first_seen_at, last_seen_at, sessions
+            "SELECT principal, instance_id, first_seen_at, last_seen_at, sessions, instances
              FROM relationship WHERE tenant = ?1 AND principal = ?2",
         )?
         .query_row(params![tenant, codec::principal_key(principal)], |row| {
             let mut c = Columns::of(row);
             let mut principal = c.principal()?;
             principal.instance_id = c.get()?;
+            let (first_seen_at, last_seen_at) = (c.time()?, c.time()?);
+            let sessions_count = c.get::<i64>()?.unsigned_abs();
+            let instances = match c.instances()? {
+                Some(instances) => instances,
+                None => vec![InstanceSight {
+                    id: principal.instance_id.clone(),
+                    last_seen_at,
+                }],
+            };
             Ok(Relationship {
                 principal,
-                first_seen_at: c.time()?,
-                last_seen_at: c.time()?,
-                sessions_count: c.get::<i64>()?.unsigned_abs(),
+                first_seen_at,
+                last_seen_at,
+                sessions_count,
+                instances,
             })
         })
         .optional()

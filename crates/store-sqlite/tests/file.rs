@@ -5,6 +5,8 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod older;
+
 use std::{path::Path, sync::Arc};
 
 use asyncgate_core::{Reach, ReceiptType, Rejection, Task, admission::Asks, task::NewTask};
@@ -195,6 +197,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     let (tenant, now) = (driver.tenant, driver.now);
     drop(driver);
     let conn = rusqlite::Connection::open(&path).unwrap();
+    older::take_back_to_version_5(&conn);
     conn.execute_batch(
         "DROP TABLE cell; DROP TABLE revocation; DROP TABLE client_tier; DROP TABLE domain;
          ALTER TABLE clock DROP COLUMN cells;

@@ -6,6 +6,8 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod older;
+
 use std::{path::Path, sync::Arc};
 
 use asyncgate_core::mailbox::{Kind, Message, Nack, Outgoing, State};
@@ -22,6 +24,7 @@ fn open(path: &Path) -> MailDriver {
 /// Takes a file back to version 4, with its messages as that version would have them.
 fn take_back(path: &Path) {
     let conn = Connection::open(path).unwrap();
+    older::take_back_to_version_5(&conn);
     conn.execute_batch(
         "DROP INDEX message_partition;
          UPDATE content SET partition_key =

@@ -41,6 +41,8 @@ pub struct ReadSet {
     pub claimable: Option<(Reach, usize)>,
     /// A receipt by id.
     pub receipt: Option<ReceiptId>,
+    /// The principal whose acknowledgement of that receipt is to be found.
+    pub acknowledged_by: Option<PrincipalKey>,
     /// The relationship with a principal.
     pub relationship: Option<PrincipalKey>,
 }
@@ -82,6 +84,8 @@ pub struct Snapshot {
     pub claimable: Vec<Task>,
     /// The receipt.
     pub receipt: Option<Receipt>,
+    /// The receipt by which the principal acknowledged it.
+    pub acknowledgement: Option<ReceiptId>,
     /// The relationship.
     pub relationship: Option<Relationship>,
 }

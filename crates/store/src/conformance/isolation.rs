@@ -90,13 +90,14 @@ async fn no_decision_is_given_another_tenants_rows(mut driver: Driver) {
         }),
         claimable: Some((Reach::default(), 10)),
         receipt: Some(rows.receipt),
+        acknowledged_by: Some(agent("alice").key()),
         relationship: Some(agent("alice").key()),
     };
     let seen = other.load(reads).await;
     assert_eq!(seen.head, 0);
     assert!(seen.tasks.is_empty() && seen.claimable.is_empty());
     assert!(seen.keyed.is_none() && seen.receipt.is_none());
-    assert!(seen.relationship.is_none());
+    assert!(seen.relationship.is_none() && seen.acknowledgement.is_none());
     let canceled = other.cancel(rows.task).await;
     assert_eq!(canceled, Err(Rejection::TaskNotFound));
     assert!(other.claim(Reach::default(), 10).await.is_empty());
