@@ -16,6 +16,17 @@ pub const MAX_CLAIMED_TASKS: u32 = 100;
 pub const MAX_TASK_ATTEMPTS: u32 = 1_000;
 /// The longest delay of a task, in seconds: ten years. A longer one is a mistake.
 pub const MAX_TASK_DELAY_SECONDS: i64 = 315_360_000;
+/// The longest instructions of a task.
+pub const MAX_INSTRUCTIONS_BYTES: usize = 16 << 10;
+/// The most bytes of success criteria, of a wish for the delivery of a result, and of a completion's metadata.
+pub const MAX_TERMS_BYTES: usize = 16 << 10;
+/// The longest summary of a result.
+pub const MAX_SUMMARY_BYTES: usize = 4 << 10;
+/// The longest time from a task's creation to its deadline, and the longest that a worker can expect to take, in
+/// seconds: ten years.
+pub const MAX_DEADLINE_SECONDS: i64 = MAX_TASK_DELAY_SECONDS;
+/// The longest delay of a retry that a worker can ask for, in seconds: a day.
+pub const MAX_RETRY_AFTER_SECONDS: i64 = 86_400;
 /// The most pointers to results.
 pub const MAX_ARTIFACTS: usize = 100;
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    Access, Code, Effect, Method, Principal, PrincipalKind, Requirements, bounds,
+    Access, Code, Effect, Method, Principal, PrincipalKind, Requirements, Timeouts, bounds,
     operation::operation,
 };
 
@@ -25,6 +25,7 @@ operation!(
           otherwise the task goes to another worker and your lease is void. With wait_seconds \
           (up to 60) the call waits for a task and answers as soon as there is one; an empty \
           list means there was none.",
+    refusals: &[Code::LimitExceeded],
 );
 
 /// A worker's offer and demand.
@@ -54,6 +55,10 @@ pub struct LeaseNextInput {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub lease_ttl_seconds: Option<i64>,
+    /// Seconds that you expect the work to take, for the owner to see.
+    #[serde(default)]
+    #[schemars(range(max = bounds::MAX_DEADLINE_SECONDS))]
+    pub expected_duration_seconds: Option<u32>,
     /// Seconds to wait for a task, 0 to 60. Default 0.
     #[serde(default)]
     pub wait_seconds: Option<u32>,
@@ -98,6 +103,21 @@ pub struct LeasedTask {
     /// The media type of the artifact the owner expects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_artifact_mime: Option<String>,
+    /// The owner's words to the worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// The conditions under which the owner takes the work as done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub success_criteria: Option<Box<RawValue>>,
+    /// The place or the way in which the owner wants the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_delivery: Option<Box<RawValue>>,
+    /// The owner's limits on time, as they were sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<Timeouts>,
+    /// The time by which the task must have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_at: Option<String>,
 }
 
 operation!(
@@ -268,9 +288,9 @@ operation!(
     access: Access::Worker,
     effect: Effect::Advance,
     summary: "End a task with success.",
-    doc: "Say where the results are, in artifacts (a list of pointers such as {type, url}), \
-          or that you delivered them, in delivery_proof. Without either the task succeeds but \
-          the owner's obligation stays open, until you send complete again for the same lease \
+    doc: "Say where the results are, in artifacts (a list of pointers such as {type, url}, or \
+          one), or that you delivered them, in delivery_proof. Without either the task succeeds but \
+          the owner's obligation stays open (discharged = false), until you send complete again for the same lease \
           with the missing proof. Repeating the call after a lost answer is safe.",
     refusals: &[Code::TaskNotFound, Code::LeaseInvalidOrExpired, Code::InvalidStateTransition, Code::LimitExceeded],
 );
@@ -286,13 +306,21 @@ pub struct CompleteInput {
     /// The result: any JSON up to 1 MiB.
     #[serde(default)]
     pub result: Option<Box<RawValue>>,
-    /// Pointers to the results: a list of up to 100, or one object; 64 KiB at most.
+    /// Pointers to the results: a list of up to 100, one object or one text. With delivery_proof 65,280 bytes at most.
     #[serde(default)]
     #[schemars(extend("maxItems" = bounds::MAX_ARTIFACTS))]
     pub artifacts: Option<Box<RawValue>>,
     /// The proof that the results were delivered: target, time, status.
     #[serde(default)]
     pub delivery_proof: Option<Box<RawValue>>,
+    /// A summary of the result, in words: 4 KiB at most.
+    #[serde(default)]
+    #[schemars(length(max = bounds::MAX_SUMMARY_BYTES))]
+    pub result_summary: Option<String>,
+    /// What else there is to say of the work: an object of up to 16 KiB.
+    #[serde(default)]
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
+    pub completion_metadata: Option<Box<RawValue>>,
     /// Your stable name.
     #[serde(default)]
     pub worker_id: Option<String>,
@@ -309,8 +337,13 @@ pub struct CompleteInput {
 pub struct CompleteOutput {
     /// Always true.
     pub ok: bool,
+    /// True if the owner's obligation is closed. False: send complete again with proof.
+    pub discharged: bool,
     /// True if this repeats the call that ended the task; the first result stays.
     pub duplicate: bool,
+    /// What is missing, if the obligation is still open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// The receipt that proves it.
     pub receipt_id: String,
 }
@@ -328,7 +361,7 @@ operation!(
     doc: "With retryable = true the task is queued again after a growing delay, while \
           attempts are left (requeued = true); otherwise it ends as failed. Repeating the call \
           that ended the task is safe.",
-    refusals: &[Code::TaskNotFound, Code::LeaseInvalidOrExpired, Code::InvalidStateTransition],
+    refusals: &[Code::TaskNotFound, Code::LeaseInvalidOrExpired, Code::InvalidStateTransition, Code::LimitExceeded],
 );
 
 /// A failure.
@@ -344,6 +377,10 @@ pub struct FailInput {
     /// True if trying again may help. Default false.
     #[serde(default)]
     pub retryable: bool,
+    /// Seconds before the retry, instead of the growing delay: 0 to 86,400.
+    #[serde(default)]
+    #[schemars(range(max = bounds::MAX_RETRY_AFTER_SECONDS))]
+    pub retry_after_seconds: Option<u32>,
     /// Your stable name.
     #[serde(default)]
     pub worker_id: Option<String>,

@@ -132,8 +132,8 @@ operation!(
     effect: Effect::Advance,
     pages: true,
     summary: "Deprecated: use list_open_obligations.",
-    doc: "Returns your inbox receipts and marks them delivered. The other attention lists are \
-          always empty.",
+    doc: "Returns your newest inbox receipts, or those after since_receipt_id, and marks them \
+          delivered. The other attention lists are always empty.",
     successor: Some("/v1/obligations/open"),
 );
 
@@ -153,7 +153,11 @@ pub struct BootstrapInput {
     /// The version of your program; accepted and not used.
     #[serde(default)]
     pub agent_version: Option<String>,
-    /// Only receipts after this one.
+    /// The abilities of your program, as a text or any other JSON; accepted and not used.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub client_capabilities: Option<serde_json::Value>,
+    /// Only receipts after this one. Default: the newest ones.
     #[serde(default)]
     pub since_receipt_id: Option<String>,
     /// The most to return, 1 to 200. Default 50.
@@ -390,7 +394,7 @@ operation!(
     access: Access::Any,
     effect: Effect::Add,
     summary: "Record that you have taken note of a receipt.",
-    doc: "Appends a receipt.acknowledged. It closes no obligation: only the outcome of the work \
+    doc: "Appends a receipt.acknowledged, once: repeating the call changes nothing. It closes no obligation: only the outcome of the work \
           does.",
     refusals: &[Code::ReceiptNotFound],
 );

@@ -38,6 +38,24 @@ pub struct Requirements {
     pub tags: Vec<String>,
 }
 
+/// Limits on time.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("not" = { "required": ["deadline_seconds", "deadline_at"] }))]
+pub struct Timeouts {
+    /// Seconds that a worker may hold the task before it must renew, if it asks for none itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub lease_ttl_seconds: Option<i64>,
+    /// Seconds after which the task ends as failed, if it has not ended by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = bounds::MAX_DEADLINE_SECONDS))]
+    pub deadline_seconds: Option<i64>,
+    /// The same as a point in time, instead of deadline_seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_at: Option<String>,
+}
+
 operation!(
     /// Hands over a task.
     Tasks, CreateTask: CreateTaskInput => CreateTaskOutput,
@@ -54,7 +72,11 @@ operation!(
           until a receipt proves it done. With an idempotency_key of your own, a repeated call \
           returns the first task with duplicate = true. Wait with get_task and wait_seconds.",
     creates: true,
-    refusals: &[Code::IdempotencyConflict, Code::QuotaExceeded],
+    refusals: &[
+        Code::IdempotencyConflict,
+        Code::LimitExceeded,
+        Code::QuotaExceeded,
+    ],
 );
 
 /// A request for work.
@@ -97,13 +119,35 @@ pub struct CreateTaskInput {
     /// The media type of the artifact you expect.
     #[serde(default)]
     pub expected_artifact_mime: Option<String>,
+    /// What the worker should do, in words: 16 KiB at most.
+    #[serde(default)]
+    #[schemars(length(max = bounds::MAX_INSTRUCTIONS_BYTES))]
+    pub instructions: Option<String>,
+    /// When you take the work as done: any JSON up to 16 KiB.
+    #[serde(default)]
+    pub success_criteria: Option<Box<RawValue>>,
+    /// Where or how you want the result: any JSON up to 16 KiB.
+    #[serde(default)]
+    pub result_delivery: Option<Box<RawValue>>,
+    /// Limits on time.
+    #[serde(default)]
+    pub timeouts: Option<Timeouts>,
+    /// Leases that may run out before the task ends as failed; 0 for any number. Default 20.
+    #[serde(default)]
+    pub max_lease_expiries: Option<u32>,
     /// Its kind. Default `agent`.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
     /// The owner, if you may act for others. Default: yourself.
     // The aliases in this crate are older names of the same fields; clients still send them.
-    #[serde(default, alias = "principal_ai")]
+    #[serde(default)]
     pub principal_id: Option<String>,
+    /// An older name of principal_id. Both may be there if they say the same.
+    // A field of its own and no alias: some clients send both names. A schema cannot say that two fields must
+    // be equal, so it names the newer one only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub principal_ai: Option<String>,
     /// Its instance.
     #[serde(default)]
     pub principal_instance_id: Option<String>,
@@ -195,12 +239,33 @@ pub struct TaskRecord {
     /// The media type of the artifact the owner expects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_artifact_mime: Option<String>,
+    /// The owner's words to the worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// The conditions under which the owner takes the work as done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub success_criteria: Option<Box<RawValue>>,
+    /// The place or the way in which the owner wants the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_delivery: Option<Box<RawValue>>,
+    /// The owner's limits on time, as they were sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<Timeouts>,
+    /// The time by which the task must have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_at: Option<String>,
+    /// Leases that may run out before the task ends, if its owner said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_lease_expiries: Option<u32>,
     /// The time of creation.
     pub created_at: String,
     /// The time of the last change.
     pub updated_at: String,
     /// The time before which it cannot be leased.
     pub next_eligible_at: String,
+    /// The error of the last failure, also of one that was retried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<Box<RawValue>>,
     /// The current lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseRecord>,
@@ -231,6 +296,9 @@ pub struct LeaseRecord {
     pub expires_at: String,
     /// The number of renewals.
     pub renewals: u32,
+    /// Seconds that the worker expects the work to take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_duration_seconds: Option<u32>,
 }
 
 /// The outcome of a task.
@@ -247,6 +315,12 @@ pub struct TaskResult {
     /// Proof that the results were delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery_proof: Option<Box<RawValue>>,
+    /// The worker's summary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_summary: Option<String>,
+    /// What else the worker said of its work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_metadata: Option<Box<RawValue>>,
     /// The time of the end.
     pub completed_at: String,
 }

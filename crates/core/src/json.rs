@@ -27,17 +27,24 @@ pub enum Unfit {
     /// It is nested more deeply than [`MAX_DEPTH`].
     #[error("JSON is nested more than {MAX_DEPTH} levels deep")]
     TooDeep,
+    /// One of its texts has half of a pair of surrogates, which is no character. Most readers refuse it.
+    #[error("a text has a lone surrogate (\\ud800 to \\udfff without its other half)")]
+    LoneSurrogate,
     /// One of its numbers is longer than [`MAX_NUMBER_BYTES`] or beyond a double. Many readers refuse it.
     #[error("a number has more than {MAX_NUMBER_BYTES} characters or is beyond a double")]
     Number,
 }
 
 impl Json {
-    /// Takes a well-formed value that is not nested too deeply and whose numbers everybody can read.
+    /// Takes a well-formed value that is not nested too deeply and that everybody can read: its texts are made of
+    /// characters, and its numbers are of a usual size.
     pub fn new(raw: Box<RawValue>) -> Result<Self, Unfit> {
         // Canonical bytes are written by recursion; the bound keeps hostile input from exhausting the stack.
         if depth(raw.get()) > MAX_DEPTH {
             return Err(Unfit::TooDeep);
+        }
+        if has_lone_surrogate(raw.get()) {
+            return Err(Unfit::LoneSurrogate);
         }
         if has_unfit_number(raw.get()) {
             return Err(Unfit::Number);
@@ -46,7 +53,7 @@ impl Json {
     }
 
     /// Reads back the text of an earlier [`Json`]; returns none if it is not well-formed. Older servers took any
-    /// number, so numbers are no reason to refuse it here.
+    /// number and lone surrogates, so they are no reason to refuse it here.
     pub fn from_text(text: String) -> Option<Self> {
         RawValue::from_string(text).ok().map(|raw| Self(raw.into()))
     }
@@ -126,6 +133,38 @@ fn depth(text: &str) -> usize {
         }
     }
     deepest
+}
+
+/// Returns true if a text in a well-formed value has half of a pair of surrogates.
+fn has_lone_surrogate(text: &str) -> bool {
+    let mut rest = text.as_bytes();
+    // A backslash stands only in strings, and each begins an escape.
+    while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
+        rest = &rest[at + 1..];
+        let unit = escaped_unit(rest);
+        // An escape has one character, or `u` and four digits.
+        rest = rest
+            .get(if unit.is_some() { 5.. } else { 1.. })
+            .unwrap_or_default();
+        match unit {
+            Some(0xd800..0xdc00) => {
+                let low = rest.strip_prefix(b"\\").and_then(escaped_unit);
+                if !low.is_some_and(|low| (0xdc00..0xe000).contains(&low)) {
+                    return true;
+                }
+                rest = rest.get(6..).unwrap_or_default();
+            }
+            Some(0xdc00..0xe000) => return true,
+            Some(_) | None => {}
+        }
+    }
+    false
+}
+
+/// Returns the number of a `\u` escape whose backslash was read.
+fn escaped_unit(escape: &[u8]) -> Option<u16> {
+    let digits = escape.strip_prefix(b"u")?.get(..4)?;
+    u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// Returns true if a number in a well-formed text is too long, or beyond a double.
@@ -502,6 +541,27 @@ mod tests {
         assert_eq!(depth(r#""\"[[[""#), 0);
         let nested = format!("{}{}", "[".repeat(MAX_DEPTH + 1), "]".repeat(MAX_DEPTH + 1));
         assert!(Json::new(RawValue::from_string(nested).unwrap()).is_err());
+    }
+
+    #[test]
+    fn half_a_pair_of_surrogates_is_no_text() {
+        for (text, fits) in [
+            (r#""\ud800""#, false),
+            (r#""\udfff""#, false),
+            (r#""\ud800\ud800""#, false),
+            (r#""\ud83d x \ude00""#, false),
+            (r#""\ude00\ud83d""#, false),
+            (r#"{"\uDBFF":1}"#, false),
+            (r#"[{"a":["\n\ud800"]}]"#, false),
+            (r#""\ud83d\ude00""#, true),
+            (r#""\ud83d\ude00\ud83d\uDE00""#, true),
+            (r#""\\ud800""#, true),
+            (r#""\\\ud800""#, false),
+            (r#""\u0000\ue000""#, true),
+        ] {
+            let raw = RawValue::from_string(text.to_owned()).unwrap();
+            assert_eq!(Json::new(raw).is_ok(), fits, "{text}");
+        }
     }
 
     #[test]

@@ -36,6 +36,6 @@ pub use policy::{Locatability, Policy};
 pub use principal::{Principal, PrincipalKey, PrincipalKind};
 pub use receipt::{Receipt, ReceiptType};
 pub use rejection::Rejection;
-pub use relationship::Relationship;
+pub use relationship::{InstanceSight, Relationship};
 pub use task::{Placement, Task};
 pub use time::{NotATime, Timestamp};

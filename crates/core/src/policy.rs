@@ -29,6 +29,9 @@ pub struct Policy {
     pub max_task_classes: usize,
     /// The number of leases of a task that may expire before an anomaly is recorded.
     pub expiries_before_anomaly: u32,
+    /// The number of leases of a task that may run out before it ends, unless the task names one; 0 means
+    /// any number.
+    pub max_lease_expiries: u32,
     /// The number of renewals a lease may have before an anomaly is recorded.
     pub renewals_before_anomaly: u32,
     /// The longest silence of a principal within one session.
@@ -52,6 +55,7 @@ impl Default for Policy {
             max_payload_bytes: 1 << 20,
             max_task_classes: 10_000,
             expiries_before_anomaly: 3,
+            max_lease_expiries: 20,
             renewals_before_anomaly: 10,
             session_gap_ms: 1_800_000,
             mailbox: mailbox::Policy::default(),

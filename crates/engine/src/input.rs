@@ -2,7 +2,10 @@
 
 use std::{ops::RangeInclusive, str::FromStr, time::Duration};
 
-use asyncgate_api::bounds::{MAX_NAME_BYTES, MAX_NAMES, MAX_TEXT_BYTES, MAX_WAIT_SECONDS};
+use asyncgate_api::{
+    Code,
+    bounds::{MAX_NAME_BYTES, MAX_NAMES, MAX_TEXT_BYTES, MAX_WAIT_SECONDS},
+};
 use asyncgate_core::{Json, ReceiptId, Seq};
 use asyncgate_store::SeqPage;
 use serde::de::DeserializeOwned;
@@ -66,6 +69,49 @@ pub(crate) fn text(field: &str, text: Option<String>) -> Result<Option<String>, 
         )));
     }
     Ok(text)
+}
+
+/// Reads a text of at most `limit` bytes.
+pub(crate) fn bounded_text(
+    field: &'static str,
+    text: Option<String>,
+    limit: usize,
+) -> Result<Option<String>, Fault> {
+    match text {
+        Some(text) if text.len() > limit => Err(over(field, limit as i64, "bytes")),
+        text => Ok(text),
+    }
+}
+
+/// Takes a JSON value of at most `limit` bytes.
+pub(crate) fn bounded_json(
+    field: &'static str,
+    raw: Option<Box<RawValue>>,
+    limit: usize,
+) -> Result<Option<Json>, Fault> {
+    match some_json(field, raw)? {
+        Some(json) if json.len() > limit => Err(over(field, limit as i64, "bytes")),
+        json => Ok(json),
+    }
+}
+
+/// Reads a number of seconds that may be at most `limit`.
+pub(crate) fn bounded_seconds<T: Copy + Into<i64>>(
+    field: &'static str,
+    seconds: Option<T>,
+    limit: i64,
+) -> Result<Option<T>, Fault> {
+    match seconds {
+        Some(seconds) if seconds.into() > limit => Err(over(field, limit, "seconds")),
+        seconds => Ok(seconds),
+    }
+}
+
+fn over(field: &'static str, limit: i64, unit: &str) -> Fault {
+    let message = format!("{field} must have at most {limit} {unit}");
+    Fault::new(Code::LimitExceeded, message)
+        .with("field", field)
+        .with("limit", limit)
 }
 
 /// Takes a JSON value and keeps its bytes.

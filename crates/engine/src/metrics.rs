@@ -78,6 +78,7 @@ pub(crate) struct Metrics {
     pub(crate) claims: Counter,
     pub(crate) leases: Counter,
     pub(crate) expiries: Counter,
+    pub(crate) unproven: Counter,
     waiting: Gauge,
     pub(crate) mailbox: MailboxMetrics,
     pub(crate) admission: AdmissionMetrics,
@@ -95,6 +96,7 @@ impl Default for Metrics {
             claims: Counter::default(),
             leases: Counter::default(),
             expiries: Counter::default(),
+            unproven: Counter::default(),
             waiting: Gauge::default(),
             mailbox: MailboxMetrics::default(),
             admission: AdmissionMetrics::default(),
@@ -175,6 +177,11 @@ impl Engine {
             "leases_expired",
             "Leases that ran out",
             metrics.expiries.clone(),
+        );
+        registry.register(
+            "unproven_successes",
+            "Successes that did not say where their result is",
+            metrics.unproven.clone(),
         );
         registry.register(
             "waiting_calls",

@@ -209,6 +209,6 @@ impl Deadlines for Tasks {
             })
             .await?;
         engine.metrics.expiries.inc_by(swept.expired as u64);
-        Ok(swept.expired + swept.readied)
+        Ok(swept.expired + swept.readied + swept.ended)
     }
 }

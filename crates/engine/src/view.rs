@@ -5,7 +5,7 @@ use std::sync::Arc;
 use asyncgate_api as api;
 use asyncgate_core::{
     Json, Principal, PrincipalKind, Relationship, Task, TenantId,
-    task::{End, Lease, Requirements, Status},
+    task::{Contract, Deadline, End, Lease, Requirements, Status},
 };
 use asyncgate_store::{DeliveredReceipt, MAX_ANSWER_BYTES};
 use serde_json::value::RawValue;
@@ -84,6 +84,7 @@ fn requirements(requirements: &Requirements) -> api::Requirements {
 
 pub(crate) fn task(task: &Task) -> api::TaskRecord {
     let spec = &task.spec;
+    let contract = spec.contract.as_deref();
     api::TaskRecord {
         task_id: task.id.to_string(),
         task_type: spec.task_type.clone(),
@@ -101,9 +102,17 @@ pub(crate) fn task(task: &Task) -> api::TaskRecord {
         idempotency_key: spec.idempotency_key.clone(),
         expected_outcome_kind: spec.expected_outcome_kind.clone(),
         expected_artifact_mime: spec.expected_artifact_mime.clone(),
+        instructions: contract.and_then(|contract| contract.instructions.clone()),
+        success_criteria: contract
+            .and_then(|contract| some_raw(contract.success_criteria.as_ref())),
+        result_delivery: contract.and_then(|contract| some_raw(contract.result_delivery.as_ref())),
+        timeouts: contract.and_then(timeouts),
+        deadline_at: task.deadline_at().map(|at| at.to_string()),
+        max_lease_expiries: contract.and_then(|contract| contract.max_lease_expiries),
         created_at: task.created_at.to_string(),
         updated_at: task.updated_at.to_string(),
         next_eligible_at: task.next_eligible_at.to_string(),
+        last_error: some_raw(task.last_error()),
         lease: task.lease().map(lease),
         progress: task.progress.as_ref().map(|progress| raw(&progress.value)),
         progress_at: task
@@ -115,6 +124,22 @@ pub(crate) fn task(task: &Task) -> api::TaskRecord {
     }
 }
 
+/// Returns the limits on time as the owner sent them.
+fn timeouts(contract: &Contract) -> Option<api::Timeouts> {
+    let timeouts = api::Timeouts {
+        lease_ttl_seconds: contract.lease_ttl_seconds,
+        deadline_seconds: match contract.deadline {
+            Some(Deadline::After { seconds }) => Some(seconds),
+            Some(Deadline::At(_)) | None => None,
+        },
+        deadline_at: match contract.deadline {
+            Some(Deadline::At(at)) => Some(at.to_string()),
+            Some(Deadline::After { .. }) | None => None,
+        },
+    };
+    (timeouts != api::Timeouts::default()).then_some(timeouts)
+}
+
 fn lease(lease: &Lease) -> api::LeaseRecord {
     api::LeaseRecord {
         lease_id: lease.id.to_string(),
@@ -122,6 +147,7 @@ fn lease(lease: &Lease) -> api::LeaseRecord {
         created_at: lease.created_at.to_string(),
         expires_at: lease.expires_at.to_string(),
         renewals: lease.renewals,
+        expected_duration_seconds: lease.expected_duration_seconds,
     }
 }
 
@@ -132,6 +158,8 @@ fn result(end: &End) -> api::TaskResult {
         error: some_raw(end.error.as_ref()),
         artifacts: some_raw(end.artifacts.as_ref()),
         delivery_proof: some_raw(end.delivery_proof.as_ref()),
+        result_summary: end.result_summary.clone(),
+        completion_metadata: some_raw(end.completion_metadata.as_ref()),
         completed_at: end.at.to_string(),
     }
 }
@@ -140,6 +168,7 @@ fn result(end: &End) -> api::TaskResult {
 pub(crate) fn leased(task: &Task, lease: &Lease) -> api::LeasedTask {
     let spec = &task.spec;
     let required = !spec.requirements.is_empty();
+    let contract = spec.contract.as_deref();
     api::LeasedTask {
         task_id: task.id.to_string(),
         lease_id: lease.id.to_string(),
@@ -153,6 +182,12 @@ pub(crate) fn leased(task: &Task, lease: &Lease) -> api::LeasedTask {
         principal_ai: name(&task.created_by.id),
         expected_outcome_kind: spec.expected_outcome_kind.clone(),
         expected_artifact_mime: spec.expected_artifact_mime.clone(),
+        instructions: contract.and_then(|contract| contract.instructions.clone()),
+        success_criteria: contract
+            .and_then(|contract| some_raw(contract.success_criteria.as_ref())),
+        result_delivery: contract.and_then(|contract| some_raw(contract.result_delivery.as_ref())),
+        timeouts: contract.and_then(timeouts),
+        deadline_at: task.deadline_at().map(|at| at.to_string()),
     }
 }
 

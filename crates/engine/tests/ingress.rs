@@ -58,6 +58,10 @@ fn start() -> Arc<FakeClock> {
 
 async fn send(engine: &Engine, nonce: &str, timestamp: i64) -> Result<String, Code> {
     let body = json!({ "nonce": nonce, "timestamp": timestamp }).to_string();
+    send_body(engine, &body).await
+}
+
+async fn send_body(engine: &Engine, body: &str) -> Result<String, Code> {
     let mut mac = Hmac::<Sha256>::new_from_slice(b"secret").unwrap();
     mac.update(body.as_bytes());
     let signature = format!("sha256={}", hex::encode(&mac.finalize().into_bytes()));
@@ -68,6 +72,18 @@ async fn send(engine: &Engine, nonce: &str, timestamp: i64) -> Result<String, Co
     let received = engine.receive("hooks", message).await;
     let received = received.map_err(|fault| fault.code)?;
     Ok(received.task_id)
+}
+
+#[tokio::test]
+async fn a_body_with_half_a_character_is_refused() {
+    let (store, clock) = (Arc::default(), start());
+    let engine = engine(&store, &store, &clock);
+    let at = START / 1_000;
+    for (text, fits) in [(r"\ud83d\ude00", true), (r"\ud83d", false)] {
+        let body = format!(r#"{{"nonce":"{fits}","timestamp":{at},"deep":[{{"a":"{text}"}}]}}"#);
+        let refusal = (!fits).then_some(Code::BadRequest);
+        assert_eq!(send_body(&engine, &body).await.err(), refusal, "{text}");
+    }
 }
 
 /// Two servers ask one host but have a store each, so the second finds no task of the message.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use asyncgate_core::{
-    LeaseId, Receipt, ReceiptId, ReceiptType, Seq, Task, TaskId,
+    LeaseId, Principal, Receipt, ReceiptId, ReceiptType, Seq, Task, TaskId,
     receipt::{is_terminal, opens_obligation},
     task::Status,
 };
@@ -101,7 +101,9 @@ impl Standing {
             | ReceiptType::LedgerSigned => return,
         };
         let failed = [ReceiptType::TaskRetryScheduled, ReceiptType::TaskFailed];
-        self.attempt += u32::from(failed.contains(&receipt.receipt_type));
+        // A task that the server gave up has failed without another attempt.
+        let tried = !receipt.from.is(&Principal::system());
+        self.attempt += u32::from(tried && failed.contains(&receipt.receipt_type));
         self.expiries += u32::from(receipt.receipt_type == ReceiptType::LeaseExpired);
         let held = matches!(self.status, Status::Leased | Status::Running);
         // The receipt of a lease that ended still names it, but the task holds it no longer.

@@ -211,8 +211,9 @@ struct Envelope<'a> {
 fn is_id(raw: &RawValue) -> bool {
     let digits = raw.get().strip_prefix('-').unwrap_or(raw.get());
     let is_whole = digits.bytes().all(|byte| byte.is_ascii_digit());
-    // The answer repeats the id, so a number must be one that the client's reader takes.
-    raw.get().starts_with('"') || (is_whole && !has_unfit_number(digits))
+    // The answer repeats the id, so it must be one that the client's reader takes: a text without a lone surrogate,
+    // or a number of a usual size.
+    text(raw).is_some() || (is_whole && !has_unfit_number(digits))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Gathering an operation's input from path, query and body, without interpreting it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
 use asyncgate_api::{Method, Spec};
 use asyncgate_edge::{BodyLimits, coding, read_body};
@@ -11,6 +11,7 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use percent_encoding::percent_decode_str;
+use serde_json::value::RawValue;
 
 /// The input as one JSON object or one query string.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ fn form(spec: &Spec, path: &str, query: &str) -> String {
 }
 
 /// Puts the path's, the query's and the headers' fields in front of those in the body's object. Their
-/// values are texts; a field that is given twice is refused when the object is read.
+/// values are texts. A field that the body has too must say the same there.
 fn splice(
     spec: &Spec,
     path: &str,
@@ -77,7 +78,7 @@ fn splice(
     body: Bytes,
 ) -> Result<Bytes, Fault> {
     let text = body.trim_ascii();
-    let fields: Vec<(Cow<'_, str>, Cow<'_, str>)> = path_values(spec, path)
+    let mut fields: Vec<(Cow<'_, str>, Cow<'_, str>)> = path_values(spec, path)
         .map(|(name, value)| (name.into(), decode(value)))
         .chain(pairs(query))
         .chain(header_values(spec, headers))
@@ -92,10 +93,44 @@ fn splice(
     let Some(rest) = text.strip_prefix(b"{") else {
         return Err(Fault::bad_request("the body must be a JSON object"));
     };
+    let repeated = drop_repeated(&mut fields, text)?;
+    if repeated && fields.is_empty() {
+        return Ok(body);
+    }
     let last = rest.trim_ascii_start().starts_with(b"}");
     let mut spliced = object(&fields, if last { b"" } else { b"," });
     spliced.extend_from_slice(rest);
     Ok(spliced.freeze())
+}
+
+/// Drops the fields that the body has too, with the same value. Returns true if there were any.
+fn drop_repeated(
+    fields: &mut Vec<(Cow<'_, str>, Cow<'_, str>)>,
+    body: &[u8],
+) -> Result<bool, Fault> {
+    // Nearly no body repeats a field. To look for the names costs much less than to read the body.
+    let text = str::from_utf8(body).unwrap_or_default();
+    let stands = |name: &str| text.contains(&json_text(name));
+    if !fields.iter().any(|(name, _)| stands(name)) {
+        return Ok(false);
+    }
+    // A body that is no object is refused when it is read.
+    let Ok(said) = serde_json::from_str::<HashMap<String, &RawValue>>(text) else {
+        return Ok(false);
+    };
+    let count = fields.len();
+    for (name, value) in &*fields {
+        let Some(raw) = said.get(name.as_ref()) else {
+            continue;
+        };
+        let same = raw.get() == value || raw.get() == json_text(value);
+        if !same && serde_json::from_str::<String>(raw.get()).ok().as_deref() != Some(value) {
+            let message = format!("{name} is given twice, with different values");
+            return Err(Fault::bad_request(message).with("field", name.as_ref()));
+        }
+    }
+    fields.retain(|(name, _)| !said.contains_key(name.as_ref()));
+    Ok(fields.len() < count)
 }
 
 fn object(fields: &[(Cow<'_, str>, Cow<'_, str>)], end: &[u8]) -> BytesMut {
@@ -199,6 +234,40 @@ mod tests {
             ("a=%22", "", r#"{"task_id":"7","a":"\""}"#),
         ] {
             assert_eq!(spliced(query, body), expected);
+        }
+    }
+
+    #[test]
+    fn what_stands_in_two_places_counts_once_and_must_say_the_same() {
+        for (query, body, expected) in [
+            (
+                "principal_id=a",
+                r#"{"principal_id":"a"}"#,
+                r#"{"task_id":"7","principal_id":"a"}"#,
+            ),
+            (
+                "principal_id=a%22",
+                r#"{"principal_id":"\u0061\"","task_id":"7"}"#,
+                r#"{"principal_id":"\u0061\"","task_id":"7"}"#,
+            ),
+            (
+                "principal_id=a",
+                r#"{"reason":"\"principal_id\""}"#,
+                r#"{"task_id":"7","principal_id":"a","reason":"\"principal_id\""}"#,
+            ),
+            ("wait=5", r#"{"wait":5}"#, r#"{"task_id":"7","wait":5}"#),
+        ] {
+            assert_eq!(spliced(query, body), expected);
+        }
+        for (query, body) in [
+            ("principal_id=a", r#"{"principal_id":"b"}"#),
+            ("principal_id=a", r#"{"principal_id":null}"#),
+            ("", r#"{"task_id":"8"}"#),
+        ] {
+            let (path, headers) = ("/v1/tasks/7/cancel", HeaderMap::new());
+            let body = Bytes::from_static(body.as_bytes());
+            let refused = splice(&CancelTask::SPEC, path, query, &headers, body);
+            assert!(refused.is_err(), "{query}");
         }
     }
 

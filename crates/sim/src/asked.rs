@@ -92,10 +92,11 @@ impl Asked {
 
     /// Returns true if a success says where its result is.
     pub fn is_locatable(&self) -> bool {
-        ["artifacts", "delivery_proof"]
-            .iter()
-            .filter_map(|proof| self.raw(proof))
-            .any(|proof| proof.starts_with(['[', '{']) && !["[]", "{}"].contains(&proof))
+        let says = |name, forms: &[char]| {
+            let proof = self.raw(name).unwrap_or_default();
+            proof.starts_with(forms) && !["[]", "{}", "\"\""].contains(&proof)
+        };
+        says("artifacts", &['[', '{', '"']) || says("delivery_proof", &['[', '{'])
     }
 
     /// Returns the end of a lease that is asked for at `now`.

@@ -436,6 +436,15 @@ impl Store for Mutated {
         self.store.receipts(tenant, filter, page)
     }
 
+    fn newest_receipts(
+        &self,
+        tenant: TenantId,
+        to: PrincipalKey,
+        limit: usize,
+    ) -> Answer<'_, Vec<DeliveredReceipt>> {
+        self.store.newest_receipts(tenant, to, limit)
+    }
+
     fn obligations(
         &self,
         tenant: TenantId,

@@ -127,6 +127,8 @@ impl Setup {
             max_payload_bytes: self.payload_bytes,
             max_task_classes: self.classes,
             expiries_before_anomaly: self.patience,
+            // Above the number that leaves an anomaly, so that both are reached.
+            max_lease_expiries: 2 * self.patience + 2,
             renewals_before_anomaly: self.patience,
             max_retry_backoff_seconds: 60,
             locatability: if self.strict {

@@ -407,6 +407,15 @@ impl Store for SimStore {
         self.read(|below| below.receipts(tenant, filter, page))
     }
 
+    fn newest_receipts(
+        &self,
+        tenant: TenantId,
+        to: PrincipalKey,
+        limit: usize,
+    ) -> Answer<'_, Vec<DeliveredReceipt>> {
+        self.read(|below| below.newest_receipts(tenant, to, limit))
+    }
+
     fn obligations(
         &self,
         tenant: TenantId,

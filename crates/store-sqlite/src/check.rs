@@ -87,7 +87,7 @@ const INDEXES: [Index; 5] = [
         columns: &["class", "rank", "task"],
         task: 2,
         row: |placed| match placed.task.placement() {
-            Placement::Ready { priority } => {
+            Placement::Ready { priority, .. } => {
                 let class = placed.classes.number(placed.tenant, &placed.task.class());
                 Some(vec![
                     class.into(),
@@ -103,9 +103,9 @@ const INDEXES: [Index; 5] = [
         rows: "due",
         columns: &["at", "task"],
         task: 1,
-        row: |placed| match placed.task.placement() {
-            Placement::Due { at } => Some(vec![at.as_millis().into(), placed.key.0.into()]),
-            Placement::Ready { .. } | Placement::Ended => None,
+        row: |placed| {
+            let at = placed.task.placement().due()?;
+            Some(vec![at.as_millis().into(), placed.key.0.into()])
         },
     },
     Index {

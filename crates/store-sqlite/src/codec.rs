@@ -3,7 +3,8 @@
 //! Reading fails with an error, never a panic: a file may have been damaged.
 
 use asyncgate_core::{
-    Json, LeaseId, Principal, PrincipalKey, PrincipalKind, ReceiptId, Seq, TaskId, Timestamp,
+    InstanceSight, Json, LeaseId, Principal, PrincipalKey, PrincipalKind, ReceiptId, Seq, TaskId,
+    Timestamp,
 };
 use rusqlite::{
     Result, Row,
@@ -94,6 +95,15 @@ fn read_kind(letter: char) -> Option<PrincipalKind> {
         .find(|kind| kind_letter(*kind) == letter)
 }
 
+/// Encodes the instances of a principal as JSON: the name and the time of the last sight of each.
+pub(crate) fn instances(instances: &[InstanceSight]) -> Option<String> {
+    let pairs: Vec<(Option<&str>, i64)> = instances
+        .iter()
+        .map(|seen| (seen.id.as_deref(), seen.last_seen_at.as_millis()))
+        .collect();
+    serde_json::to_string(&pairs).ok()
+}
+
 /// Encodes ids one after the other; absent when there are none.
 pub(crate) fn receipt_ids(ids: &[ReceiptId]) -> Option<Vec<u8>> {
     (!ids.is_empty()).then(|| ids.iter().flat_map(|id| *id.as_bytes()).collect())
@@ -126,6 +136,17 @@ impl<'a> Columns<'a> {
         T::column_result(value).map_err(|error| {
             rusqlite::Error::FromSqlConversionFailure(column, value.data_type(), error.into())
         })
+    }
+
+    /// Reads a text that the checksum covers where it is there.
+    pub(crate) fn covered_some(&mut self) -> Result<Option<String>> {
+        let sum = self.sum.take();
+        let text: Option<String> = self.get()?;
+        self.sum = sum;
+        if let (Some(sum), Some(text)) = (&mut self.sum, &text) {
+            sum.add_text(text);
+        }
+        Ok(text)
     }
 
     /// Covers the columns from here on.
@@ -180,6 +201,19 @@ impl<'a> Columns<'a> {
         };
         let json = Json::from_text(text).ok_or_else(|| self.damaged(Type::Text))?;
         Ok(Some(json))
+    }
+
+    pub(crate) fn instances(&mut self) -> Result<Option<Vec<InstanceSight>>> {
+        let Some(text) = self.get::<Option<String>>()? else {
+            return Ok(None);
+        };
+        let pairs: Vec<(Option<String>, i64)> =
+            serde_json::from_str(&text).map_err(|_| self.damaged(Type::Text))?;
+        let sight = |(id, millis): (Option<String>, i64)| InstanceSight {
+            id: id.map(Into::into),
+            last_seen_at: Timestamp::from_millis(millis),
+        };
+        Ok(Some(pairs.into_iter().map(sight).collect()))
     }
 
     pub(crate) fn principal(&mut self) -> Result<Principal> {

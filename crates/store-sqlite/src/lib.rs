@@ -208,6 +208,17 @@ impl Store for SqliteStore {
         })
     }
 
+    fn newest_receipts(
+        &self,
+        tenant: TenantId,
+        to: PrincipalKey,
+        limit: usize,
+    ) -> Answer<'_, Vec<DeliveredReceipt>> {
+        self.read_of(tenant, move |db, tenant| {
+            query::newest_receipts(db, tenant, &to, limit)
+        })
+    }
+
     fn obligations(
         &self,
         tenant: TenantId,

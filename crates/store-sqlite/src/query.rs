@@ -1,6 +1,9 @@
 //! Reads of tasks and receipts. Each costs what it returns.
 
-use asyncgate_core::{Head, PrincipalKey, Relationship, Task, TaskId, TenantId, Timestamp};
+use asyncgate_core::{
+    Head, InstanceSight, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship, Task, TaskId,
+    TenantId, Timestamp,
+};
 use asyncgate_store::{
     DeliveredReceipt, Depths, Parties, ReceiptFilter, SeqPage, TaskFilter, TaskPage, fits,
 };
@@ -64,6 +67,52 @@ pub(crate) fn receipts(
     receipt::load(db, &keys)
 }
 
+/// Returns the newest receipts to a principal, in ledger order.
+pub(crate) fn newest_receipts(
+    db: &mut Db,
+    tenant: i64,
+    to: &PrincipalKey,
+    limit: usize,
+) -> Result<Vec<DeliveredReceipt>> {
+    let keys = ranges::newest_of_inbox(db, tenant, to, limit)?;
+    receipt::load(db, &keys)
+}
+
+/// Returns the receipt by which a principal acknowledged another one. It is about the same task and stands
+/// behind it; one about no task is searched for among all acknowledgements, of which there are few.
+pub(crate) fn acknowledgement(
+    db: &Db,
+    tenant: i64,
+    receipt: &Receipt,
+    by: &PrincipalKey,
+) -> Result<Option<ReceiptId>> {
+    let task = receipt.task_id.map(|id| Key::new(tenant, id.seq()).0);
+    let (access, same_task) = match task {
+        Some(_) => ("receipt_task", "task = ?1"),
+        None => ("receipt_type", "task IS ?1"),
+    };
+    let sql = format!(
+        "SELECT sender, receipt_id FROM receipt INDEXED BY {access}
+         WHERE {same_task} AND receipt > ?2 AND receipt < ?3 AND type > 0 AND type = ?4 AND parents = ?5
+         ORDER BY receipt"
+    );
+    let mut statement = db.conn.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![
+        task,
+        Key::new(tenant, receipt.seq()).0,
+        Key::end(tenant).0,
+        ReceiptType::ReceiptAcknowledged as i64,
+        receipt.id.as_bytes(),
+    ])?;
+    while let Some(row) = rows.next()? {
+        let mut c = Columns::of(row);
+        if c.principal()?.key() == *by {
+            return c.receipt_id().map(Some);
+        }
+    }
+    Ok(None)
+}
+
 pub(crate) fn head(db: &mut Db, tenant: i64) -> Result<Head> {
     db.conn
         .prepare_cached("SELECT head, link, open FROM tenant WHERE tenant = ?1")?
@@ -94,18 +143,28 @@ pub(crate) fn relationship(
 ) -> Result<Option<Relationship>> {
     db.conn
         .prepare_cached(
-            "SELECT principal, instance_id, first_seen_at, last_seen_at, sessions
+            "SELECT principal, instance_id, first_seen_at, last_seen_at, sessions, instances
              FROM relationship WHERE tenant = ?1 AND principal = ?2",
         )?
         .query_row(params![tenant, codec::principal_key(principal)], |row| {
             let mut c = Columns::of(row);
             let mut principal = c.principal()?;
             principal.instance_id = c.get()?;
+            let (first_seen_at, last_seen_at) = (c.time()?, c.time()?);
+            let sessions_count = c.get::<i64>()?.unsigned_abs();
+            let instances = match c.instances()? {
+                Some(instances) => instances,
+                None => vec![InstanceSight {
+                    id: principal.instance_id.clone(),
+                    last_seen_at,
+                }],
+            };
             Ok(Relationship {
                 principal,
-                first_seen_at: c.time()?,
-                last_seen_at: c.time()?,
-                sessions_count: c.get::<i64>()?.unsigned_abs(),
+                first_seen_at,
+                last_seen_at,
+                sessions_count,
+                instances,
             })
         })
         .optional()

@@ -200,19 +200,54 @@ fn inbox(
     (after, end): (i64, i64),
     limit: usize,
 ) -> Result<Vec<Key>> {
+    let mut found = both_ranges(
+        db,
+        "SELECT receipt FROM receipt INDEXED BY receipt_addressee
+         WHERE addressee = ?4 AND (type = 0) = ?5 AND receipt > ?1 AND receipt < ?2
+         ORDER BY receipt LIMIT ?3",
+        principal,
+        (after, end),
+        limit,
+    )?;
+    found.truncate(limit);
+    Ok(found)
+}
+
+/// Returns the keys of the newest receipts of an inbox, in the order of the ledger.
+pub(crate) fn newest_of_inbox(
+    db: &Db,
+    tenant: i64,
+    principal: &PrincipalKey,
+    limit: usize,
+) -> Result<Vec<Key>> {
+    let mut found = both_ranges(
+        db,
+        "SELECT receipt FROM receipt INDEXED BY receipt_addressee
+         WHERE addressee = ?4 AND (type = 0) = ?5 AND receipt > ?1 AND receipt < ?2
+         ORDER BY receipt DESC LIMIT ?3",
+        principal,
+        bounds(tenant, 0),
+        limit,
+    )?;
+    found.drain(..found.len().saturating_sub(limit));
+    Ok(found)
+}
+
+/// Returns the first keys of each range of an inbox, as a statement orders them, all in the order of the ledger.
+fn both_ranges(
+    db: &Db,
+    sql: &str,
+    principal: &PrincipalKey,
+    (after, end): (i64, i64),
+    limit: usize,
+) -> Result<Vec<Key>> {
     let addressee = codec::principal_key(principal);
     let mut found = Vec::new();
     for is_assignment in [true, false] {
-        found.extend(keys(
-            db,
-            "SELECT receipt FROM receipt INDEXED BY receipt_addressee
-             WHERE addressee = ?4 AND (type = 0) = ?5 AND receipt > ?1 AND receipt < ?2
-             ORDER BY receipt LIMIT ?3",
-            params![after, end, limit as i64, addressee, is_assignment],
-        )?);
+        let params = params![after, end, limit as i64, addressee, is_assignment];
+        found.extend(keys(db, sql, params)?);
     }
     found.sort_unstable();
-    found.truncate(limit);
     Ok(found)
 }
 

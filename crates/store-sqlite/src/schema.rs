@@ -8,11 +8,13 @@
 use rusqlite::Connection;
 
 /// Each step brings a file from the version that is its index to the next.
-pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6];
+pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7];
 /// The oldest version that can be read as it stands.
 const OLDEST_READABLE: u32 = 3;
 /// The first version whose table `message` has the partition keys.
 const WITH_PARTITIONS: u32 = 5;
+/// The first version whose table `task` has the contract.
+const WITH_CONTRACTS: u32 = 6;
 
 const V1: &str = "
     CREATE TABLE tenant (
@@ -247,13 +249,24 @@ const V5: &str = "
         WHERE moved.tenant = shard.tenant AND moved.shard = shard.shard;
 ";
 
+/// What few tasks have, in columns that are empty for all others: the owner's contract, and what is left to
+/// say of the state. A contract that is too large to be rewritten with every change of its task stands in a
+/// table of its own, as a large payload does. Checksums cover these columns only where they are not empty, so
+/// those of older rows stay right. `relationship.instances` is empty for those seen last by older programs.
+const V6: &str = "
+    ALTER TABLE task ADD COLUMN state_more TEXT;
+    ALTER TABLE task ADD COLUMN contract TEXT;
+    CREATE TABLE large_contract (task INTEGER PRIMARY KEY, contract TEXT NOT NULL);
+    ALTER TABLE relationship ADD COLUMN instances TEXT;
+";
+
 /// The indexes that lists are answered from (`ranges.rs`).
 ///
 /// A task has the key of its assignment. So the inbox of an owner, cut into assignments (type 0) and the rest, also
 /// has its tasks in order; and the assignments of a ledger are found by its tasks, so that the index of
 /// types does without them. That saves what the index of task types costs. Most tasks succeed: only those that did not
 /// are found by their state. Topics whose messages are all gone stand in no list.
-const V6: &str = "
+const V7: &str = "
     DROP INDEX receipt_addressee;
     CREATE INDEX receipt_addressee ON receipt (addressee, type = 0);
     DROP INDEX receipt_type;
@@ -261,6 +274,14 @@ const V6: &str = "
     CREATE INDEX task_type ON task (type);
     CREATE INDEX task_unsuccessful ON task (state) WHERE state > 4;
     CREATE INDEX topic_shown ON topic (tenant, name) WHERE ready + delayed + leased + dead > 0;
+";
+
+/// Shows the tasks of a file that is only read as a newer file has them.
+const OLDER_TASKS: &str = "
+    CREATE TEMP VIEW task AS
+        SELECT t.*, NULL AS state_more, NULL AS contract FROM main.task t;
+    CREATE TEMP VIEW relationship AS
+        SELECT r.*, NULL AS instances FROM main.relationship r;
 ";
 
 /// Shows the messages of a file that is only read as a newer file has them. Names find temporary views
@@ -291,6 +312,9 @@ pub(crate) fn check(conn: &Connection) -> Result<(), Error> {
     }
     if found < WITH_PARTITIONS {
         conn.execute_batch(OLDER_MESSAGES)?;
+    }
+    if found < WITH_CONTRACTS {
+        conn.execute_batch(OLDER_TASKS)?;
     }
     Ok(())
 }

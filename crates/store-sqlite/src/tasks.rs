@@ -38,6 +38,9 @@ impl Rows<Tasks> for Writable {
             let found = receipt::find(&mut self.db, tenant, id)?;
             snapshot.receipt = found.map(|found| found.receipt);
         }
+        if let (Some(receipt), Some(by)) = (&snapshot.receipt, &reads.acknowledged_by) {
+            snapshot.acknowledgement = query::acknowledgement(&self.db, tenant, receipt, by)?;
+        }
         if let Some(principal) = &reads.relationship {
             snapshot.relationship = query::relationship(&mut self.db, tenant, principal)?;
         }
@@ -140,7 +143,9 @@ impl Writable {
         };
         self.db
             .conn
-            .prepare_cached("INSERT OR REPLACE INTO relationship VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+            .prepare_cached(
+                "INSERT OR REPLACE INTO relationship VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
             .execute(params![
                 tenant,
                 codec::principal_key(&seen.principal.key()),
@@ -148,6 +153,7 @@ impl Writable {
                 seen.first_seen_at.as_millis(),
                 seen.last_seen_at.as_millis(),
                 seen.sessions_count as i64,
+                codec::instances(&seen.instances),
             ])?;
         Ok(())
     }
@@ -198,7 +204,7 @@ impl Writable {
         class: impl FnOnce() -> Class,
     ) -> Result<()> {
         match placement {
-            Placement::Ready { priority } => {
+            Placement::Ready { priority, .. } => {
                 let (classes, db) = self.classes()?;
                 let class = classes.enter(db, tenant, class(), (rank(priority), key.0))?;
                 self.db
@@ -206,13 +212,13 @@ impl Writable {
                     .prepare_cached("INSERT INTO ready (class, rank, task) VALUES (?1, ?2, ?3)")?
                     .execute(params![class, rank(priority), key.0])?;
             }
-            Placement::Due { at } => {
-                self.db
-                    .conn
-                    .prepare_cached("INSERT INTO due (at, task) VALUES (?1, ?2)")?
-                    .execute(params![at.as_millis(), key.0])?;
-            }
-            Placement::Ended => {}
+            Placement::Due { .. } | Placement::Ended => {}
+        }
+        if let Some(at) = placement.due() {
+            self.db
+                .conn
+                .prepare_cached("INSERT INTO due (at, task) VALUES (?1, ?2)")?
+                .execute(params![at.as_millis(), key.0])?;
         }
         Ok(())
     }
@@ -225,7 +231,7 @@ impl Writable {
         class: &Class,
     ) -> Result<()> {
         match placement {
-            Placement::Ready { priority } => {
+            Placement::Ready { priority, .. } => {
                 if let Some(class) = self.classes()?.0.number(tenant, class) {
                     self.db
                         .conn
@@ -235,13 +241,13 @@ impl Writable {
                         .execute(params![class, rank(priority), key.0])?;
                 }
             }
-            Placement::Due { at } => {
-                self.db
-                    .conn
-                    .prepare_cached("DELETE FROM due WHERE at = ?1 AND task = ?2")?
-                    .execute(params![at.as_millis(), key.0])?;
-            }
-            Placement::Ended => {}
+            Placement::Due { .. } | Placement::Ended => {}
+        }
+        if let Some(at) = placement.due() {
+            self.db
+                .conn
+                .prepare_cached("DELETE FROM due WHERE at = ?1 AND task = ?2")?
+                .execute(params![at.as_millis(), key.0])?;
         }
         Ok(())
     }

@@ -6,6 +6,8 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod older;
+
 use std::{path::Path, sync::Arc};
 
 use asyncgate_core::mailbox::{Kind, Message, Nack, Outgoing, State};
@@ -22,11 +24,9 @@ fn open(path: &Path) -> MailDriver {
 /// Takes a file back to version 4, with its messages as that version would have them.
 fn take_back(path: &Path) {
     let conn = Connection::open(path).unwrap();
+    older::take_back(&conn, 5);
     conn.execute_batch(
-        "DROP INDEX task_type;
-         DROP INDEX task_unsuccessful;
-         DROP INDEX topic_shown;
-         DROP INDEX message_partition;
+        "DROP INDEX message_partition;
          UPDATE content SET partition_key =
              (SELECT m.partition_key FROM message m WHERE m.message = content.message);
          UPDATE message SET state = 0 WHERE state = 1 AND blocked = 1 AND until <= since;

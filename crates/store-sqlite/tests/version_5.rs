@@ -1,119 +1,104 @@
-//! A file of schema version 5, which has no indexes for lists of tasks: it is read as it stands, and gets
-//! them when it is brought up to date.
+//! A file of schema version 5, whose tasks have no contracts: it can be read as it stands, it is brought up
+//! to date, and its rows keep the checksums that they have.
 
 #![expect(
     clippy::unwrap_used,
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod older;
+
 use std::{path::Path, sync::Arc};
 
 use asyncgate_core::{
-    ReceiptType,
-    task::{NewTask, Status},
+    Principal, Task,
+    task::{Contract, Deadline, NewTask, Status},
 };
-use asyncgate_store::{
-    ReceiptFilter, SeqPage, TaskFilter,
-    conformance::{Driver, agent, echo, failure, proven},
-};
+use asyncgate_store::conformance::{Driver, agent, bare, echo, failure, proven};
 use asyncgate_store_sqlite::{Options, SqliteFile, SqliteStore};
 use rusqlite::Connection;
 
-fn open(path: &Path) -> Driver {
-    let store = SqliteStore::open(path, &Options::default()).unwrap();
-    Driver::new(Arc::new(store))
+fn open(path: &Path) -> Arc<SqliteStore> {
+    Arc::new(SqliteStore::open(path, &Options::default()).unwrap())
 }
 
-/// Takes a file back to version 5.
-fn take_back(path: &Path) {
-    let conn = Connection::open(path).unwrap();
-    conn.execute_batch(
-        "DROP INDEX task_type;
-         DROP INDEX task_unsuccessful;
-         DROP INDEX topic_shown;
-         DROP INDEX receipt_addressee;
-         CREATE INDEX receipt_addressee ON receipt (addressee);
-         DROP INDEX receipt_type;
-         CREATE INDEX receipt_type ON receipt (type);
-         PRAGMA user_version = 5;",
-    )
-    .unwrap();
-}
-
-/// Checks the file as `asyncgate verify --data-dir` does.
+/// Checks the tasks and indexes as `asyncgate verify --data-dir` does, without bringing the file up to date.
 fn verify(path: &Path) {
     let mut file = SqliteFile::open(path).unwrap();
-    file.check_pages(|| {}).unwrap();
     for tenant in file.tenants().unwrap() {
         file.check_tasks(tenant, |_| Ok(()), |_| {}).unwrap();
     }
     file.check_indexes().unwrap();
 }
 
+fn version(path: &Path) -> u32 {
+    let conn = Connection::open(path).unwrap();
+    conn.pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap()
+}
+
 #[tokio::test]
-async fn lists_of_an_older_file_are_whole_once_it_is_up_to_date() {
+async fn an_older_file_is_read_as_it_stands_and_brought_up_to_date() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.db");
-    let mut driver = open(&path);
-    for n in 0..12 {
-        let new = NewTask {
-            owner: agent(["alice", "bert"][n % 2]),
-            task_type: ["echo", "http", "sum"][n % 3].to_owned(),
-            ..echo()
-        };
-        let id = driver.create(new).await;
-        match n % 4 {
-            0 => drop(driver.cancel(id).await.unwrap()),
-            1 | 2 => {
-                let (_, hold) = driver.lease().await;
-                if n % 4 == 1 {
-                    driver.complete(&hold, id, proven()).await.unwrap();
-                } else {
-                    driver.fail(&hold, id, failure(false)).await.unwrap();
-                }
-            }
-            _ => {
-                driver.lease().await;
-            }
-        }
+    let mut driver = Driver::new(open(&path));
+    let mut laptop = agent("alice");
+    laptop.instance_id = Some("laptop".into());
+    driver.see(laptop.clone()).await;
+    let mut tasks = Vec::new();
+    for _ in 0..5 {
+        tasks.push(driver.create(echo()).await);
     }
+    let (_, done) = driver.lease().await;
+    driver.complete(&done, tasks[0], bare()).await.unwrap();
+    let (_, lost) = driver.lease().await;
+    driver.fail(&lost, tasks[1], failure(false)).await.unwrap();
+    let (_, held) = driver.lease().await;
+    driver.start(&held, tasks[2]).await.unwrap();
+    driver.cancel(tasks[3]).await.unwrap();
+    let before = all(&driver, &tasks).await;
     driver.detach();
-    drop(driver);
-    take_back(&path);
+    older::take_back(&Connection::open(&path).unwrap(), 5);
+
     verify(&path);
-    let mut driver = open(&path);
-    let (store, tenant) = (driver.store(), driver.tenant);
-    let whole = TaskFilter {
-        limit: 100,
-        ..TaskFilter::default()
+    assert_eq!(version(&path), 5, "a check writes nothing");
+    driver.attach(open(&path));
+    assert!(version(&path) > 5);
+    assert_eq!(all(&driver, &tasks).await, before);
+    let known = driver.see(laptop).await;
+    assert_eq!(known.sessions_count, 1, "its instance is still known");
+    let other = Principal {
+        instance_id: None,
+        ..agent("alice")
     };
-    let all = store.tasks(tenant, whole.clone()).await.unwrap().tasks;
-    assert_eq!(all.len(), 12);
-    for status in Status::ALL.into_iter().map(Some).chain([None]) {
-        for owner in [None, Some(agent("alice").key())] {
-            for task_type in [None, Some("http".to_owned())] {
-                let filter = TaskFilter {
-                    status,
-                    owner: owner.clone(),
-                    task_type,
-                    ..whole.clone()
-                };
-                let found = store.tasks(tenant, filter.clone()).await.unwrap().tasks;
-                let matching = all.iter().filter(|task| filter.matches(task));
-                assert!(found.iter().eq(matching), "{filter:?}");
-            }
-        }
-    }
-    let page = SeqPage {
-        after: 0,
-        limit: 100,
+    assert_eq!(driver.see(other).await.sessions_count, 2);
+
+    // Old tasks go on, and new ones have what they say.
+    driver.complete(&done, tasks[0], proven()).await.unwrap();
+    driver.complete(&held, tasks[2], proven()).await.unwrap();
+    let contract = Contract {
+        instructions: Some("x".repeat(5_000)),
+        deadline: Some(Deadline::After { seconds: 60 }),
+        ..Contract::default()
     };
-    let assigned = ReceiptFilter::Type(ReceiptType::TaskAssigned);
-    assert_eq!(driver.receipts(assigned, page).await.len(), 12);
-    let inbox = ReceiptFilter::To(agent("bert").key());
-    let inbox = driver.receipts(inbox, page).await;
-    assert!(inbox.is_sorted_by_key(|found| found.receipt.seq()));
-    assert!(inbox.len() > 6, "assignments and results");
+    let new = NewTask {
+        contract: contract.clone(),
+        ..echo()
+    };
+    let late = driver.create(new).await;
+    let task = driver.task(late).await.unwrap();
+    assert_eq!(task.spec.contract.as_deref(), Some(&contract));
+    driver.wait_ms(60_000);
+    assert_eq!(driver.sweep().await.ended, 1);
+    assert_eq!(driver.task(late).await.unwrap().status(), Status::Failed);
     driver.detach();
     verify(&path);
+}
+
+async fn all(driver: &Driver, ids: &[asyncgate_core::TaskId]) -> Vec<Option<Task>> {
+    let mut tasks = Vec::new();
+    for id in ids {
+        tasks.push(driver.task(*id).await);
+    }
+    tasks
 }

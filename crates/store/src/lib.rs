@@ -28,8 +28,8 @@ mod waiters_tests;
 use std::sync::Arc;
 
 use asyncgate_core::{
-    Head, Link, Placement, Principal, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship,
-    Seq, Task, TaskId, TenantId, Timestamp, task::Status,
+    Head, Link, Principal, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship, Seq, Task,
+    TaskId, TenantId, Timestamp, task::Status,
 };
 use futures_util::future::BoxFuture;
 
@@ -106,6 +106,14 @@ pub trait Store: Send + Sync {
         tenant: TenantId,
         filter: ReceiptFilter,
         page: SeqPage,
+    ) -> Answer<'_, Vec<DeliveredReceipt>>;
+
+    /// Returns the newest receipts that are addressed to a principal, in ledger order.
+    fn newest_receipts(
+        &self,
+        tenant: TenantId,
+        to: PrincipalKey,
+        limit: usize,
     ) -> Answer<'_, Vec<DeliveredReceipt>>;
 
     /// Returns a principal's open obligations, in ledger order.
@@ -293,12 +301,4 @@ pub enum Health {
     Ready,
     /// It does not. The reason may be shown to an operator.
     Failing(String),
-}
-
-/// Returns the deadline in a placement, if there is one.
-pub(crate) const fn deadline(placement: Placement) -> Option<Timestamp> {
-    match placement {
-        Placement::Due { at } => Some(at),
-        Placement::Ready { .. } | Placement::Ended => None,
-    }
 }

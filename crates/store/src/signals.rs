@@ -129,12 +129,14 @@ impl Signals {
     /// whoever is woken finds it.
     pub fn publish(&self, tenant: TenantId, changes: &Changes) {
         for write in &changes.tasks {
-            match write.task.placement() {
-                Placement::Due { at } => {
-                    if at.as_millis() < self.watched.load(Ordering::SeqCst) {
-                        self.due.notify_one();
-                    }
-                }
+            let placement = write.task.placement();
+            if let Some(at) = placement.due()
+                && at.as_millis() < self.watched.load(Ordering::SeqCst)
+            {
+                self.due.notify_one();
+            }
+            match placement {
+                Placement::Due { .. } => {}
                 // A class is made of copies of names: nothing is copied while nobody waits.
                 Placement::Ready { .. } if self.workers.is_empty() => {}
                 Placement::Ready { .. } => self.workers.wake_one(&tenant, &write.task.class()),

@@ -42,6 +42,8 @@ pub struct ReadSet {
     pub claimable: Option<(Reach, usize)>,
     /// A receipt by id.
     pub receipt: Option<ReceiptId>,
+    /// The principal whose acknowledgement of that receipt is to be found.
+    pub acknowledged_by: Option<PrincipalKey>,
     /// The relationship with a principal.
     pub relationship: Option<PrincipalKey>,
     /// The class of a task to be created.
@@ -98,6 +100,8 @@ pub struct Snapshot {
     pub claimable: Vec<Task>,
     /// The receipt.
     pub receipt: Option<Receipt>,
+    /// The receipt by which the principal acknowledged it.
+    pub acknowledgement: Option<ReceiptId>,
     /// The relationship.
     pub relationship: Option<Relationship>,
     /// The classes in use, as the declared class sees them.

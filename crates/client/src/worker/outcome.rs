@@ -48,6 +48,8 @@ pub struct Outcome {
     pub(super) result: Option<Box<RawValue>>,
     pub(super) artifacts: Option<Box<RawValue>>,
     pub(super) delivery_proof: Option<Box<RawValue>>,
+    pub(super) summary: Option<String>,
+    pub(super) metadata: Option<Box<RawValue>>,
 }
 
 impl Outcome {
@@ -83,6 +85,19 @@ impl Outcome {
         self.delivery_proof = Some(raw(proof)?);
         Ok(self)
     }
+
+    /// Adds a summary of the result, in words: 4 KiB at most.
+    #[must_use]
+    pub fn with_summary(mut self, summary: impl Into<String>) -> Self {
+        self.summary = Some(summary.into());
+        self
+    }
+
+    /// Adds what else there is to say of the work: an object of up to 16 KiB.
+    pub fn with_metadata<T: Serialize + ?Sized>(mut self, metadata: &T) -> Result<Self, Failure> {
+        self.metadata = Some(raw(metadata)?);
+        Ok(self)
+    }
 }
 
 impl fmt::Debug for Outcome {
@@ -111,6 +126,8 @@ pub struct Failure {
     details: Option<serde_json::Value>,
     #[serde(skip)]
     retryable: bool,
+    #[serde(skip)]
+    pub(super) retry_after_seconds: Option<u32>,
 }
 
 impl Failure {
@@ -135,6 +152,13 @@ impl Failure {
     #[must_use]
     pub fn with_details(mut self, details: serde_json::Value) -> Self {
         self.details = Some(details);
+        self
+    }
+
+    /// Asks for the retry after so many seconds, instead of the usual growing delay. At most a day.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after_seconds = Some(seconds);
         self
     }
 
@@ -163,6 +187,7 @@ impl Failure {
             message,
             details: None,
             retryable,
+            retry_after_seconds: None,
         }
     }
 

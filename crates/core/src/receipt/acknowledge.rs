@@ -5,13 +5,21 @@ use crate::{
     receipt::Body,
 };
 
-/// Records that `by` has acknowledged `receipt`.
+/// Records that `by` has acknowledged `receipt`. If it did so `before`, that record stands and nothing is
+/// written.
 pub fn acknowledge(
     mut env: Env,
     head: Seq,
     receipt: &Receipt,
     by: &Principal,
+    before: Option<ReceiptId>,
 ) -> Decision<ReceiptId> {
+    if let Some(output) = before {
+        return Decision {
+            changes: Default::default(),
+            output,
+        };
+    }
     let mut ledger = Ledger::after(head);
     let draft = Draft {
         receipt_type: ReceiptType::ReceiptAcknowledged,

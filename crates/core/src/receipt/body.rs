@@ -1,5 +1,5 @@
-//! Receipt bodies: small JSON objects. Content that does not fit is left out, and the body says
-//! where to find it.
+//! Receipt bodies: small JSON objects. Content that does not fit is left out, in the order in which it was
+//! added, and the body says where to find it. What proves a result is never left out.
 
 use serde::Serialize;
 
@@ -54,6 +54,16 @@ impl Body {
         self
     }
 
+    /// Adds proof that a caller sent, byte for byte, if there is any. It is always kept: the receipt would
+    /// prove nothing without it. Its size is bounded where it comes in.
+    #[must_use]
+    pub fn with_proof(mut self, name: &'static str, value: Option<&Json>) -> Self {
+        if let Some(value) = value {
+            self.push(name, value.text().to_owned(), false);
+        }
+        self
+    }
+
     fn push(&mut self, name: &'static str, json: String, may_be_left_out: bool) {
         self.fields.push(Field {
             name,
@@ -62,26 +72,24 @@ impl Body {
         });
     }
 
-    /// Returns the body. While it is larger than [`MAX_BODY_BYTES`], the largest content is left out,
-    /// and the field `how_to_retrieve` tells where to find it.
+    /// Returns the body. While it is larger than [`MAX_BODY_BYTES`], the content that was added first is left
+    /// out, and the field `how_to_retrieve` tells where to find it.
     pub fn finish(mut self, how_to_retrieve: impl FnOnce() -> String) -> Json {
         if self.len() > MAX_BODY_BYTES {
             // The hint is added first, so that its own size counts when content is left out.
             self = self.with("how_to_retrieve", how_to_retrieve());
             // It ends even if required fields alone are too large; their sizes are bounded elsewhere.
-            while self.len() > MAX_BODY_BYTES && self.leave_out_largest() {}
+            while self.len() > MAX_BODY_BYTES && self.leave_out_first() {}
         }
         Json::from_text(self.text()).unwrap_or_else(Json::null)
     }
 
-    fn leave_out_largest(&mut self) -> bool {
-        let largest = (0..self.fields.len())
-            .filter(|&n| self.fields[n].may_be_left_out)
-            .max_by_key(|&n| self.fields[n].json.len());
-        if let Some(n) = largest {
+    fn leave_out_first(&mut self) -> bool {
+        let first = self.fields.iter().position(|field| field.may_be_left_out);
+        if let Some(n) = first {
             self.fields.remove(n);
         }
-        largest.is_some()
+        first.is_some()
     }
 
     /// Returns the number of bytes that `text` will write, without writing them.
@@ -150,11 +158,19 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_content_goes_first() {
+    fn content_leaves_in_the_order_in_which_it_was_added_and_proof_never() {
         let body = Body::new()
-            .with_content("small", Some(&text_of(100)))
-            .with_content("large", Some(&text_of(MAX_BODY_BYTES)))
+            .with_content("first", Some(&text_of(100)))
+            .with_content("second", Some(&text_of(MAX_BODY_BYTES)))
+            .with_content("third", Some(&text_of(100)))
+            .with_proof("proof", Some(&text_of(1_000)))
             .finish(|| "there".to_owned());
-        assert!(body.text().contains("small") && !body.text().contains("large"));
+        let has = |name: &str| body.text().contains(name);
+        assert!(!has("first") && !has("second") && has("third") && has("proof"));
+        let body = Body::new()
+            .with_content("content", Some(&text_of(100)))
+            .with_proof("proof", Some(&text_of(MAX_BODY_BYTES)))
+            .finish(|| "there".to_owned());
+        assert!(body.text().contains("proof") && !body.text().contains("content"));
     }
 }

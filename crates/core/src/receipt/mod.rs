@@ -19,6 +19,9 @@ pub use termination::{can_terminate, is_terminal, opens_obligation};
 
 /// The largest body in bytes.
 pub const MAX_BODY_BYTES: usize = 65_536;
+/// The most bytes of proof in a body. It never leaves its receipt, so there must be room for the fields
+/// beside it.
+pub const MAX_PROOF_BYTES: usize = MAX_BODY_BYTES - 256;
 /// The most parents.
 pub const MAX_PARENTS: usize = 10;
 /// The most artifacts.

@@ -48,13 +48,15 @@ pub fn cancel(
         error: reason.and_then(reason_json),
         artifacts: None,
         delivery_proof: None,
+        result_summary: None,
+        completion_metadata: None,
         receipt,
         discharged: true,
     };
     debug_assert!(!matches!(task.state, State::Ended(_)));
-    let Decision { changes, .. } = conclude(env, ledger, task, end);
+    conclude(&mut env, &mut ledger, task, end);
     Ok(Decision {
-        changes,
+        changes: ledger.changes,
         output: Status::Canceled,
     })
 }

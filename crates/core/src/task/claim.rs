@@ -4,7 +4,7 @@ use crate::{
     Decision, Env, Ledger, Principal, ReceiptType, Seq, Task, TaskWrite, Timestamp,
     ledger::Draft,
     receipt::Body,
-    task::{Lease, State},
+    task::{Lease, State, finish::give_up_late},
 };
 
 /// A worker's request for work.
@@ -16,16 +16,36 @@ pub struct Claim {
     pub capabilities: Vec<String>,
     /// The length of the leases; absent means the default.
     pub lease_ttl_ms: Option<i64>,
+    /// The time that the worker expects the work to take.
+    pub expected_duration_seconds: Option<u32>,
+}
+
+/// The tasks that a claim took, and what it found besides.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Claimed {
+    /// The tasks that the worker now holds.
+    pub leased: Vec<Task>,
+    /// The number of candidates whose deadline had passed. They ended, so others may stand behind them.
+    pub ended: usize,
 }
 
 /// Leases every candidate that is ready. A store offers candidates by priority, then age; a
-/// candidate that is not ready, or no longer, is skipped.
-pub fn claim(mut env: Env, head: Seq, claim: &Claim, candidates: Vec<Task>) -> Decision<Vec<Task>> {
+/// candidate that is not ready, or no longer, is skipped, and one whose deadline has passed ends.
+pub fn claim(mut env: Env, head: Seq, claim: &Claim, candidates: Vec<Task>) -> Decision<Claimed> {
     let mut ledger = Ledger::after(head);
-    let mut leased = Vec::with_capacity(candidates.len());
+    let mut claimed = Claimed {
+        leased: Vec::with_capacity(candidates.len()),
+        ended: 0,
+    };
     for mut task in candidates {
         // A store may offer rows that changed after it listed them; the rule decides by the row itself.
         if task.state != State::Ready || task.next_eligible_at > env.now {
+            continue;
+        }
+        // The watch over deadlines may not have come to it yet; nobody is given work that is over.
+        if task.is_too_late(env.now) {
+            give_up_late(&mut env, &mut ledger, task);
+            claimed.ended += 1;
             continue;
         }
         let before = task.standing();
@@ -34,8 +54,9 @@ pub fn claim(mut env: Env, head: Seq, claim: &Claim, candidates: Vec<Task>) -> D
             id: env.ids.lease(ledger.next_seq()),
             worker: claim.worker.clone(),
             created_at: env.now,
-            expires_at: lease_end(&env, claim.lease_ttl_ms),
+            expires_at: lease_end(&env, claim.lease_ttl_ms.or_else(|| usual_lease_ms(&task))),
             renewals: 0,
+            expected_duration_seconds: claim.expected_duration_seconds,
         };
         ledger.append(
             &mut env,
@@ -54,11 +75,11 @@ pub fn claim(mut env: Env, head: Seq, claim: &Claim, candidates: Vec<Task>) -> D
             task: task.clone(),
             before: Some(before),
         });
-        leased.push(task);
+        claimed.leased.push(task);
     }
     Decision {
         changes: ledger.changes,
-        output: leased,
+        output: claimed,
     }
 }
 
@@ -67,7 +88,14 @@ fn accepted_body(claim: &Claim, task: &Task) -> crate::Json {
     Body::new()
         .with("attempt", task.attempt)
         .with_some("worker_capabilities", offered)
+        .with_some("expected_duration_seconds", claim.expected_duration_seconds)
         .finish(|| task.how_to_retrieve())
+}
+
+/// Returns the lease that the task's owner wants for a claim that names none.
+fn usual_lease_ms(task: &Task) -> Option<i64> {
+    let seconds = task.spec.contract.as_ref()?.lease_ttl_seconds?;
+    Some(seconds.saturating_mul(1_000))
 }
 
 /// Returns the end of a lease or extension that begins now: the requested length, at most the

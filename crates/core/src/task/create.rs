@@ -7,7 +7,7 @@ use crate::{
     TaskWrite,
     ledger::Draft,
     receipt::Body,
-    task::{Requirements, Spec, State},
+    task::{Contract, Requirements, Spec, State},
 };
 
 /// A tasker's request. Values that it leaves open are filled from the policy.
@@ -37,6 +37,8 @@ pub struct NewTask {
     pub expected_outcome_kind: Option<String>,
     /// The media type of the artifact the owner expects.
     pub expected_artifact_mime: Option<String>,
+    /// The owner's terms.
+    pub contract: Contract,
 }
 
 impl NewTask {
@@ -55,6 +57,7 @@ impl NewTask {
             delay_ms: 0,
             expected_outcome_kind: None,
             expected_artifact_mime: None,
+            contract: Contract::default(),
         }
     }
 
@@ -134,6 +137,8 @@ pub fn create(
         updated_at: env.now,
         next_eligible_at,
         progress: None,
+        retried_error: None,
+        expired_workers: Vec::new(),
         instance: env.instance,
     };
     let mut changes = ledger.changes;
@@ -157,7 +162,11 @@ fn repeat(new: &NewTask, task: Task) -> Result<Decision<Created>, Rejection> {
     let same = first.task_type == new.task_type
         && first.payload == new.payload
         && first.payload_pointer == new.payload_pointer
-        && first.requirements == new.requirements;
+        && first.requirements == new.requirements
+        && match &first.contract {
+            Some(contract) => contract.asks_the_same(&new.contract),
+            None => Contract::default().asks_the_same(&new.contract),
+        };
     if !same {
         let task_id = task.id;
         return Err(Rejection::IdempotencyConflict { task_id });
@@ -184,15 +193,19 @@ fn spec(new: NewTask, env: &Env) -> Spec {
         idempotency_key: new.idempotency_key,
         expected_outcome_kind: new.expected_outcome_kind,
         expected_artifact_mime: new.expected_artifact_mime,
+        contract: new.contract.boxed(),
     }
 }
 
 /// Builds the body of the assignment: the contract, without the payload, which is only its input.
 fn assignment_body(spec: &Spec) -> Body {
     let requirements = &spec.requirements;
-    Body::new()
-        .with("type", &spec.task_type)
-        .with_some("capabilities", some(&requirements.capabilities))
+    let mut body = Body::new().with("type", &spec.task_type);
+    // The long texts go first: what is added first leaves first when a body is too large.
+    if let Some(contract) = &spec.contract {
+        body = contract.add_to(body);
+    }
+    body.with_some("capabilities", some(&requirements.capabilities))
         .with_some("tags", some(&requirements.tags))
         .with_some("payload_pointer", spec.payload_pointer.as_ref())
         .with_some("expected_outcome_kind", spec.expected_outcome_kind.as_ref())

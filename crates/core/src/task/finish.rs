@@ -4,19 +4,26 @@ use crate::{
     Decision, Env, Json, Ledger, Locatability, Principal, ReceiptId, ReceiptType, Rejection, Seq,
     Task, Timestamp,
     ledger::Draft,
-    receipt::{Body, MAX_ARTIFACTS, MAX_BODY_BYTES},
-    task::{End, Hold, Outcome, State, hold::write},
+    receipt::{Body, MAX_ARTIFACTS, MAX_PROOF_BYTES},
+    task::{
+        End, Hold, Outcome, State,
+        hold::{put, write},
+    },
 };
 
 /// A reported success.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Completion {
     /// The result of the work.
     pub result: Option<Json>,
-    /// The addresses of the results: a list, or one object.
+    /// The addresses of the results: a list, one object or one text.
     pub artifacts: Option<Json>,
     /// The proof that the results were delivered.
     pub delivery_proof: Option<Json>,
+    /// A summary for people.
+    pub summary: Option<String>,
+    /// What else there is to say of the work: an object.
+    pub metadata: Option<Json>,
 }
 
 /// A reported failure.
@@ -26,6 +33,8 @@ pub struct Failure {
     pub error: Json,
     /// True if trying again may help.
     pub retryable: bool,
+    /// The delay before the retry; absent means the usual one.
+    pub retry_after_seconds: Option<u32>,
 }
 
 /// The answer to a worker that reported the end of its work.
@@ -35,18 +44,21 @@ pub struct Finished {
     pub duplicate: bool,
     /// The receipt of the end or of the retry.
     pub receipt_id: ReceiptId,
+    /// True if the owner is owed nothing any more.
+    pub discharged: bool,
     /// The time from which the task can be claimed again, if it will be retried.
     pub retry_at: Option<Timestamp>,
 }
 
 impl Completion {
-    /// Returns true if the completion says where the results are. Only a list or an object counts as
-    /// proof, and an empty one does not.
+    /// Returns true if the completion says where the results are. A list or an object counts as proof, and
+    /// a text as one artifact; what is empty does not.
     fn is_locatable(&self) -> bool {
-        [&self.artifacts, &self.delivery_proof]
-            .into_iter()
-            .flatten()
-            .any(|proof| proof.text().trim_start().starts_with(['[', '{']) && !proof.says_nothing())
+        let says = |proof: &Option<Json>, forms: &[char]| {
+            let proof = proof.as_ref();
+            proof.is_some_and(|proof| proof.text().starts_with(forms) && !proof.says_nothing())
+        };
+        says(&self.artifacts, &['[', '{', '"']) || says(&self.delivery_proof, &['[', '{'])
     }
 
     fn check_limits(&self, env: &Env) -> Result<(), Rejection> {
@@ -61,30 +73,22 @@ impl Completion {
                 limit,
             });
         }
-        let Some(artifacts) = &self.artifacts else {
-            return check_proof(self.delivery_proof.as_ref());
-        };
-        if artifacts
-            .array_len()
-            .is_some_and(|count| count > MAX_ARTIFACTS)
-        {
+        let artifacts = self.artifacts.as_ref();
+        let count = artifacts.and_then(Json::array_len);
+        if count.is_some_and(|count| count > MAX_ARTIFACTS) {
             let (what, limit) = ("the number of artifacts", MAX_ARTIFACTS);
             return Err(Rejection::LimitExceeded { what, limit });
         }
-        if artifacts.len() > MAX_BODY_BYTES {
-            let (what, limit) = ("the size of artifacts in bytes", MAX_BODY_BYTES);
+        // Both stand in one receipt, and proof never leaves its receipt.
+        let proof = [artifacts, self.delivery_proof.as_ref()];
+        let bytes: usize = proof.into_iter().flatten().map(Json::len).sum();
+        if bytes > MAX_PROOF_BYTES {
+            let what = "the size of artifacts and delivery_proof in bytes";
+            let limit = MAX_PROOF_BYTES;
             return Err(Rejection::LimitExceeded { what, limit });
         }
-        check_proof(self.delivery_proof.as_ref())
+        Ok(())
     }
-}
-
-fn check_proof(proof: Option<&Json>) -> Result<(), Rejection> {
-    if proof.is_some_and(|proof| proof.len() > MAX_BODY_BYTES) {
-        let (what, limit) = ("the size of delivery_proof in bytes", MAX_BODY_BYTES);
-        return Err(Rejection::LimitExceeded { what, limit });
-    }
-    Ok(())
 }
 
 /// Ends a task with success. Without proof of where the result is, the obligation stays open
@@ -102,12 +106,11 @@ pub fn complete(
     // An ended task has no lease any more, so a repeated call must be recognised before the check
     // of the lease would refuse it.
     if let Some(end) = ended_by(hold, &task, Outcome::Succeeded) {
-        let receipt_id = end.receipt;
         // Late proof is accepted from the worker that ended the task, even though its lease is over.
         if !end.discharged && completion.is_locatable() {
             return Ok(prove(env, head, hold, task, completion));
         }
-        return Ok(repeat(receipt_id));
+        return Ok(repeat(end));
     }
     hold.check(&env, &task)?;
     let locatable = completion.is_locatable();
@@ -124,14 +127,16 @@ pub fn complete(
         error: None,
         artifacts: completion.artifacts,
         delivery_proof: completion.delivery_proof,
+        result_summary: completion.summary,
+        completion_metadata: completion.metadata,
         receipt,
         discharged: locatable,
     };
     Ok(finish(env, ledger, task, end))
 }
 
-/// Appends the receipt that discharges the obligation of a success whose proof came late. The
-/// result from the first call stays.
+/// Appends the receipt that discharges the obligation of a success whose proof came late. What the first
+/// call said of the result stays.
 fn prove(
     mut env: Env,
     head: Seq,
@@ -140,7 +145,11 @@ fn prove(
     mut completion: Completion,
 ) -> Decision<Finished> {
     let before = task.standing();
-    completion.result = task.end().and_then(|end| end.result.clone());
+    if let Some(end) = task.end() {
+        completion.result.clone_from(&end.result);
+        completion.summary.clone_from(&end.result_summary);
+        completion.metadata.clone_from(&end.completion_metadata);
+    }
     let mut ledger = Ledger::after(head);
     let receipt_id = completed_receipt(&mut env, &mut ledger, hold, &task, &completion);
     if let State::Ended(end) = &mut task.state {
@@ -152,6 +161,7 @@ fn prove(
     let output = Finished {
         duplicate: false,
         receipt_id,
+        discharged: true,
         retry_at: None,
     };
     write(env, ledger, task, before, output)
@@ -166,8 +176,10 @@ fn completed_receipt(
 ) -> ReceiptId {
     let body = Body::new()
         .with_content("result_payload", completion.result.as_ref())
-        .with_content("artifacts", completion.artifacts.as_ref())
-        .with_content("delivery_proof", completion.delivery_proof.as_ref());
+        .with_content("completion_metadata", completion.metadata.as_ref())
+        .with_some("result_summary", completion.summary.as_ref())
+        .with_proof("artifacts", completion.artifacts.as_ref())
+        .with_proof("delivery_proof", completion.delivery_proof.as_ref());
     // The receipt records the success in both cases; only one with proof discharges the obligation.
     let draft = terminal(ReceiptType::TaskCompleted, hold, task, body);
     if completion.is_locatable() {
@@ -196,7 +208,7 @@ pub fn fail(
     }
     // As in `complete`: the lease of an ended task is gone, and its worker may only repeat its call.
     if let Some(end) = ended_by(hold, &task, Outcome::Failed) {
-        return Ok(repeat(end.receipt));
+        return Ok(repeat(end));
     }
     hold.check(&env, &task)?;
     // Only a reported failure counts as an attempt; expired and released leases do not.
@@ -207,7 +219,7 @@ pub fn fail(
         .with_content("error", Some(&failure.error));
     let mut ledger = Ledger::after(head);
     if failure.retryable && task.attempt < task.spec.max_attempts {
-        return Ok(retry(env, ledger, hold, task, body));
+        return Ok(retry(env, ledger, hold, task, failure, body));
     }
     let draft = terminal(ReceiptType::TaskFailed, hold, &task, body);
     let receipt = ledger.discharge(&mut env, draft, vec![task.assignment]);
@@ -219,6 +231,8 @@ pub fn fail(
         error: Some(failure.error),
         artifacts: None,
         delivery_proof: None,
+        result_summary: None,
+        completion_metadata: None,
         receipt,
         discharged: true,
     };
@@ -230,11 +244,19 @@ fn retry(
     mut ledger: Ledger,
     hold: &Hold,
     mut task: Task,
+    failure: Failure,
     body: Body,
 ) -> Decision<Finished> {
     let before = task.standing();
-    let retry_at = env.now.plus_millis(backoff_ms(&env, &task));
-    let body = body.with("next_eligible_at", retry_at.to_string());
+    let wished = failure.retry_after_seconds;
+    let delay_ms = wished.map_or_else(
+        || backoff_ms(&env, &task),
+        |seconds| i64::from(seconds) * 1_000,
+    );
+    let retry_at = env.now.plus_millis(delay_ms);
+    let body = body
+        .with("next_eligible_at", retry_at.to_string())
+        .with_some("retry_after_seconds", wished);
     let draft = terminal(ReceiptType::TaskRetryScheduled, hold, &task, body);
     let receipt_id = ledger.append(&mut env, draft);
     // A backoff of zero needs no deadline: the task is ready without a sweep.
@@ -245,9 +267,11 @@ fn retry(
         State::Delayed
     };
     task.next_eligible_at = retry_at;
+    task.retried_error = Some(failure.error);
     let output = Finished {
         duplicate: false,
         receipt_id,
+        discharged: false,
         retry_at: Some(retry_at),
     };
     write(env, ledger, task, before, output)
@@ -274,12 +298,13 @@ fn ended_by<'a>(hold: &Hold, task: &'a Task, outcome: Outcome) -> Option<&'a End
     })
 }
 
-fn repeat(receipt_id: ReceiptId) -> Decision<Finished> {
+fn repeat(end: &End) -> Decision<Finished> {
     Decision {
         changes: Default::default(),
         output: Finished {
             duplicate: true,
-            receipt_id,
+            receipt_id: end.receipt,
+            discharged: end.discharged,
             retry_at: None,
         },
     }
@@ -302,35 +327,86 @@ fn terminal<'a>(
     }
 }
 
-fn finish(env: Env, ledger: Ledger, task: Task, end: End) -> Decision<Finished> {
+fn finish(mut env: Env, mut ledger: Ledger, task: Task, end: End) -> Decision<Finished> {
     let output = Finished {
         duplicate: false,
         receipt_id: end.receipt,
+        discharged: end.discharged,
         retry_at: None,
     };
-    let Decision { changes, .. } = conclude(env, ledger, task, end);
-    Decision { changes, output }
+    conclude(&mut env, &mut ledger, task, end);
+    Decision {
+        changes: ledger.changes,
+        output,
+    }
+}
+
+/// Ends a task whose deadline has passed.
+pub(super) fn give_up_late(env: &mut Env, ledger: &mut Ledger, task: Task) {
+    give_up(
+        env,
+        ledger,
+        task,
+        &serde_json::json!({ "code": "deadline" }),
+    );
+}
+
+/// Ends a task as failed in the name of the server. Its worker, if it has one, learns this from its next
+/// call.
+pub(super) fn give_up(env: &mut Env, ledger: &mut Ledger, task: Task, error: &serde_json::Value) {
+    let error = Json::from_text(error.to_string());
+    let body = Body::new()
+        .with("attempt", task.attempt)
+        .with("retry_recommended", false)
+        .with_content("error", error.as_ref());
+    let draft = Draft {
+        receipt_type: ReceiptType::TaskFailed,
+        from: &Principal::system(),
+        to: &task.created_by,
+        task_id: Some(task.id),
+        // The receipt names the lease that the end cut off, if the task was held.
+        lease_id: task.lease().map(|lease| lease.id),
+        body: body.finish(|| task.how_to_retrieve()),
+    };
+    let receipt = ledger.discharge(env, draft, vec![task.assignment]);
+    let end = End {
+        outcome: Outcome::Failed,
+        at: env.now,
+        by: None,
+        result: None,
+        error,
+        artifacts: None,
+        delivery_proof: None,
+        result_summary: None,
+        completion_metadata: None,
+        receipt,
+        discharged: true,
+    };
+    conclude(env, ledger, task, end);
 }
 
 /// Ends a task, for every kind of end, and tells the owner that the outcome can be fetched.
-pub(super) fn conclude(mut env: Env, mut ledger: Ledger, mut task: Task, end: End) -> Decision<()> {
+pub(super) fn conclude(env: &mut Env, ledger: &mut Ledger, mut task: Task, end: End) {
     let before = task.standing();
     let body = Body::new()
         .with("status", end.outcome.status().as_str())
         .with_content("result_payload", end.result.as_ref())
+        .with_content("completion_metadata", end.completion_metadata.as_ref())
+        .with_some("result_summary", end.result_summary.as_ref())
         .with_content("error", end.error.as_ref())
-        .with_content("artifacts", end.artifacts.as_ref());
+        .with_proof("artifacts", end.artifacts.as_ref())
+        .with_proof("delivery_proof", end.delivery_proof.as_ref());
     let draft = Draft {
         receipt_type: ReceiptType::TaskResultReady,
         from: &Principal::system(),
         to: &task.created_by,
         task_id: Some(task.id),
-        // A cancelled task was ended by its owner and not under a lease.
+        // A task that its owner cancelled or the server gave up was not ended under a lease.
         lease_id: end.by.as_ref().map(|(lease, _)| *lease),
         body: body.finish(|| task.how_to_retrieve()),
     };
     // It names the end as its parent, but discharges nothing: the end itself did that, or late proof will.
-    ledger.follow(&mut env, draft, vec![end.receipt]);
+    ledger.follow(env, draft, vec![end.receipt]);
     task.state = State::Ended(end);
-    write(env, ledger, task, before, ())
+    put(env, ledger, task, before);
 }

@@ -19,12 +19,14 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Returns the current lease of `task` if this hold is on it and its time is not over.
+    /// Returns the current lease of `task` if this hold is on it and neither its time nor the task's is
+    /// over.
     pub(super) fn check<'a>(&self, env: &Env, task: &'a Task) -> Result<&'a Lease, Rejection> {
         task.lease()
             .filter(|lease| lease.id == self.lease_id && lease.worker.is(&self.worker))
             // A lease counts until its grace is over, even if no sweep has ended it yet; not a moment longer.
             .filter(|lease| env.now < lease.expires_at.plus_millis(env.policy.lease_grace_ms))
+            .filter(|_| !task.is_too_late(env.now))
             .ok_or(Rejection::LeaseInvalid)
     }
 }
@@ -222,19 +224,24 @@ pub(super) fn anomaly(
     ledger.append(env, draft);
 }
 
-/// Builds a decision that replaces one task.
-pub(super) fn write<T>(
-    env: Env,
-    mut ledger: Ledger,
-    mut task: Task,
-    before: Standing,
-    output: T,
-) -> Decision<T> {
+/// Replaces one task.
+pub(super) fn put(env: &Env, ledger: &mut Ledger, mut task: Task, before: Standing) {
     task.updated_at = env.now;
     ledger.changes.tasks.push(TaskWrite {
         task,
         before: Some(before),
     });
+}
+
+/// Builds a decision that replaces one task.
+pub(super) fn write<T>(
+    env: Env,
+    mut ledger: Ledger,
+    task: Task,
+    before: Standing,
+    output: T,
+) -> Decision<T> {
+    put(&env, &mut ledger, task, before);
     Decision {
         changes: ledger.changes,
         output,

@@ -5,6 +5,7 @@
 
 mod cancel;
 mod claim;
+mod contract;
 mod create;
 mod finish;
 mod hold;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 use crate::{Class, Json, LeaseId, Principal, ReceiptId, TaskId, Timestamp, class::as_set};
 
 pub use cancel::cancel;
-pub use claim::{Claim, claim};
+pub use claim::{Claim, Claimed, claim};
+pub use contract::{Contract, Deadline};
 pub use create::{Created, NewTask, create};
 pub use finish::{Completion, Failure, Finished, complete, fail};
 pub use hold::{Hold, progress, release, renew, start};
@@ -46,9 +48,16 @@ pub struct Task {
     pub next_eligible_at: Timestamp,
     /// The last progress that a worker reported.
     pub progress: Option<Progress>,
+    /// The error of the last failure that was retried.
+    pub retried_error: Option<Json>,
+    /// The ids of the workers whose leases ran out, the latest last, at most [`EXPIRED_WORKERS`].
+    pub expired_workers: Vec<Arc<str>>,
     /// The server instance that watches its deadlines.
     pub instance: Arc<str>,
 }
+
+/// The most workers that a task remembers of those whose leases ran out.
+pub const EXPIRED_WORKERS: usize = 5;
 
 /// The request behind a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +82,8 @@ pub struct Spec {
     pub expected_outcome_kind: Option<String>,
     /// The media type of the artifact the owner expects.
     pub expected_artifact_mime: Option<String>,
+    /// The owner's terms; absent if there are none. Boxed, because most tasks have none.
+    pub contract: Option<Box<Contract>>,
 }
 
 /// The demands on a worker, and labels that demand nothing.
@@ -127,6 +138,8 @@ pub struct Lease {
     pub expires_at: Timestamp,
     /// The number of renewals.
     pub renewals: u32,
+    /// The time that the worker expects the work to take.
+    pub expected_duration_seconds: Option<u32>,
 }
 
 /// The end of a task.
@@ -136,7 +149,7 @@ pub struct End {
     pub outcome: Outcome,
     /// The time of the end.
     pub at: Timestamp,
-    /// The lease and worker that ended it; absent when it was cancelled.
+    /// The lease and worker that ended it; absent when it was cancelled or the server gave it up.
     pub by: Option<(LeaseId, Principal)>,
     /// The result of a success.
     pub result: Option<Json>,
@@ -146,6 +159,10 @@ pub struct End {
     pub artifacts: Option<Json>,
     /// The proof that the results were delivered.
     pub delivery_proof: Option<Json>,
+    /// The worker's summary of a success.
+    pub result_summary: Option<String>,
+    /// What else the worker said of a success.
+    pub completion_metadata: Option<Json>,
     /// The receipt of the end: after late proof, the receipt that discharged the obligation.
     pub receipt: ReceiptId,
     /// True once a receipt discharged the obligation.
@@ -157,7 +174,7 @@ pub struct End {
 pub enum Outcome {
     /// A worker reported success.
     Succeeded,
-    /// A worker reported a failure that was not to be retried.
+    /// A worker reported a failure that was not to be retried, or the server gave the task up.
     Failed,
     /// The task was called off.
     Canceled,
@@ -237,10 +254,12 @@ pub struct Progress {
 /// The index in which a store must keep a task, besides the one of ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// Among the ready tasks of its class, by priority.
+    /// Among the ready tasks of its class, by priority, and among the deadlines if it has one.
     Ready {
         /// Higher goes first.
         priority: i32,
+        /// The time at which the server must look at the task.
+        due: Option<Timestamp>,
     },
     /// Among the deadlines.
     Due {
@@ -249,6 +268,17 @@ pub enum Placement {
     },
     /// In no index: the task is over.
     Ended,
+}
+
+impl Placement {
+    /// Returns the time at which the server must look at the task, if there is one.
+    pub const fn due(self) -> Option<Timestamp> {
+        match self {
+            Self::Ready { due, .. } => due,
+            Self::Due { at } => Some(at),
+            Self::Ended => None,
+        }
+    }
 }
 
 /// The facts that a store needs about a task that it is about to replace.
@@ -297,19 +327,39 @@ impl Task {
 
     /// Returns the index in which a store must keep the task.
     pub fn placement(&self) -> Placement {
+        let deadline = self.deadline_at();
+        let sooner = |at: Timestamp| Placement::Due {
+            at: deadline.map_or(at, |deadline| deadline.min(at)),
+        };
         match &self.state {
             State::Ready => Placement::Ready {
                 priority: self.spec.priority,
+                due: deadline,
             },
-            State::Delayed => Placement::Due {
-                // A delayed task becomes ready when somebody looks at it, so its delay is a deadline too.
-                at: self.next_eligible_at,
-            },
-            State::Leased(lease) | State::Running(lease) => Placement::Due {
-                at: lease.expires_at,
-            },
+            // A delayed task becomes ready when somebody looks at it, so its delay is a deadline too.
+            State::Delayed => sooner(self.next_eligible_at),
+            State::Leased(lease) | State::Running(lease) => sooner(lease.expires_at),
             State::Ended(_) => Placement::Ended,
         }
+    }
+
+    /// Returns the time by which the task must have ended, if its owner named one.
+    pub fn deadline_at(&self) -> Option<Timestamp> {
+        let deadline = self.spec.contract.as_ref()?.deadline?;
+        Some(deadline.of(self.created_at))
+    }
+
+    /// Returns true if the task should have ended before `now`, or at that very moment.
+    pub(crate) fn is_too_late(&self, now: Timestamp) -> bool {
+        self.deadline_at().is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Returns the error of the last failure: the one that ended the task, or the last that was retried.
+    pub fn last_error(&self) -> Option<&Json> {
+        self.end()
+            .filter(|end| end.outcome == Outcome::Failed)
+            .and_then(|end| end.error.as_ref())
+            .or(self.retried_error.as_ref())
     }
 
     /// Returns the class it is queued in.
@@ -324,13 +374,19 @@ impl Task {
     pub fn weight(&self) -> usize {
         let sent = |json: &Option<Json>| json.as_ref().map_or(0, Json::len);
         let end = self.end().map_or(0, |end| {
-            sent(&end.result) + sent(&end.error) + sent(&end.artifacts) + sent(&end.delivery_proof)
+            sent(&end.result)
+                + sent(&end.error)
+                + sent(&end.artifacts)
+                + sent(&end.delivery_proof)
+                + sent(&end.completion_metadata)
         });
         let progress = self
             .progress
             .as_ref()
             .map_or(0, |progress| progress.value.len());
-        self.spec.payload.len() + end + progress
+        let contract = self.spec.contract.as_ref();
+        let contract = contract.map_or(0, |contract| contract.weight());
+        self.spec.payload.len() + contract + end + progress + sent(&self.retried_error)
     }
 
     /// Returns the address of the task's outcome and payload, for receipts too small to hold them.

@@ -1,12 +1,14 @@
-//! Moving tasks whose time has come: leases run out, delays end.
+//! Moving tasks whose time has come: leases run out, delays end, and tasks are given up that are too late
+//! or lose every worker.
 
 use crate::{
     Decision, Env, Ledger, Principal, ReceiptType, Seq, Task, TaskWrite,
     ledger::Draft,
     receipt::Body,
     task::{
-        Lease, State,
-        hold::{Anomaly, anomaly},
+        EXPIRED_WORKERS, Lease, State,
+        finish::{give_up, give_up_late},
+        hold::{Anomaly, anomaly, put},
     },
 };
 
@@ -19,16 +21,34 @@ pub fn sweep(mut env: Env, head: Seq, tasks: Vec<Task>) -> Decision<Swept> {
         // The same grace as in `Hold::check`: at any moment a lease either counts or can be ended.
         let grace = env.policy.lease_grace_ms;
         match &task.state {
+            State::Delayed | State::Ready | State::Leased(_) | State::Running(_)
+                if task.is_too_late(env.now) =>
+            {
+                give_up_late(&mut env, &mut ledger, task);
+                swept.ended += 1;
+            }
             State::Delayed if task.next_eligible_at <= env.now => {
                 task.state = State::Ready;
                 swept.readied += 1;
+                // Becoming claimable is no change that anybody made: `updated_at` stays.
+                ledger.changes.tasks.push(TaskWrite {
+                    task,
+                    before: Some(before),
+                });
             }
             State::Leased(lease) | State::Running(lease)
                 if lease.expires_at.plus_millis(grace) <= env.now =>
             {
                 let lease = lease.clone();
-                expire(&mut env, &mut ledger, &mut task, &lease);
                 swept.expired += 1;
+                count_expiry(&mut task, &lease);
+                if is_given_up(&env, &task) {
+                    expired_for_good(&mut env, &mut ledger, task, &lease);
+                    swept.ended += 1;
+                } else {
+                    requeue(&mut env, &mut ledger, &mut task, &lease);
+                    put(&env, &mut ledger, task, before);
+                }
             }
             // The task changed after the store listed it as due, for example because its lease was
             // renewed. Its new deadline will be found later.
@@ -36,14 +56,8 @@ pub fn sweep(mut env: Env, head: Seq, tasks: Vec<Task>) -> Decision<Swept> {
             | State::Ready
             | State::Leased(_)
             | State::Running(_)
-            | State::Ended(_) => {
-                continue;
-            }
+            | State::Ended(_) => {}
         }
-        ledger.changes.tasks.push(TaskWrite {
-            task,
-            before: Some(before),
-        });
     }
     Decision {
         changes: ledger.changes,
@@ -58,26 +72,39 @@ pub struct Swept {
     pub readied: usize,
     /// Leases that ran out.
     pub expired: usize,
+    /// Tasks that were given up.
+    pub ended: usize,
 }
 
-/// Queues a task again after its worker was lost. This is no failure of the task: no attempt is
-/// counted, and the delay is only jitter, so that many expired tasks do not return at the same time.
-fn expire(env: &mut Env, ledger: &mut Ledger, task: &mut Task, lease: &Lease) {
+/// Counts a lost worker. This is no failure of the task: no attempt is counted.
+fn count_expiry(task: &mut Task, lease: &Lease) {
     task.expiries += 1;
-    let body = Body::new()
-        .with("task_id", task.id.to_string())
-        .with("previous_worker_id", &*lease.worker.id)
-        .with("attempt", task.attempt)
-        .with("requeued", true);
-    let draft = Draft {
-        receipt_type: ReceiptType::LeaseExpired,
-        from: &Principal::system(),
-        to: &task.created_by,
-        task_id: Some(task.id),
-        lease_id: Some(lease.id),
-        body: body.finish(String::new),
-    };
-    ledger.append(env, draft);
+    if task.expired_workers.len() == EXPIRED_WORKERS {
+        task.expired_workers.remove(0);
+    }
+    task.expired_workers.push(lease.worker.id.clone());
+}
+
+/// Returns true if as many leases ran out as the task may lose.
+fn is_given_up(env: &Env, task: &Task) -> bool {
+    let contract = task.spec.contract.as_ref();
+    let own = contract.and_then(|contract| contract.max_lease_expiries);
+    let most = own.unwrap_or(env.policy.max_lease_expiries);
+    most > 0 && task.expiries >= most
+}
+
+/// Ends a task whose workers were lost too often.
+fn expired_for_good(env: &mut Env, ledger: &mut Ledger, task: Task, lease: &Lease) {
+    record_expiry(env, ledger, &task, lease, false);
+    let workers: Vec<&str> = task.expired_workers.iter().map(|id| &**id).collect();
+    let error = serde_json::json!({ "code": "lease_expiries", "workers": workers });
+    give_up(env, ledger, task, &error);
+}
+
+/// Queues a task again after its worker was lost. The delay is only jitter, so that many expired tasks do
+/// not return at the same time.
+fn requeue(env: &mut Env, ledger: &mut Ledger, task: &mut Task, lease: &Lease) {
+    record_expiry(env, ledger, task, lease, true);
     // Equality, not `>`: the anomaly is recorded once per task.
     if task.expiries == env.policy.expiries_before_anomaly + 1 {
         anomaly(env, ledger, task, Some(lease.id), Anomaly::ManyExpiries);
@@ -100,7 +127,23 @@ fn expire(env: &mut Env, ledger: &mut Ledger, task: &mut Task, lease: &Lease) {
     } else {
         State::Delayed
     };
-    task.updated_at = env.now;
+}
+
+fn record_expiry(env: &mut Env, ledger: &mut Ledger, task: &Task, lease: &Lease, requeued: bool) {
+    let body = Body::new()
+        .with("task_id", task.id.to_string())
+        .with("previous_worker_id", &*lease.worker.id)
+        .with("attempt", task.attempt)
+        .with("requeued", requeued);
+    let draft = Draft {
+        receipt_type: ReceiptType::LeaseExpired,
+        from: &Principal::system(),
+        to: &task.created_by,
+        task_id: Some(task.id),
+        lease_id: Some(lease.id),
+        body: body.finish(String::new),
+    };
+    ledger.append(env, draft);
 }
 
 fn jitter_ms(env: &mut Env) -> i64 {

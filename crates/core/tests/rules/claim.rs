@@ -12,6 +12,7 @@ fn claim_for(lease_ttl_ms: Option<i64>) -> Claim {
         worker: worker("bob"),
         capabilities: vec!["gpu".to_owned()],
         lease_ttl_ms,
+        expected_duration_seconds: None,
     }
 }
 

@@ -18,6 +18,7 @@ fn a_success_keeps_what_its_worker_sent_byte_for_byte() {
         result: Some(json(result)),
         artifacts: Some(json(r#"{"type": "s3"}"#)),
         delivery_proof: Some(json(r#"{"mode":"push" }"#)),
+        ..Completion::default()
     };
     let answer = world.complete(&hold, id, completion).unwrap();
     let end = world.task(id).end().unwrap();
@@ -60,6 +61,7 @@ fn repeating_the_call_that_ended_the_task_answers_ok_and_the_first_result_stands
         result: Some(json("\"something else\"")),
         artifacts: Some(json("[\"elsewhere\"]")),
         delivery_proof: Some(json("{\"a\":1}")),
+        ..Completion::default()
     };
     for again in [proven(), bare(), other] {
         world.wait_ms(10_000_000);

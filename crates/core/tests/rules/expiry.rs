@@ -9,9 +9,12 @@ use crate::world::{World, echo, failure, field};
 
 #[test]
 fn expiry_never_burns_an_attempt() {
-    let mut world = World::new();
+    let mut world = World::with(Policy {
+        max_lease_expiries: 0,
+        ..Policy::default()
+    });
     let id = world.create(echo());
-    for expiries in 1..=20 {
+    for expiries in 1..=40 {
         world.lease(id);
         world.expire(id);
         let task = world.task(id);

@@ -2,7 +2,7 @@
 
 use asyncgate_core::{
     ClassLoad, Json, Policy, ReceiptType, Rejection, TaskId,
-    receipt::{MAX_ARTIFACTS, MAX_BODY_BYTES},
+    receipt::{MAX_ARTIFACTS, MAX_BODY_BYTES, MAX_PROOF_BYTES},
     task::{self, Claim, Completion, Failure, Hold, NewTask, Requirements},
 };
 
@@ -103,6 +103,7 @@ fn a_result_an_error_and_a_progress_report_may_have_one_mebibyte_and_not_a_byte_
         let failure = Failure {
             error: json_of_size(bytes),
             retryable: false,
+            retry_after_seconds: None,
         };
         let answer = world.fail(&hold, id, failure);
         assert_eq!(answer.err(), refusal("error"), "{bytes}");
@@ -127,29 +128,65 @@ fn there_may_be_100_artifacts_and_not_one_more() {
 }
 
 #[test]
-fn artifacts_and_delivery_proof_may_have_64_kib_each_and_not_a_byte_more() {
-    for (bytes, fits) in [(MAX_BODY_BYTES, true), (MAX_BODY_BYTES + 1, false)] {
-        for (what, completion) in [
-            (
-                "the size of artifacts in bytes",
-                Completion {
-                    artifacts: Some(json_of_size(bytes)),
-                    ..bare()
-                },
-            ),
-            (
-                "the size of delivery_proof in bytes",
-                Completion {
-                    delivery_proof: Some(json_of_size(bytes)),
-                    ..proven()
-                },
-            ),
-        ] {
-            let (mut world, id, hold) = leased();
-            let limit = MAX_BODY_BYTES;
-            let refusal = (!fits).then_some(Rejection::LimitExceeded { what, limit });
-            assert_eq!(world.complete(&hold, id, completion).err(), refusal);
+fn artifacts_and_delivery_proof_fill_a_receipt_together_and_not_a_byte_more() {
+    let proof = |artifacts: usize, delivery: usize| Completion {
+        artifacts: Some(json(&format!("[{}]", json_of_size(artifacts - 2).text()))),
+        delivery_proof: (delivery > 0).then(|| json_of_size(delivery)),
+        result: Some(json_of_size(MIB)),
+        summary: Some("s".repeat(4_096)),
+        metadata: Some(json(&format!("{{\"m\":{}}}", json_of_size(16_000).text()))),
+    };
+    let most = MAX_PROOF_BYTES;
+    for (completion, fits) in [
+        (proof(most, 0), true),
+        (proof(most + 1, 0), false),
+        (proof(most - 9_000, 9_000), true),
+        (proof(most - 9_000, 9_001), false),
+    ] {
+        let (mut world, id, hold) = leased();
+        let (what, limit) = ("the size of artifacts and delivery_proof in bytes", most);
+        let refusal = (!fits).then_some(Rejection::LimitExceeded { what, limit });
+        assert_eq!(world.complete(&hold, id, completion.clone()).err(), refusal);
+        for receipt_type in [ReceiptType::TaskCompleted, ReceiptType::TaskResultReady] {
+            for receipt in world.receipts(id, receipt_type) {
+                let keeps = |proof: &Option<Json>| {
+                    let proof = proof.as_ref();
+                    proof.is_none_or(|proof| receipt.body.text().contains(proof.text()))
+                };
+                assert!(keeps(&completion.artifacts) && keeps(&completion.delivery_proof));
+                assert!(field(&receipt.body, "how_to_retrieve").is_some());
+            }
         }
+    }
+}
+
+/// The order is a promise to those who read receipts: the result first, then what is said of it.
+#[test]
+fn a_receipt_that_is_too_large_loses_the_result_then_the_metadata_then_the_summary() {
+    let object = |bytes: usize| json(&format!("{{\"m\":{}}}", json_of_size(bytes - 6).text()));
+    for (artifacts, left) in [
+        (40_000, ["completion_metadata", "result_summary"].as_slice()),
+        (50_000, &["result_summary"]),
+        (62_000, &[]),
+    ] {
+        let (mut world, id, hold) = leased();
+        let completion = Completion {
+            result: Some(json_of_size(20_000)),
+            metadata: Some(object(16_000)),
+            summary: Some("s".repeat(4_000)),
+            artifacts: Some(object(artifacts)),
+            delivery_proof: None,
+        };
+        world.complete(&hold, id, completion).unwrap();
+        for receipt_type in [ReceiptType::TaskCompleted, ReceiptType::TaskResultReady] {
+            let body = &world.receipts(id, receipt_type)[0].body;
+            for name in ["result_payload", "completion_metadata", "result_summary"] {
+                let is_there = field(body, name).is_some();
+                assert_eq!(is_there, left.contains(&name), "{name} beside {artifacts}");
+            }
+            assert!(field(body, "artifacts").is_some());
+        }
+        assert!(!world.is_open(id));
     }
 }
 
@@ -240,6 +277,7 @@ fn the_most_capabilities_do_not_make_a_receipt_too_large() {
         worker: worker(&"\"".repeat(256)),
         capabilities: longest_names(),
         lease_ttl_ms: None,
+        expected_duration_seconds: None,
     };
     world.claim(&claim, &[id]);
     world.expire(id);

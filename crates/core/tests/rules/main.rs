@@ -13,6 +13,7 @@ mod cancel;
 mod canonical;
 mod claim;
 mod complete;
+mod contract;
 mod create;
 mod done;
 mod expiry;

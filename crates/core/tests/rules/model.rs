@@ -231,6 +231,7 @@ impl Pair {
             worker: worker("bob"),
             capabilities: Vec::new(),
             lease_ttl_ms: Some(ttl_s * 1_000),
+            expected_duration_seconds: None,
         };
         let ids: Vec<TaskId> = offered.iter().map(|n| self.twins[*n].0).collect();
         let mut given = self.world.claim(&claim, &ids).into_iter();

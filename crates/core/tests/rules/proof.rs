@@ -23,6 +23,8 @@ fn locatable() -> Vec<Completion> {
         with(None, Some(r#"{"mode":"push","status":"succeeded"}"#)),
         with(Some("[]"), Some(r#"{"mode":"push"}"#)),
         with(Some(r#"[{"url":"s3://x"}]"#), Some("null")),
+        // A text is one artifact.
+        with(Some("\"s3://x\""), None),
     ]
 }
 
@@ -35,10 +37,10 @@ fn unlocatable() -> Vec<Completion> {
         with(Some("{}"), None),
         with(Some("null"), None),
         with(Some("\"\""), None),
-        // Only a list or an object can name a place; a word, a number or a boolean cannot.
-        with(Some("\"s3://x\""), None),
+        // A number or a boolean names no place, and a word proves no delivery.
         with(Some("true"), None),
         with(None, Some("1")),
+        with(None, Some("\"sent\"")),
         with(None, Some("{}")),
         with(Some("[]"), Some("{ }")),
     ]

@@ -40,7 +40,7 @@ fn eventful() -> World {
     world.cancel(canceled, Some("enough")).unwrap();
     let first = world.ledger[0].clone();
     world
-        .run(|env, head| Ok(acknowledge(env, head, &first, &agent("alice"))))
+        .run(|env, head| Ok(acknowledge(env, head, &first, &agent("alice"), None)))
         .unwrap();
     let signed = signed_head(&world);
     world
@@ -176,10 +176,15 @@ fn an_acknowledgement_moves_nothing() {
     let id = world.create(echo());
     let before = world.tasks.clone();
     let assignment = world.ledger[0].clone();
-    for _ in 0..2 {
-        world
-            .run(|env, head| Ok(acknowledge(env, head, &assignment, &agent("alice"))))
-            .unwrap();
+    let mut first = None;
+    for receipts in [2, 2] {
+        let acknowledged = world.run(|env, head| {
+            let by = agent("alice");
+            Ok(acknowledge(env, head, &assignment, &by, first))
+        });
+        first = acknowledged.ok();
+        assert_eq!(first, Some(world.ledger[1].id));
+        assert_eq!(world.ledger.len(), receipts, "it is recorded once");
     }
     assert_eq!(world.tasks, before);
     assert!(

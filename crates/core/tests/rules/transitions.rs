@@ -103,6 +103,7 @@ fn make(call: &str, world: &mut World, id: TaskId, hold: &Hold) -> &'static str 
                 worker: worker("eve"),
                 capabilities: Vec::new(),
                 lease_ttl_ms: None,
+                expected_duration_seconds: None,
             };
             let leased = world.claim(&claim, &[id]);
             return if leased.is_empty() {

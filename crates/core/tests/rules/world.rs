@@ -50,8 +50,7 @@ pub fn echo() -> NewTask {
 pub fn bare() -> Completion {
     Completion {
         result: Some(json(r#"{"answer":42}"#)),
-        artifacts: None,
-        delivery_proof: None,
+        ..Completion::default()
     }
 }
 
@@ -67,6 +66,7 @@ pub fn failure(retryable: bool) -> Failure {
     Failure {
         error: json(r#"{"message":"no luck"}"#),
         retryable,
+        retry_after_seconds: None,
     }
 }
 
@@ -180,6 +180,7 @@ impl World {
         let candidates = ids.iter().map(|id| self.task(*id).clone()).collect();
         self.run(|env, head| Ok(task::claim(env, head, claim, candidates)))
             .unwrap()
+            .leased
     }
 
     /// Leases one ready task to the worker `bob` for the default time.
@@ -188,6 +189,7 @@ impl World {
             worker: worker("bob"),
             capabilities: Vec::new(),
             lease_ttl_ms: None,
+            expected_duration_seconds: None,
         };
         let leased = self.claim(&claim, &[id]);
         assert_eq!(leased.len(), 1, "the task is not ready");

@@ -17,6 +17,7 @@ impl Execute for AckReceipt {
         ))?;
         let reads = ReadSet {
             receipt: Some(id),
+            acknowledged_by: Some(by.key()),
             ..ReadSet::default()
         };
         let asker = caller.clone();
@@ -26,7 +27,14 @@ impl Execute for AckReceipt {
                 if asker.may_act_for(&found.to).is_err() {
                     return Err(Rejection::NotOwner);
                 }
-                Ok(receipt::acknowledge(env, snapshot.head, &found, &by))
+                let before = snapshot.acknowledgement;
+                Ok(receipt::acknowledge(
+                    env,
+                    snapshot.head,
+                    &found,
+                    &by,
+                    before,
+                ))
             })
             .await
             .map_err(|fault| caller.explain(fault))?;

@@ -1,10 +1,11 @@
 //! The old way to begin: the inbox, marked as delivered.
 
 use asyncgate_api::{Attention, Bootstrap, BootstrapCursor, BootstrapOutput};
-use asyncgate_store::ReceiptFilter;
+use asyncgate_core::{PrincipalKey, Seq, TenantId};
+use asyncgate_store::{DeliveredReceipt, ReceiptFilter, SeqPage};
 
-use super::{Execute, Executed, list_open_obligations::seen, list_receipts::receipt_page};
-use crate::{Caller, Engine, authorise::Named, input, view};
+use super::{Execute, Executed, list_open_obligations::seen};
+use crate::{Caller, Engine, Fault, authorise::Named, input, view};
 
 impl Execute for Bootstrap {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
@@ -20,16 +21,21 @@ impl Execute for Bootstrap {
             settings.default_bootstrap_items,
             settings.max_bootstrap_items,
         )?;
-        let since = input.since_receipt_id.as_deref();
-        let page = engine.page_after(caller.tenant, since, limit).await?;
+        let inbox = Inbox {
+            engine,
+            tenant: caller.tenant,
+            owner: principal.key(),
+            limit,
+            after: match &input.since_receipt_id {
+                Some(since) => {
+                    let page = engine.page_after(caller.tenant, Some(since), limit);
+                    Some(page.await?.after)
+                }
+                None => None,
+            },
+        };
         tracing::warn!(principal = %principal.key(), "deprecated: bootstrap was called");
-        let filter = ReceiptFilter::To(principal.key());
-        let mut found = engine
-            .store
-            .receipts(caller.tenant, filter.clone(), page)
-            .await?;
-        found.truncate(limit);
-        view::fit(&mut found);
+        let mut found = inbox.read().await?;
         let first_time = found.iter().filter(|found| found.delivered_at.is_none());
         let delivered: Vec<_> = first_time.map(|found| found.receipt.seq()).collect();
         let again = !delivered.is_empty();
@@ -37,24 +43,51 @@ impl Execute for Bootstrap {
         if again {
             // Read again after the write: another call may have been handed them first, and the answer
             // shows what is stored.
-            found = engine.store.receipts(caller.tenant, filter, page).await?;
-            found.truncate(limit);
-            view::fit(&mut found);
+            found = inbox.read().await?;
         }
-        let inbox = receipt_page(caller.tenant, found, page.limit, since);
+        let last = found.last().map(|found| found.receipt.id.to_string());
         Ok(BootstrapOutput {
             server: engine.server_info(),
             relationship,
             attention: Attention {
-                inbox_receipts: inbox.receipts,
+                inbox_receipts: found
+                    .iter()
+                    .map(|found| view::receipt(caller.tenant, found))
+                    .collect(),
                 assigned_tasks: [],
                 waiting_results: [],
                 running_or_scheduled: [],
                 anomalies: [],
             },
             cursor: BootstrapCursor {
-                latest_receipt_id: inbox.cursor,
+                latest_receipt_id: last.or(input.since_receipt_id),
             },
         })
+    }
+}
+
+/// The part of an inbox that an answer shows.
+struct Inbox<'a> {
+    engine: &'a Engine,
+    tenant: TenantId,
+    owner: PrincipalKey,
+    limit: usize,
+    /// The place behind which it begins; absent for the newest receipts.
+    after: Option<Seq>,
+}
+
+impl Inbox<'_> {
+    async fn read(&self) -> Result<Vec<DeliveredReceipt>, Fault> {
+        let (store, owner, limit) = (&self.engine.store, self.owner.clone(), self.limit);
+        let found = match self.after {
+            Some(after) => {
+                let page = SeqPage { after, limit };
+                store.receipts(self.tenant, ReceiptFilter::To(owner), page)
+            }
+            None => store.newest_receipts(self.tenant, owner, limit),
+        };
+        let mut found = found.await?;
+        view::fit(&mut found);
+        Ok(found)
     }
 }

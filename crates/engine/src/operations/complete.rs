@@ -1,13 +1,20 @@
 //! Ends a task with success.
 
-use asyncgate_api::{Complete, CompleteOutput};
+use asyncgate_api::{
+    Complete, CompleteOutput,
+    bounds::{MAX_SUMMARY_BYTES, MAX_TERMS_BYTES},
+};
 use asyncgate_core::{
     Json,
     task::{self, Completion},
 };
 
 use super::{Execute, Executed, UnderLease};
-use crate::{Caller, Engine, input};
+use crate::{Caller, Engine, Fault, input};
+
+/// What a worker is told whose success proves nothing.
+const HINT: &str = "The owner is still owed a result that can be found: send complete again for this lease, with \
+                    artifacts or delivery_proof.";
 
 impl Execute for Complete {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
@@ -17,11 +24,26 @@ impl Execute for Complete {
             result: input::some_json("result", input.result)?,
             artifacts: input::some_json("artifacts", input.artifacts)?,
             delivery_proof: input::some_json("delivery_proof", input.delivery_proof)?,
+            summary: input::bounded_text(
+                "result_summary",
+                input.result_summary,
+                MAX_SUMMARY_BYTES,
+            )?,
+            metadata: input::bounded_json(
+                "completion_metadata",
+                input.completion_metadata,
+                MAX_TERMS_BYTES,
+            )?,
         };
+        let metadata = completion.metadata.as_ref();
+        if metadata.is_some_and(|metadata| !metadata.text().starts_with('{')) {
+            return Err(Fault::bad_request("completion_metadata must be an object"));
+        }
         let sent = [
             &completion.result,
             &completion.artifacts,
             &completion.delivery_proof,
+            &completion.metadata,
         ];
         let weight = sent.into_iter().flatten().map(Json::len).sum();
         let finished = under
@@ -29,8 +51,17 @@ impl Execute for Complete {
                 task::complete(env, head, hold, task, completion.clone())
             })
             .await?;
+        if !finished.discharged && !finished.duplicate {
+            engine.metrics.unproven.inc();
+            tracing::warn!(
+                task = input.task_id,
+                "a worker reported success without artifacts or delivery_proof: its owner's obligation stays open"
+            );
+        }
         Ok(CompleteOutput {
             ok: true,
+            discharged: finished.discharged,
+            hint: (!finished.discharged).then(|| HINT.to_owned()),
             duplicate: finished.duplicate,
             receipt_id: finished.receipt_id.to_string(),
         })

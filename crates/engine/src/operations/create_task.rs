@@ -1,12 +1,15 @@
 //! Hands over a task.
 
 use asyncgate_api::{
-    CreateTask, CreateTaskInput, CreateTaskOutput,
-    bounds::{MAX_TASK_ATTEMPTS, MAX_TASK_DELAY_SECONDS},
+    CreateTask, CreateTaskInput, CreateTaskOutput, Timeouts,
+    bounds::{
+        MAX_DEADLINE_SECONDS, MAX_INSTRUCTIONS_BYTES, MAX_TASK_ATTEMPTS, MAX_TASK_DELAY_SECONDS,
+        MAX_TERMS_BYTES,
+    },
 };
 use asyncgate_core::{
     Json,
-    task::{NewTask, Requirements},
+    task::{Contract, Deadline, NewTask, Requirements},
 };
 use asyncgate_store::ReadSet;
 
@@ -52,7 +55,7 @@ impl Execute for CreateTask {
 fn new_task(caller: &Caller, input: CreateTaskInput) -> Result<NewTask, Fault> {
     let named = Named::principal(
         input.principal_kind,
-        input.principal_id,
+        same_name(input.principal_id, input.principal_ai)?,
         input.principal_instance_id,
     );
     let owner = caller.acting(named)?;
@@ -65,8 +68,28 @@ fn new_task(caller: &Caller, input: CreateTaskInput) -> Result<NewTask, Fault> {
         Some(raw) => input::json("payload", raw)?,
         None => Json::null(),
     };
+    let contract = Contract {
+        instructions: input::bounded_text(
+            "instructions",
+            input.instructions,
+            MAX_INSTRUCTIONS_BYTES,
+        )?,
+        success_criteria: input::bounded_json(
+            "success_criteria",
+            input.success_criteria,
+            MAX_TERMS_BYTES,
+        )?,
+        result_delivery: input::bounded_json(
+            "result_delivery",
+            input.result_delivery,
+            MAX_TERMS_BYTES,
+        )?,
+        max_lease_expiries: input.max_lease_expiries,
+        ..timed(input.timeouts.unwrap_or_default())?
+    };
     Ok(NewTask {
         owner,
+        contract,
         task_type: input::name("type", input.task_type)?,
         payload,
         payload_pointer: input::text("payload_pointer", input.payload_pointer)?,
@@ -84,6 +107,53 @@ fn new_task(caller: &Caller, input: CreateTaskInput) -> Result<NewTask, Fault> {
             "expected_artifact_mime",
             input.expected_artifact_mime,
         )?,
+    })
+}
+
+/// Returns the owner's id, which may stand under two names.
+fn same_name(id: Option<String>, older: Option<String>) -> Result<Option<String>, Fault> {
+    match (id, older) {
+        (Some(id), Some(older)) if id != older => Err(Fault::bad_request(
+            "principal_id and principal_ai name different principals",
+        )),
+        (id, older) => Ok(id.or(older)),
+    }
+}
+
+/// Reads the limits on time.
+fn timed(timeouts: Timeouts) -> Result<Contract, Fault> {
+    let Timeouts {
+        lease_ttl_seconds,
+        deadline_seconds,
+        deadline_at,
+    } = timeouts;
+    input::positive_seconds("timeouts.lease_ttl_seconds", lease_ttl_seconds)?;
+    let after = input::bounded_seconds(
+        "timeouts.deadline_seconds",
+        deadline_seconds,
+        MAX_DEADLINE_SECONDS,
+    )?;
+    input::positive_seconds("timeouts.deadline_seconds", after)?;
+    let deadline = match (after, deadline_at) {
+        (None, None) => None,
+        (Some(seconds), None) => Some(Deadline::After { seconds }),
+        (None, Some(text)) => {
+            let at = text.parse().map_err(|error| {
+                let field = "timeouts.deadline_at";
+                Fault::bad_request(format!("{field}: {error}")).with("field", field)
+            })?;
+            Some(Deadline::At(at))
+        }
+        (Some(_), Some(_)) => {
+            return Err(Fault::bad_request(
+                "give timeouts.deadline_seconds or timeouts.deadline_at, not both",
+            ));
+        }
+    };
+    Ok(Contract {
+        lease_ttl_seconds,
+        deadline,
+        ..Contract::default()
     })
 }
 

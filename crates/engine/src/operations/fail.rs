@@ -1,6 +1,6 @@
 //! Reports a failure.
 
-use asyncgate_api::{Fail, FailOutput};
+use asyncgate_api::{Fail, FailOutput, bounds::MAX_RETRY_AFTER_SECONDS};
 use asyncgate_core::task::{self, Failure};
 
 use super::{Execute, Executed, UnderLease};
@@ -13,6 +13,11 @@ impl Execute for Fail {
         let failure = Failure {
             error: input::json("error", input.error)?,
             retryable: input.retryable,
+            retry_after_seconds: input::bounded_seconds(
+                "retry_after_seconds",
+                input.retry_after_seconds,
+                MAX_RETRY_AFTER_SECONDS,
+            )?,
         };
         let weight = failure.error.len();
         let finished = under

@@ -3,7 +3,8 @@
 use std::{future::pending, time::Duration};
 
 use asyncgate_api::{
-    LeaseNext, LeaseNextInput, LeaseNextOutput, LeasedTask, bounds::MAX_CLAIMED_TASKS,
+    LeaseNext, LeaseNextInput, LeaseNextOutput, LeasedTask,
+    bounds::{MAX_CLAIMED_TASKS, MAX_DEADLINE_SECONDS},
 };
 use asyncgate_core::{
     Reach, TenantId,
@@ -56,6 +57,11 @@ fn wish(caller: &Caller, input: LeaseNextInput) -> Result<Wish, Fault> {
             worker,
             capabilities: reach.capabilities.clone(),
             lease_ttl_ms: input::positive_seconds("lease_ttl_seconds", input.lease_ttl_seconds)?,
+            expected_duration_seconds: input::bounded_seconds(
+                "expected_duration_seconds",
+                input.expected_duration_seconds,
+                MAX_DEADLINE_SECONDS,
+            )?,
         },
         reach,
         max_tasks: max_tasks as usize,
@@ -67,14 +73,21 @@ async fn take(engine: &Engine, tenant: TenantId, wish: &Wish) -> Result<Vec<Leas
         claimable: Some((wish.reach.clone(), wish.max_tasks)),
         ..ReadSet::default()
     };
-    let claim = wish.claim.clone();
-    let leased = engine
-        .transact(tenant, 0, reads, move |env, snapshot| {
-            Ok(task::claim(env, snapshot.head, &claim, snapshot.claimable))
-        })
-        .await?;
-    let view = |task| Some(view::leased(task, task.lease()?));
-    Ok(leased.iter().filter_map(view).collect())
+    loop {
+        let claim = wish.claim.clone();
+        let claimed = engine
+            .transact(tenant, 0, reads.clone(), move |env, snapshot| {
+                Ok(task::claim(env, snapshot.head, &claim, snapshot.claimable))
+            })
+            .await?;
+        // Tasks whose deadline had passed stood in front. They are gone now, and others may stand behind them,
+        // of which no wake-up would tell.
+        if claimed.leased.is_empty() && claimed.ended > 0 {
+            continue;
+        }
+        let view = |task| Some(view::leased(task, task.lease()?));
+        return Ok(claimed.leased.iter().filter_map(view).collect());
+    }
 }
 
 /// Takes tasks, and waits for one that the worker can serve if there is none.

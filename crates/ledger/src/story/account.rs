@@ -146,7 +146,12 @@ fn told(story: &Story, moment: &Moment) -> String {
             said("result_payload")
         ),
         ReceiptType::TaskFailed => format!(
-            "{from} reported failure {}{}",
+            "{from} {} {}{}",
+            if moment.is_by_server() {
+                "gave it up"
+            } else {
+                "reported failure"
+            },
             discharge(story, moment),
             said("error")
         ),
@@ -157,10 +162,15 @@ fn told(story: &Story, moment: &Moment) -> String {
         ),
         ReceiptType::TaskResultReady => format!("{to} can fetch the outcome{}", said("status")),
         ReceiptType::LeaseExpired => format!(
-            "the lease of {} ran out and it was queued again",
+            "the lease of {} ran out{}",
             moment
                 .shown("previous_worker_id")
-                .unwrap_or_else(|| "a worker".to_owned())
+                .unwrap_or_else(|| "a worker".to_owned()),
+            if moment.body["requeued"] == false {
+                ""
+            } else {
+                " and it was queued again"
+            }
         ),
         ReceiptType::LeaseReleased => format!("{from} gave it back and it was queued again"),
         ReceiptType::SystemAnomaly => format!("{from} found something strange{}", said("kind")),

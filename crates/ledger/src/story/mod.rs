@@ -146,6 +146,11 @@ impl Moment {
             None => plain(&value.to_string()),
         })
     }
+
+    /// Returns true if the server itself acted.
+    fn is_by_server(&self) -> bool {
+        self.from == "system/asyncgate"
+    }
 }
 
 /// Returns a principal as `kind/id`, with its instance if it has one.

@@ -1,6 +1,9 @@
 //! The states that receipts add up to are the states that the rules gave the tasks.
 
-use asyncgate_core::{LeaseId, ReceiptId, Task, TaskId, task::State};
+use asyncgate_core::{
+    LeaseId, ReceiptId, Task, TaskId,
+    task::{Contract, Deadline, State, Status},
+};
 use asyncgate_ledger::Standings;
 
 use crate::world::{World, eventful};
@@ -22,6 +25,21 @@ fn more_than_eventful() -> World {
     let hold = world.lease(id, "bob");
     world.start(&hold, id);
     world.progress(&hold, id, "1");
+    for terms in [
+        Contract {
+            deadline: Some(Deadline::After { seconds: 60 }),
+            ..Contract::default()
+        },
+        Contract {
+            max_lease_expiries: Some(1),
+            ..Contract::default()
+        },
+    ] {
+        let id = world.create_under("alice", terms);
+        world.lease(id, "bob");
+        world.expire(id);
+        assert_eq!(world.tasks[&id].status(), Status::Failed);
+    }
     world
 }
 

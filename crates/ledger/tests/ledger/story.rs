@@ -1,6 +1,6 @@
 //! The texts of stories.
 
-use asyncgate_core::TaskId;
+use asyncgate_core::{TaskId, task::Contract};
 use asyncgate_ledger::Story;
 
 use crate::world::{World, bare, eventful};
@@ -146,4 +146,25 @@ fn what_callers_sent_is_shown_escaped() {
         assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{text:?}");
     }
     assert_eq!(story.mermaid().matches("->>").count(), 3);
+}
+
+#[test]
+fn what_the_server_gave_up_is_told_as_its_own_doing() {
+    let mut world = World::new();
+    let id = world.create_under(
+        "alice",
+        Contract {
+            max_lease_expiries: Some(1),
+            ..Contract::default()
+        },
+    );
+    world.lease(id, "bob");
+    world.expire(id);
+    let lines = story_of(&world, 1).lines().join("\n");
+    assert!(
+        lines.contains("system/asyncgate gave it up and discharged #1"),
+        "{lines}"
+    );
+    assert!(lines.contains("lease_expiries"), "{lines}");
+    assert!(!lines.contains("queued again"), "{lines}");
 }

@@ -7,7 +7,7 @@ use asyncgate_core::{
     Changes, ClassLoad, Decision, Env, Head, Ids, Json, Link, Policy, Principal, PrincipalKind,
     Receipt, Rejection, Seq, Stamp, Task, TaskId, TenantId, Timestamp, hex,
     receipt::{SignedHead, acknowledge, record_signature},
-    task::{self, Claim, Completion, Failure, Hold, NewTask},
+    task::{self, Claim, Completion, Contract, Failure, Hold, NewTask},
 };
 use asyncgate_ledger::{Export, record};
 use ed25519_dalek::{Signer, SigningKey};
@@ -49,8 +49,7 @@ pub fn bare() -> Completion {
         result: Some(json(
             "{\n  \"answer\": 42.0,\r\n  \"said\": \"h\\u00e9llo\"\n}",
         )),
-        artifacts: None,
-        delivery_proof: None,
+        ..Completion::default()
     }
 }
 
@@ -117,17 +116,28 @@ impl World {
             .id
     }
 
+    pub fn create_under(&mut self, owner: &str, contract: Contract) -> TaskId {
+        let new = NewTask {
+            contract,
+            ..new_task(owner)
+        };
+        let created =
+            self.run(|env, head| task::create(env, head, new, None, ClassLoad::default()));
+        created.task.id
+    }
+
     pub fn lease(&mut self, id: TaskId, by: &str) -> Hold {
         let claim = Claim {
             worker: worker(by),
             capabilities: vec!["fast".to_owned()],
             lease_ttl_ms: None,
+            expected_duration_seconds: None,
         };
         let task = self.tasks[&id].clone();
         let leased = self.run(|env, head| Ok(task::claim(env, head, &claim, vec![task])));
         Hold {
             worker: claim.worker,
-            lease_id: leased[0].lease().unwrap().id,
+            lease_id: leased.leased[0].lease().unwrap().id,
         }
     }
 
@@ -156,6 +166,7 @@ impl World {
         let failure = Failure {
             error: json(r#"{"message":"no luck"}"#),
             retryable,
+            retry_after_seconds: None,
         };
         self.run(|env, head| task::fail(env, head, hold, task, failure));
     }
@@ -168,7 +179,7 @@ impl World {
 
     pub fn acknowledge(&mut self, place: usize, by: &str) {
         let receipt = self.receipts[place - 1].clone();
-        self.run(|env, head| Ok(acknowledge(env, head, &receipt, &agent(by))));
+        self.run(|env, head| Ok(acknowledge(env, head, &receipt, &agent(by), None)));
     }
 
     /// Moves the time past every deadline and sweeps.

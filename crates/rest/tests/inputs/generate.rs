@@ -27,14 +27,20 @@ pub fn values(contract: &Contract, schema: &Value) -> BoxedStrategy<Value> {
         );
     }
     if let Some(excluded) = schema.get("not") {
-        let excluded = excluded["const"].clone();
+        let excluded = excluded.clone();
         let rest = schema.iter().filter(|(keyword, _)| *keyword != "not");
         let rest: Map<String, Value> = rest
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
         let allowed = values(contract, &rest.into());
         return allowed
-            .prop_filter("excluded", move |value| *value != excluded)
+            .prop_filter("excluded", move |value| match &excluded["required"] {
+                Value::Array(together) => {
+                    let has = |name: &Value| !value[name.as_str().unwrap()].is_null();
+                    !together.iter().all(has)
+                }
+                _ => *value != excluded["const"],
+            })
             .boxed();
     }
     for choice in ["oneOf", "anyOf"] {

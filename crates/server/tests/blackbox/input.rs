@@ -148,7 +148,7 @@ fn fields_that_nobody_knows_are_refused_everywhere() {
     for body in [
         r#"{"type":"x","requirements":{"capabilities":[],"cpu":4}}"#,
         r#"{"type":"x","type":"x"}"#,
-        r#"{"type":"x","principal_id":"a","principal_ai":"a"}"#,
+        r#"{"type":"x","principal_id":"a","principal_ai":"b"}"#,
         r#"{"type":"x","tenant_id":"other"}"#,
         r#"{"type":"x","status":"succeeded"}"#,
     ] {

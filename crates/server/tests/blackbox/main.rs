@@ -22,6 +22,7 @@ mod calls;
 mod cli;
 mod clock;
 mod contract;
+mod contracts;
 mod credentials;
 mod crowds;
 mod domains;

@@ -188,6 +188,7 @@ impl Generator {
         if self.rng.one_in(2) {
             input.number("priority", self.rng.below(5) as i64 - 2);
         }
+        self.contract(content, input);
         if self.rng.one_in(4) {
             input.number("delay_seconds", *self.rng.pick(&[0, 1, 5, 60]));
         }
@@ -201,6 +202,25 @@ impl Generator {
         if world.actors()[actor].caller.role == Role::Admin && self.rng.one_in(2) {
             input.text("principal_kind", "human");
             input.text("principal_id", "a1");
+        }
+    }
+
+    /// Draws an owner's terms. They follow from the content, because they are part of it.
+    fn contract(&mut self, content: usize, input: &mut Input) {
+        match content % 16 {
+            0 => input.raw("timeouts", "{\"deadline_seconds\":5}"),
+            1 => input.raw(
+                "timeouts",
+                "{\"deadline_seconds\":90,\"lease_ttl_seconds\":2}",
+            ),
+            2 => input.raw("timeouts", "{\"deadline_seconds\":600}"),
+            3 => input.raw("timeouts", "{\"lease_ttl_seconds\":9999}"),
+            4 => input.text("instructions", "do it well"),
+            5 => input.raw("success_criteria", "{\"pages\":3}"),
+            _ => {}
+        }
+        if self.rng.one_in(8) {
+            input.number("max_lease_expiries", *self.rng.pick(&[0, 1, 1, 2]));
         }
     }
 
@@ -257,6 +277,9 @@ impl Generator {
                 if !self.rng.one_in(4) {
                     input.raw("retryable", "true");
                 }
+                if self.rng.one_in(8) {
+                    input.number("retry_after_seconds", *self.rng.pick(&[0, 3, 300]));
+                }
             }
             _ => {}
         }
@@ -274,7 +297,7 @@ impl Generator {
             0..=7 => input.raw("artifacts", "[{\"type\":\"url\",\"url\":\"s3://x\"}]"),
             8 => input.raw("artifacts", "{\"id\":7}"),
             9 | 10 => input.raw("delivery_proof", "{\"sent\":true}"),
-            11 => input.raw("artifacts", "[]"),
+            11 => input.raw("artifacts", *self.rng.pick(&["[]", "\"\"", "\"s3://b/x\""])),
             12 if self.rng.one_in(8) => input.text("artifacts", "@a101"),
             13 if self.rng.one_in(8) => input.text("artifacts", "@a100"),
             _ => {}

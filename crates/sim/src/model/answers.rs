@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use super::{
     Model,
     audit::Journal,
+    deadline,
     oracle::{Question, asks_for},
     times::shows,
 };
@@ -52,6 +53,8 @@ pub struct Answered<'a> {
     pub tasks_made: usize,
     /// The number of receipts that its transactions wrote.
     pub receipts_made: usize,
+    /// The number of leases that its transactions gave.
+    pub leases_made: usize,
     /// True if nothing else was committed between its reads and its answer, and nothing failed.
     pub exact: bool,
     /// True if it was answered as soon as it was decided.
@@ -71,9 +74,7 @@ impl Model {
             Op::RELEASE | Op::START | Op::PROGRESS => self.reported(answered)?,
             Op::COMPLETE => self.completed(answered, journal, &mut gains)?,
             Op::FAIL => self.failed(answered, journal, &mut gains)?,
-            Op::ACK => hold(answered.receipts_made == 1, "acknowledged", || {
-                format!("{} receipts", answered.receipts_made)
-            })?,
+            Op::ACK => self.acknowledged(answered)?,
             Op::LIST => self.listed_tasks(answered)?,
             Op::OBLIGATIONS => self.listed_obligations(answered, &mut gains)?,
             Op::BOOTSTRAP => self.listed_bootstrap(answered, &mut gains)?,
@@ -133,7 +134,12 @@ impl Model {
             && shows(&record.updated_at, task.updated_at)
             && shows(&record.next_eligible_at, task.next_eligible_at)
             && lease == task.lease().map(|lease| lease.id.to_string()).as_deref()
-            && record.result.is_some() == task.end().is_some();
+            && record.result.is_some() == task.end().is_some()
+            && match (&record.deadline_at, deadline(task)) {
+                (Some(shown), Some(at)) => shows(shown, at),
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            };
         hold(same, "truthful observability", || {
             format!(
                 "{} is {:?}, shown {:?}",
@@ -174,13 +180,13 @@ impl Model {
             format!("{} of {most}", output.tasks.len())
         })?;
         hold(
-            output.tasks.len() == answered.receipts_made,
+            output.tasks.len() == answered.leases_made,
             "done once",
             || {
                 format!(
                     "{} told, {} leased",
                     output.tasks.len(),
-                    answered.receipts_made
+                    answered.leases_made
                 )
             },
         )?;
@@ -232,7 +238,10 @@ impl Model {
         if !answered.prompt {
             return Ok(());
         }
-        let end = asked.lease_end(answered.question.now, asked.number("lease_ttl_seconds"));
+        let usual = spec.contract.as_ref();
+        let usual = usual.and_then(|contract| contract.lease_ttl_seconds);
+        let seconds = asked.number("lease_ttl_seconds").or(usual);
+        let end = asked.lease_end(answered.question.now, seconds);
         let held = story.task.lease().is_some_and(|held| {
             held.id == lease && held.expires_at == end && shows(&leased.expires_at, end)
         });
@@ -301,8 +310,36 @@ impl Model {
         hold(wrote != output.duplicate, "duplicates are told", || {
             format!("{output:?}")
         })?;
+        // A late answer may be fetched after the proof.
+        let id = answered.question.asked.text_or_empty("task_id");
+        let task = self.task(answered.question.actor.tenant, id);
+        let end = task.and_then(|story| story.task.end());
+        let told = end.is_some_and(|end| end.discharged) == output.discharged;
+        hold(
+            (told || !answered.prompt) && output.discharged == output.hint.is_none(),
+            "discharges are told",
+            || format!("{output:?}"),
+        )?;
         gains.receipts.push(output.receipt_id);
         Ok(())
+    }
+
+    /// Checks that a receipt is acknowledged once by each principal, however often it says so.
+    fn acknowledged(&self, answered: &Answered<'_>) -> Checked {
+        let Question { actor, asked, .. } = answered.question;
+        let tenant = &self.tenants[actor.tenant];
+        let (id, by) = (asked.parsed("receipt_id"), answered.question.principal());
+        let receipts = tenant.ledger.iter().filter(|receipt| {
+            receipt.receipt_type == ReceiptType::ReceiptAcknowledged
+                && receipt.parents.first().copied() == id
+                && by.as_ref().is_ok_and(|by| receipt.from.is(by))
+        });
+        let count = receipts.count();
+        hold(
+            count == 1 && answered.receipts_made <= 1,
+            "acknowledged",
+            || format!("{count} receipts, {} of them new", answered.receipts_made),
+        )
     }
 
     fn failed(&self, answered: &Answered<'_>, journal: &mut Journal, gains: &mut Gains) -> Checked {

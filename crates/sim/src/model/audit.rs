@@ -186,8 +186,11 @@ impl Story {
             + self.count(R::LeaseReleased)
             + self.count(R::TaskRetryScheduled)
             + by_worker
-            + u32::from(self.canceled_under_lease);
-        let failures = self.count(R::TaskRetryScheduled) + self.count(R::TaskFailed);
+            + u32::from(self.cut_off);
+        // A task that the server gave up has failed without another attempt.
+        let given_up = task.status() == Status::Failed && by_worker == 0;
+        let failures =
+            self.count(R::TaskRetryScheduled) + self.count(R::TaskFailed) - u32::from(given_up);
         let late = u32::from(self.count(R::TaskCompleted) == 2);
         let outcomes =
             self.count(R::TaskCompleted) + self.count(R::TaskFailed) + self.count(R::TaskCanceled);

@@ -95,17 +95,17 @@ impl Model {
         hold(receipt.parents.len() == parents, "parent linkage", told)
     }
 
-    /// Checks that a success discharges exactly when it says where its result is. Proof that did not fit
-    /// into the body was left out, with a pointer to its place.
+    /// Checks that a success discharges exactly when its receipt says where its result is: proof is never
+    /// left out of it.
     fn check_locatable(&self, receipt: &Receipt) -> Checked {
         let body: Completed = serde_json::from_str(receipt.body.text()).unwrap_or_default();
-        let proof = [&body.artifacts, &body.delivery_proof];
-        let located = proof.into_iter().flatten().any(|proof| {
-            let json = Json::from_text(proof.get().to_owned());
-            let holds = proof.get().starts_with(['[', '{']);
-            holds && json.is_some_and(|json| !json.says_nothing())
-        });
-        let located = located || body.how_to_retrieve.is_some() && !receipt.parents.is_empty();
+        let says = |proof: &Option<Box<serde_json::value::RawValue>>, forms: &[char]| {
+            let proof = proof.as_ref().map(|proof| proof.get().to_owned());
+            let proof = proof.and_then(Json::from_text);
+            proof.is_some_and(|json| json.text().starts_with(forms) && !json.says_nothing())
+        };
+        let located =
+            says(&body.artifacts, &['[', '{', '"']) || says(&body.delivery_proof, &['[', '{']);
         let lenient = self.policy.locatability == asyncgate_core::Locatability::Lenient;
         hold(
             located != receipt.parents.is_empty() && (located || lenient),
@@ -120,7 +120,6 @@ impl Model {
 struct Completed {
     artifacts: Option<Box<serde_json::value::RawValue>>,
     delivery_proof: Option<Box<serde_json::value::RawValue>>,
-    how_to_retrieve: Option<String>,
 }
 
 impl Tenant {

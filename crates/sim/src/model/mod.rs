@@ -21,7 +21,7 @@ use std::{
 use asyncgate_core::{
     Changes, LeaseId, ObligationKey, Placement, Policy, Principal, PrincipalKey, PrincipalKind,
     Reach, Receipt, ReceiptId, ReceiptType, Relationship, Seq, Task, TaskId, Timestamp,
-    task::{State, Status},
+    task::{Deadline, State},
 };
 
 use crate::{
@@ -86,7 +86,8 @@ struct Story {
     task: Task,
     receipts: Vec<Seq>,
     counts: [u32; ReceiptType::ALL.len()],
-    canceled_under_lease: bool,
+    /// True if it ended while a worker held it, by somebody else.
+    cut_off: bool,
 }
 
 impl Story {
@@ -190,8 +191,10 @@ impl Model {
             tenant.changed.insert(seq);
             match tenant.tasks.get_mut(&seq) {
                 Some(story) => {
-                    let canceled = write.task.status() == Status::Canceled;
-                    story.canceled_under_lease |= canceled && story.task.lease().is_some();
+                    let by_nobody = write.task.end().is_some_and(|end| end.by.is_none());
+                    // A lease that ran out has a receipt of its own.
+                    let ran_out = write.task.expiries > story.task.expiries;
+                    story.cut_off |= by_nobody && !ran_out && story.task.lease().is_some();
                     story.task = write.task;
                 }
                 None => tenant.begin(write.task),
@@ -231,6 +234,14 @@ impl Model {
     fn receipt(&self, number: usize, id: &str) -> Option<&Receipt> {
         let id: ReceiptId = id.parse().ok()?;
         self.tenants[number].receipt(id)
+    }
+}
+
+/// Returns the time by which a task must have ended. The model computes it by itself.
+fn deadline(task: &Task) -> Option<Timestamp> {
+    match task.spec.contract.as_ref()?.deadline? {
+        Deadline::After { seconds } => Some(task.created_at.plus_millis(seconds * 1_000)),
+        Deadline::At(at) => Some(at),
     }
 }
 
@@ -286,7 +297,7 @@ impl Tenant {
             task,
             receipts: Vec::new(),
             counts: Default::default(),
-            canceled_under_lease: false,
+            cut_off: false,
         };
         self.tasks.insert(story.task.id.seq(), story);
     }
@@ -302,16 +313,22 @@ impl Tenant {
         let priority = Reverse(task.spec.priority);
         match before {
             Some(Placement::Ready { .. }) => drop(self.ready.remove(&(priority, seq))),
-            Some(Placement::Due { at }) => drop(due.remove(&(at, number, task.id))),
-            Some(Placement::Ended) | None => {}
+            Some(Placement::Due { .. } | Placement::Ended) | None => {}
         }
-        match &task.state {
-            State::Ready => drop(self.ready.insert((priority, seq))),
-            State::Delayed => drop(due.insert((task.next_eligible_at, number, task.id))),
-            State::Leased(lease) | State::Running(lease) => {
-                due.insert((lease.expires_at, number, task.id));
+        if let Some(at) = before.and_then(Placement::due) {
+            due.remove(&(at, number, task.id));
+        }
+        let look = match &task.state {
+            State::Ready => {
+                self.ready.insert((priority, seq));
+                None
             }
-            State::Ended(_) => {}
+            State::Delayed => Some(task.next_eligible_at),
+            State::Leased(lease) | State::Running(lease) => Some(lease.expires_at),
+            State::Ended(_) => return,
+        };
+        if let Some(at) = look.into_iter().chain(deadline(task)).min() {
+            due.insert((at, number, task.id));
         }
     }
 

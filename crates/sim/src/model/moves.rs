@@ -1,11 +1,11 @@
 //! The state machine: the moves that a task may make, and the receipts that each of them leaves.
 
 use asyncgate_core::{
-    Changes, Placement, Receipt, ReceiptType, Task, Timestamp,
+    Changes, Placement, Principal, Receipt, ReceiptType, Task, Timestamp,
     task::{Lease, Outcome, State},
 };
 
-use super::{Model, Tenant};
+use super::{Model, Tenant, deadline};
 use crate::violation::{Checked, broken, hold};
 
 /// A move of a task, recognised by the receipts that were written with it.
@@ -20,6 +20,10 @@ enum Move {
     Released,
     Retried,
     Expired,
+    /// A lease ran out for the last time, and the server gave the task up.
+    Worn,
+    /// The deadline passed, and the server gave the task up.
+    Late,
     Ended(Outcome),
     Proved,
 }
@@ -90,11 +94,19 @@ fn classify(before: Option<&Task>, about: &[&Receipt]) -> Checked<Move> {
         | [R::LeaseExpired, R::SystemAnomaly]
         | [R::LeaseExpired, R::SystemAnomaly, R::SystemAnomaly] => Move::Expired,
         [R::TaskCompleted, R::TaskResultReady] => Move::Ended(Outcome::Succeeded),
+        [R::LeaseExpired, R::TaskFailed, R::TaskResultReady] => Move::Worn,
+        [R::TaskFailed, R::TaskResultReady] if about[0].from.is(&Principal::system()) => Move::Late,
         [R::TaskFailed, R::TaskResultReady] => Move::Ended(Outcome::Failed),
         [R::TaskCanceled, R::TaskResultReady] => Move::Ended(Outcome::Canceled),
         [R::TaskCompleted] => Move::Proved,
         _ => return broken("receipts match moves", format!("{kinds:?}")),
     })
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct Retried {
+    retry_after_seconds: Option<u64>,
 }
 
 struct Moving<'a> {
@@ -157,6 +169,11 @@ impl Moving<'_> {
             }
             Move::Retried => self.check_retried(before),
             Move::Expired => self.check_expired(before),
+            Move::Worn => self.check_worn(before),
+            Move::Late => {
+                self.must(self.is_late(before), "deadlines")?;
+                self.check_given_up(before, self.about[0], "deadline")
+            }
             Move::Ended(outcome) => self.check_ended(before, outcome),
             Move::Proved => self.check_proved(before),
         }
@@ -178,7 +195,8 @@ impl Moving<'_> {
             task.attempt == attempts,
             "attempts only by reported failures",
         )?;
-        let expiries = before.expiries + u32::from(self.moved == Move::Expired);
+        let lost = matches!(self.moved, Move::Expired | Move::Worn);
+        let expiries = before.expiries + u32::from(lost);
         self.must(task.expiries == expiries, "expiries")?;
         let waits = matches!(self.moved, Move::Retried | Move::Expired | Move::Released);
         self.must(
@@ -193,6 +211,7 @@ impl Moving<'_> {
         self.must(before.lease().is_none(), "at most one lease")?;
         self.must(before.state == State::Ready, "state machine")?;
         self.must(before.next_eligible_at <= self.now, "next_eligible_at")?;
+        self.must(!self.is_late(before), "deadlines")?;
         let State::Leased(lease) = &self.after.state else {
             return self.must(false, "state machine");
         };
@@ -213,6 +232,7 @@ impl Moving<'_> {
             return self.must(false, "state machine");
         };
         self.must(self.is_running(old), "lease expiry")?;
+        self.must(!self.is_late(before), "deadlines")?;
         let same = new.id == old.id && new.worker == old.worker && new.created_at == old.created_at;
         let running = matches!(before.state, State::Running(_));
         let still = matches!(self.after.state, State::Running(_));
@@ -236,9 +256,11 @@ impl Moving<'_> {
             "attempts are bounded",
         )?;
         let factor = 1_u64.checked_shl(task.attempt - 1).unwrap_or(u64::MAX);
-        let wished = u64::from(task.spec.retry_backoff_seconds).saturating_mul(factor);
+        let usual = u64::from(task.spec.retry_backoff_seconds).saturating_mul(factor);
         let longest = u64::from(self.model.policy.max_retry_backoff_seconds);
-        let delay = i64::try_from(wished.min(longest) * 1_000).unwrap_or(i64::MAX);
+        let body: Retried = serde_json::from_str(self.about[0].body.text()).unwrap_or_default();
+        let seconds = body.retry_after_seconds.unwrap_or(usual.min(longest));
+        let delay = i64::try_from(seconds * 1_000).unwrap_or(i64::MAX);
         let at = self.now.plus_millis(delay);
         self.must(task.next_eligible_at == at, "backoff")?;
         self.must_wait_until(at)
@@ -249,6 +271,8 @@ impl Moving<'_> {
             return self.must(false, "state machine");
         };
         self.must(!self.is_running(lease), "lease expiry")?;
+        let goes_on = !self.is_late(before) && !self.is_worn();
+        self.must(goes_on, "the server gives up")?;
         let told = self.about.first().is_some_and(|receipt| {
             receipt.lease_id == Some(lease.id) && &*receipt.from.id == "asyncgate"
         });
@@ -257,6 +281,48 @@ impl Moving<'_> {
         let latest = self.now.plus_millis(self.model.policy.expiry_jitter_ms);
         self.must(at >= self.now && at <= latest, "expiry delay")?;
         self.must_wait_until(at)
+    }
+
+    fn check_worn(&self, before: &Task) -> Checked {
+        let Some(lease) = before.lease() else {
+            return self.must(false, "state machine");
+        };
+        self.must(!self.is_running(lease), "lease expiry")?;
+        self.must(self.is_worn(), "the server gives up")?;
+        let told = self.about[0].lease_id == Some(lease.id);
+        self.must(told, "receipts match moves")?;
+        self.check_given_up(before, self.about[1], "lease_expiries")
+    }
+
+    /// Checks an end that the server itself put to a task.
+    fn check_given_up(&self, before: &Task, receipt: &Receipt, code: &str) -> Checked {
+        let Some(end) = self.after.end() else {
+            return self.must(false, "state machine");
+        };
+        let error = end.error.as_ref().map(|error| error.text());
+        let named = error.is_some_and(|error| error.contains(&format!("\"code\":\"{code}\"")));
+        let right = end.outcome == Outcome::Failed
+            && end.by.is_none()
+            && end.discharged
+            && end.at == self.now
+            && end.receipt == receipt.id
+            && receipt.from.is(&Principal::system())
+            && receipt.lease_id == before.lease().map(|lease| lease.id)
+            && receipt.parents == [before.assignment];
+        self.must(right && named, "the server gives up")
+    }
+
+    /// Returns true if the task should have ended by now.
+    fn is_late(&self, task: &Task) -> bool {
+        deadline(task).is_some_and(|deadline| deadline <= self.now)
+    }
+
+    /// Returns true if as many leases of the task ran out as it may lose.
+    fn is_worn(&self) -> bool {
+        let own = self.after.spec.contract.as_ref();
+        let own = own.and_then(|contract| contract.max_lease_expiries);
+        let most = own.unwrap_or(self.model.policy.max_lease_expiries);
+        most != 0 && self.after.expiries >= most
     }
 
     fn check_ended(&self, before: &Task, outcome: Outcome) -> Checked {
@@ -308,6 +374,7 @@ impl Moving<'_> {
         let receipt = self.about[0];
         let holder = receipt.lease_id == Some(lease.id) && receipt.from.is(&lease.worker);
         self.must(holder, "lease enforcement")?;
+        self.must(!self.is_late(before), "deadlines")?;
         self.must(self.is_running(lease), "lease expiry")
     }
 
@@ -321,7 +388,10 @@ impl Moving<'_> {
     fn must_wait_until(&self, at: Timestamp) -> Checked {
         let placed = match self.after.placement() {
             Placement::Ready { .. } => at <= self.now,
-            Placement::Due { at: due } => due == at && at > self.now,
+            Placement::Due { at: due } => {
+                let first = deadline(self.after).map_or(at, |deadline| deadline.min(at));
+                due == first && at > self.now
+            }
             Placement::Ended => false,
         };
         self.must(placed && self.after.lease().is_none(), "state machine")

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use asyncgate_api::{Access, Code};
 use asyncgate_core::{
     Class, Json, Locatability, Principal, PrincipalKind, Task, Timestamp,
-    task::{Outcome, Status},
+    task::{Deadline, Outcome, Status},
 };
 use asyncgate_engine::Role;
 use serde::{Deserialize, de::IgnoredAny};
 
-use super::Model;
+use super::{Model, deadline};
 use crate::{asked::Asked, cast::Actor, step::Op};
 
 const MAX_ARTIFACTS: usize = 100;
-const MAX_PROOF_BYTES: usize = 64 * 1024;
+const MAX_PROOF_BYTES: usize = 64 * 1024 - 256;
 
 /// The prediction: success, or the code of the refusal.
 pub type Verdict = Result<(), Code>;
@@ -175,7 +175,9 @@ impl Model {
         if since.is_some_and(|id| self.receipt(question.actor.tenant, id).is_none()) {
             return Err(Code::BadRequest);
         }
-        Ok(())
+        let task = asked.text("task_id").filter(|_| question.op == Op::LEDGER);
+        let story = task.and_then(|id| self.task(question.actor.tenant, id));
+        story.map_or(Ok(()), |story| question.may_read(&story.task))
     }
 
     fn one_receipt(&self, question: &Question<'_>) -> Verdict {
@@ -218,6 +220,7 @@ impl Model {
             let end = lease.expires_at.plus_millis(self.policy.lease_grace_ms);
             lease.worker.is(&worker) && now < end && lease.id.to_string() == lease_id
         });
+        let held = held && deadline(task).is_none_or(|deadline| now < deadline);
         if !held {
             return Err(Code::LeaseInvalidOrExpired);
         }
@@ -236,7 +239,7 @@ impl Model {
                 self.fits(asked.raw("result"))?;
                 let count: Option<Vec<IgnoredAny>> = asked.value("artifacts");
                 let proof = ["artifacts", "delivery_proof"].map(|proof| asked.raw(proof));
-                let proof = proof.into_iter().map(size).max().unwrap_or(0);
+                let proof: usize = proof.into_iter().map(size).sum();
                 if count.map_or(0, |list| list.len()) > MAX_ARTIFACTS || proof > MAX_PROOF_BYTES {
                     return Err(Code::LimitExceeded);
                 }
@@ -263,6 +266,7 @@ pub(super) fn asks_for(asked: &Asked, task: &Task) -> bool {
     class_of(asked) == task.class()
         && (payload == spec.payload.text() || same())
         && tags == spec.requirements.tags
+        && asks_for_contract(asked, task)
 }
 
 /// Returns the class of the task that an input asks for.
@@ -275,6 +279,26 @@ fn class_of(asked: &Asked) -> Class {
         task_type: asked.text_or_empty("type").to_owned(),
         capabilities,
     }
+}
+
+fn asks_for_contract(asked: &Asked, task: &Task) -> bool {
+    let contract = task.spec.contract.clone().unwrap_or_default();
+    let wished: Wished = asked.value("timeouts").unwrap_or_default();
+    let criteria = asked.raw("success_criteria");
+    let criteria = criteria.and_then(|text| Json::from_text(text.to_owned()));
+    let seconds = wished.deadline_seconds;
+    asked.text("instructions") == contract.instructions.as_deref()
+        && criteria == contract.success_criteria
+        && wished.lease_ttl_seconds == contract.lease_ttl_seconds
+        && seconds.map(|seconds| Deadline::After { seconds }) == contract.deadline
+}
+
+/// The limits on a task's time.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Wished {
+    lease_ttl_seconds: Option<i64>,
+    deadline_seconds: Option<i64>,
 }
 
 /// The demands of a task on its worker.

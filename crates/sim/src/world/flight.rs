@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use asyncgate_core::{Changes, Reach, Timestamp};
+use asyncgate_core::{Changes, Reach, ReceiptType, Timestamp};
 use asyncgate_engine::{Engine, Entry, Fault, Source};
 
 use crate::{
@@ -46,6 +46,8 @@ pub struct Flight {
     pub tasks_made: usize,
     /// The number of receipts that its transactions wrote.
     pub receipts_made: usize,
+    /// The number of leases that its transactions gave.
+    pub leases_made: usize,
     /// True if something else was committed since it began.
     pub overtaken: bool,
     /// The model's notes on its transactions over messages.
@@ -104,6 +106,7 @@ impl Flight {
             decided: None,
             tasks_made: 0,
             receipts_made: 0,
+            leases_made: 0,
             overtaken: false,
             notes: Notes::default(),
             future,
@@ -132,6 +135,9 @@ impl Flight {
             let new = changes.tasks.iter().filter(|write| write.before.is_none());
             self.tasks_made += new.count();
             self.receipts_made += changes.receipts.len();
+            let accepted = |kind| kind == ReceiptType::TaskAccepted;
+            let kinds = changes.receipts.iter().map(|receipt| receipt.receipt_type);
+            self.leases_made += kinds.filter(|kind| accepted(*kind)).count();
         }
     }
 }

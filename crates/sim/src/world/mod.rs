@@ -347,6 +347,7 @@ impl World {
                     created: answer.created,
                     tasks_made: flight.tasks_made,
                     receipts_made: flight.receipts_made,
+                    leases_made: flight.leases_made,
                     exact: !flight.overtaken && self.store.faults() == flight.faults,
                     prompt: flight.manner != Manner::Late,
                 };

@@ -182,6 +182,15 @@ impl<'a, 'conn> Cells<'a, 'conn> {
         }
     }
 
+    /// Binds a column that the checksum covers where it is not empty. Such a column can be added to a table
+    /// whose rows have checksums already.
+    pub(crate) fn put_some(&mut self, text: Option<&str>) -> Result<()> {
+        if let Some(text) = text {
+            self.cover(text);
+        }
+        self.bind(text)
+    }
+
     pub(crate) fn put_time(&mut self, time: Timestamp) -> Result<()> {
         self.put(time.as_millis())
     }

@@ -12,42 +12,48 @@ use rusqlite::{OptionalExtension, Result, Row, params, types::Type};
 use crate::{
     codec::{self, Columns, Key},
     db::Db,
-    rows::checksum::{Cells, Checksum, Stored, damaged, is_damage},
+    rows::{
+        checksum::{Cells, Checksum, Stored, damaged, is_damage},
+        more::{self, StateMore},
+    },
 };
 
-/// The size above which payloads live in their own table: a task is rewritten several times in its life, its payload never
-/// changes.
-const LARGE_PAYLOAD_BYTES: usize = 2_048;
+/// The size above which payloads and contracts live in tables of their own: a task is rewritten several times in its life,
+/// and they never change.
+const LARGE_BYTES: usize = 2_048;
+/// The text in the place of a contract that stands in its own table.
+const ELSEWHERE: &str = "";
 
 /// The columns that change and those that never do have a checksum each, so that a change does not have
-/// to read the rest. The payload and the instance stand at the end, because other tables hold them.
+/// to read the rest. The payload, the contract and the instance stand at the end, because other tables may hold them.
 const SELECT: &str = "
     SELECT state, attempt, expiries, updated_at, eligible_at,
            lease_id, worker, leased_at, lease_until, renewals, progress, progress_at,
-           ended_at, result, error, artifacts, delivery_proof, end_receipt, discharged, state_sum,
-           task_id, type, payload_pointer, requirements, priority, max_attempts, retry_backoff,
+           ended_at, result, error, artifacts, delivery_proof, end_receipt, discharged, state_more,
+           state_sum, task_id, type, payload_pointer, requirements, priority, max_attempts, retry_backoff,
            idempotency_key, outcome_kind, artifact_mime, owner, created_at, assignment, spec_sum,
-           payload, instance
+           payload, instance, contract
     FROM task WHERE task = ?1";
 
 const INSERT: &str = "
     INSERT INTO task (
         task, state, attempt, expiries, updated_at, eligible_at,
         lease_id, worker, leased_at, lease_until, renewals, progress, progress_at,
-        ended_at, result, error, artifacts, delivery_proof, end_receipt, discharged, state_sum,
-        task_id, type, payload_pointer, requirements, priority, max_attempts, retry_backoff,
+        ended_at, result, error, artifacts, delivery_proof, end_receipt, discharged, state_more,
+        state_sum, task_id, type, payload_pointer, requirements, priority, max_attempts, retry_backoff,
         idempotency_key, outcome_kind, artifact_mime, owner, created_at, assignment, spec_sum,
-        payload, instance
+        payload, instance, contract
     ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
               ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35,
-              ?36, ?37)";
+              ?36, ?37, ?38, ?39)";
 
 const UPDATE: &str = "
     UPDATE task SET
         state = ?2, attempt = ?3, expiries = ?4, updated_at = ?5, eligible_at = ?6,
         lease_id = ?7, worker = ?8, leased_at = ?9, lease_until = ?10, renewals = ?11,
         progress = ?12, progress_at = ?13, ended_at = ?14, result = ?15, error = ?16,
-        artifacts = ?17, delivery_proof = ?18, end_receipt = ?19, discharged = ?20, state_sum = ?21
+        artifacts = ?17, delivery_proof = ?18, end_receipt = ?19, discharged = ?20, state_more = ?21,
+        state_sum = ?22
     WHERE task = ?1";
 
 /// Returns the task at `key`, if there is one.
@@ -61,20 +67,32 @@ pub(crate) fn load(db: &mut Db, key: Key) -> Result<Option<Task>> {
         mut task,
         payload,
         instance,
+        contract,
         mut sum,
         stored,
     }) = loaded
     else {
         return Ok(None);
     };
-    Arc::make_mut(&mut task.spec).payload = match payload {
+    let contract = match contract {
+        Some(text) if text == ELSEWHERE => Some(load_contract(db, key)?),
+        contract => contract,
+    };
+    let spec = Arc::make_mut(&mut task.spec);
+    spec.payload = match payload {
         Some(payload) => payload,
         None => load_payload(db, key)?,
     };
     task.instance = db.instance(instance)?;
-    sum.add_text(task.spec.payload.text());
+    sum.add_text(spec.payload.text());
     sum.add_text(&task.instance);
+    if let Some(text) = &contract {
+        sum.add_text(text);
+    }
     sum.check(stored)?;
+    if let Some(text) = &contract {
+        spec.contract = Some(Box::new(more::read_contract(text)?));
+    }
     Ok(Some(task))
 }
 
@@ -183,21 +201,40 @@ fn load_payload(db: &Db, key: Key) -> Result<Json> {
         .ok_or_else(|| damaged("the row has lost its payload"))
 }
 
+fn load_contract(db: &Db, key: Key) -> Result<String> {
+    let contract = db
+        .conn
+        .prepare_cached("SELECT contract FROM large_contract WHERE task = ?1")?
+        .query_row([key.0], |row| row.get(0))
+        .optional()?;
+    contract.ok_or_else(|| damaged("the row has lost its contract"))
+}
+
 pub(crate) fn insert(db: &mut Db, key: Key, task: &Task) -> Result<()> {
     let instance = db.intern_instance(&task.instance)?;
     let payload = &task.spec.payload;
-    let large = payload.len() > LARGE_PAYLOAD_BYTES;
+    let large = payload.len() > LARGE_BYTES;
+    let contract = task.spec.contract.as_ref();
+    let contract = contract.and_then(|contract| more::contract_text(contract));
+    let contract = contract.as_deref();
+    let large_contract = contract.filter(|text| text.len() > LARGE_BYTES);
     let mut statement = db.conn.prepare_cached(INSERT)?;
     let mut cells = Cells::new(&mut statement, key)?;
     put_state(&mut cells, task)?;
-    put_spec(&mut cells, task)?;
+    put_spec(&mut cells, task, contract)?;
     cells.bind((!large).then(|| payload.text()))?;
     cells.bind(instance)?;
+    cells.bind(large_contract.map(|_| ELSEWHERE).or(contract))?;
     cells.execute()?;
     if large {
         db.conn
             .prepare_cached("INSERT INTO large_payload VALUES (?1, ?2)")?
             .execute(params![key.0, payload.text()])?;
+    }
+    if let Some(text) = large_contract {
+        db.conn
+            .prepare_cached("INSERT INTO large_contract VALUES (?1, ?2)")?
+            .execute(params![key.0, text])?;
     }
     Ok(())
 }
@@ -241,10 +278,11 @@ fn put_state(cells: &mut Cells<'_, '_>, task: &Task) -> Result<()> {
     }
     cells.put(end.map(|end| end.receipt.as_bytes()))?;
     cells.put(end.map(|end| end.discharged))?;
+    cells.put_some(more::state_text(task).as_deref())?;
     cells.seal()
 }
 
-fn put_spec(cells: &mut Cells<'_, '_>, task: &Task) -> Result<()> {
+fn put_spec(cells: &mut Cells<'_, '_>, task: &Task, contract: Option<&str>) -> Result<()> {
     let spec = &task.spec;
     cells.put(task.id.as_bytes())?;
     cells.put(&spec.task_type)?;
@@ -261,15 +299,20 @@ fn put_spec(cells: &mut Cells<'_, '_>, task: &Task) -> Result<()> {
     cells.put(task.assignment.as_bytes())?;
     cells.cover(spec.payload.text());
     cells.cover(&task.instance);
+    if let Some(contract) = contract {
+        cells.cover(contract);
+    }
     cells.seal()
 }
 
-/// A task whose payload and instance are not filled in and not covered by the checksum yet.
+/// A task whose payload, contract and instance are not filled in and not covered by the checksum yet.
 struct Loaded {
     task: Task,
     /// Absent if it is large: then it stands in its own table.
     payload: Option<Json>,
     instance: i64,
+    /// [`ELSEWHERE`] if it is large: then it stands in its own table.
+    contract: Option<String>,
     sum: Checksum,
     stored: Stored,
 }
@@ -283,7 +326,11 @@ fn read(row: &Row<'_>, key: Key) -> Result<Loaded> {
     let (updated_at, next_eligible_at) = (c.time()?, c.time()?);
     let hold = read_hold(c)?;
     let progress = read_progress(c)?;
-    let state = read_state(c, state, hold)?;
+    let columns = read_end(c)?;
+    let more = more::read_state(c.covered_some()?)?;
+    let (retried_error, expired_workers) =
+        (more.retried_error.clone(), more.expired_workers.clone());
+    let state = read_state(c, state, hold, columns, more)?;
     let (sum, stored) = c.end_checksum()?;
     sum.check(stored)?;
     c.begin_checksum(Checksum::new(key));
@@ -299,6 +346,7 @@ fn read(row: &Row<'_>, key: Key) -> Result<Loaded> {
         idempotency_key: c.get()?,
         expected_outcome_kind: c.get()?,
         expected_artifact_mime: c.get()?,
+        contract: None,
     };
     let task = Task {
         id,
@@ -312,6 +360,8 @@ fn read(row: &Row<'_>, key: Key) -> Result<Loaded> {
         updated_at,
         next_eligible_at,
         progress,
+        retried_error,
+        expired_workers,
         instance: "".into(),
     };
     let (sum, stored) = c.end_checksum()?;
@@ -319,6 +369,7 @@ fn read(row: &Row<'_>, key: Key) -> Result<Loaded> {
         task,
         payload: c.json()?,
         instance: c.get()?,
+        contract: c.get()?,
         sum,
         stored,
     })
@@ -379,12 +430,28 @@ pub(crate) const fn ended_as(status: Status) -> i64 {
     }
 }
 
-fn read_state(c: &mut Columns<'_>, number: i64, hold: HoldColumns) -> Result<State> {
-    let (lease_id, worker, leased_at, lease_until, renewals) = hold;
+type EndColumns = (
+    Option<asyncgate_core::Timestamp>,
+    [Option<Json>; 4],
+    Option<[u8; 16]>,
+    Option<bool>,
+);
+
+fn read_end(c: &mut Columns<'_>) -> Result<EndColumns> {
     let ended_at = c.some_time()?;
-    let (result, error, artifacts, delivery_proof) = (c.json()?, c.json()?, c.json()?, c.json()?);
-    let receipt: Option<[u8; 16]> = c.get()?;
-    let discharged: Option<bool> = c.get()?;
+    let said = [c.json()?, c.json()?, c.json()?, c.json()?];
+    Ok((ended_at, said, c.get()?, c.get()?))
+}
+
+fn read_state(
+    c: &Columns<'_>,
+    number: i64,
+    hold: HoldColumns,
+    end: EndColumns,
+    more: StateMore,
+) -> Result<State> {
+    let (lease_id, worker, leased_at, lease_until, renewals) = hold;
+    let (ended_at, [result, error, artifacts, delivery_proof], receipt, discharged) = end;
     let outcome = match number {
         DELAYED => return Ok(State::Delayed),
         READY => return Ok(State::Ready),
@@ -395,6 +462,7 @@ fn read_state(c: &mut Columns<'_>, number: i64, hold: HoldColumns) -> Result<Sta
                 created_at: c.must(leased_at)?,
                 expires_at: c.must(lease_until)?,
                 renewals: c.must(renewals)?,
+                expected_duration_seconds: more.expected_duration_seconds,
             };
             return Ok(if number == LEASED {
                 State::Leased(lease)
@@ -415,6 +483,8 @@ fn read_state(c: &mut Columns<'_>, number: i64, hold: HoldColumns) -> Result<Sta
         error,
         artifacts,
         delivery_proof,
+        result_summary: more.result_summary,
+        completion_metadata: more.completion_metadata,
         receipt: asyncgate_core::ReceiptId::from_bytes(c.must(receipt)?),
         discharged: c.must(discharged)?,
     }))

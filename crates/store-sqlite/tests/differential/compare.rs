@@ -35,6 +35,15 @@ pub async fn everything(found: &Driver, expected: &Driver, known: &Known) {
             .store()
             .relationship(expected.tenant, principal.key());
         assert_eq!(left.await.unwrap(), right.await.unwrap());
+        for limit in [1, 4, 1_000] {
+            let left = found
+                .store()
+                .newest_receipts(found.tenant, principal.key(), limit);
+            let right = expected
+                .store()
+                .newest_receipts(expected.tenant, principal.key(), limit);
+            assert_eq!(left.await.unwrap(), right.await.unwrap());
+        }
     }
     deadlines(found, expected).await;
     assert_eq!(found.head().await, expected.head().await);
@@ -135,8 +144,12 @@ async fn deadlines(found: &Driver, expected: &Driver) {
 /// Every JSON of a task, as it was written.
 fn texts(task: &Task) -> Vec<String> {
     let end = task.end();
+    let contract = task.spec.contract.as_ref();
     [
         Some(&task.spec.payload),
+        contract.and_then(|contract| contract.success_criteria.as_ref()),
+        task.retried_error.as_ref(),
+        end.and_then(|end| end.completion_metadata.as_ref()),
         task.progress.as_ref().map(|progress| &progress.value),
         end.and_then(|end| end.result.as_ref()),
         end.and_then(|end| end.error.as_ref()),

@@ -2,7 +2,7 @@
 
 use asyncgate_core::{
     Changes, Json, Principal, PrincipalKind, Reach, ReceiptId, TaskId,
-    task::{Completion, Failure, Hold, NewTask, Requirements},
+    task::{Completion, Contract, Deadline, Failure, Hold, NewTask, Requirements},
 };
 use asyncgate_store::conformance::{Driver, agent, echo, json, worker};
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ pub enum Act {
     Sweep,
     See(usize),
     Deliver(Vec<u64>),
-    Acknowledge(usize),
+    Acknowledge(usize, usize),
     Sign,
 }
 
@@ -48,6 +48,8 @@ pub struct Order {
     backoff_s: u32,
     key: Option<u8>,
     payload: usize,
+    /// The deadline in seconds, the most expiries, and how long the instructions are.
+    terms: (Option<i64>, Option<u32>, usize),
 }
 
 #[derive(Debug, Clone)]
@@ -192,8 +194,8 @@ impl Act {
                 driver.deliver(places.collect()).await;
                 String::new()
             }
-            Self::Acknowledge(receipt) => match pick(&known.receipts, *receipt) {
-                Some(id) => told(driver.acknowledge(id).await),
+            Self::Acknowledge(receipt, by) => match pick(&known.receipts, *receipt) {
+                Some(id) => told(driver.acknowledge(id, person(*by)).await),
                 None => String::new(),
             },
             Self::Sign => told(driver.sign().await),
@@ -213,6 +215,8 @@ impl Call {
                     result: Some(value(*result)),
                     artifacts: artifacts.map(value),
                     delivery_proof: None,
+                    summary: artifacts.map(|n| "s".repeat(n)),
+                    metadata: artifacts.map(|n| value(n + 1)),
                 };
                 told(driver.complete(hold, id, completion).await)
             }
@@ -220,6 +224,7 @@ impl Call {
                 let failure = Failure {
                     error: value(*error),
                     retryable: *retryable,
+                    retry_after_seconds: (*error % 3 == 0).then_some(7),
                 };
                 told(driver.fail(hold, id, failure).await)
             }
@@ -243,7 +248,22 @@ impl Order {
             retry_backoff_seconds: Some(self.backoff_s),
             idempotency_key: self.key.map(|key| key.to_string()),
             delay_ms: self.delay_ms,
+            contract: self.contract(),
             ..echo()
+        }
+    }
+}
+
+impl Order {
+    fn contract(&self) -> Contract {
+        let (deadline, max_lease_expiries, length) = self.terms;
+        let said = (length > 0).then(|| "i".repeat(length * 1_500));
+        Contract {
+            success_criteria: said.as_ref().map(|_| value(length)),
+            instructions: said,
+            deadline: deadline.map(|seconds| Deadline::After { seconds }),
+            max_lease_expiries,
+            ..Contract::default()
         }
     }
 }
@@ -262,17 +282,22 @@ fn order() -> impl Strategy<Value = Order> {
     let key = proptest::option::weighted(0.3, 0..3_u8);
     let retries = (0..4_u32, prop_oneof![Just(0_u32), Just(30)]);
     let first = (0..8_usize, task_type, names(CAPABILITIES), -2..3_i32);
-    (first, delay, retries, key, 0..8_usize).prop_map(
-        |((owner, task_type, capabilities, priority), delay_ms, retries, key, payload)| Order {
-            owner,
-            task_type,
-            capabilities,
-            priority,
-            delay_ms,
-            max_attempts: retries.0,
-            backoff_s: retries.1,
-            key,
-            payload,
+    let deadline = proptest::option::weighted(0.3, 1..600_i64);
+    let terms = (deadline, proptest::option::of(0..3_u32), 0..4_usize);
+    (first, delay, retries, key, 0..8_usize, terms).prop_map(
+        |((owner, task_type, capabilities, priority), delay_ms, retries, key, payload, terms)| {
+            Order {
+                owner,
+                task_type,
+                capabilities,
+                priority,
+                delay_ms,
+                max_attempts: retries.0,
+                backoff_s: retries.1,
+                key,
+                payload,
+                terms,
+            }
         },
     )
 }
@@ -313,7 +338,7 @@ fn act() -> impl Strategy<Value = Act> {
         4 => Just(Act::Sweep),
         1 => (0..8_usize).prop_map(Act::See),
         2 => proptest::collection::vec(1..30_u64, 0..8).prop_map(Act::Deliver),
-        1 => (0..80_usize).prop_map(Act::Acknowledge),
+        2 => (0..80_usize, 0..3_usize).prop_map(|(receipt, by)| Act::Acknowledge(receipt, by)),
         1 => Just(Act::Sign),
     ]
 }

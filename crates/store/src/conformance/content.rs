@@ -1,8 +1,8 @@
 //! Content: everything comes back as it was stored, every state, every field, every byte.
 
 use asyncgate_core::{
-    Json, Principal, PrincipalKind, Reach, Task,
-    task::{Completion, Failure, NewTask, Requirements, State},
+    Json, Principal, PrincipalKind, Reach, Task, Timestamp,
+    task::{Completion, Contract, Deadline, Failure, NewTask, Requirements, State},
 };
 
 use super::{Case, Driver, agent, bare, cases, echo, failure, json, proven, worker};
@@ -12,6 +12,8 @@ pub(super) fn cases() -> Vec<Case> {
     cases![
         a_task_in_every_state_comes_back_as_it_was_decided,
         every_field_of_a_task_comes_back,
+        contracts_of_every_size_come_back,
+        what_is_rarely_said_of_a_state_comes_back,
         what_is_left_open_comes_back_as_left_open,
         payloads_of_every_size_come_back_byte_for_byte,
         odd_json_comes_back_byte_for_byte,
@@ -44,11 +46,20 @@ fn assert_same(left: &Task, right: &Task) {
     assert_eq!(left.spec.payload.text(), right.spec.payload.text());
     let progress = |task: &Task| task.progress.as_ref().map(|p| p.value.text().to_owned());
     assert_eq!(progress(left), progress(right));
+    assert_eq!(text(&left.retried_error), text(&right.retried_error));
+    let terms = |task: &Task| {
+        let contract = task.spec.contract.clone().unwrap_or_default();
+        let terms = [&contract.success_criteria, &contract.result_delivery];
+        terms.map(|json| text(json).map(str::to_owned))
+    };
+    assert_eq!(terms(left), terms(right));
     if let (State::Ended(left), State::Ended(right)) = (&left.state, &right.state) {
         assert_eq!(text(&left.result), text(&right.result));
         assert_eq!(text(&left.error), text(&right.error));
         assert_eq!(text(&left.artifacts), text(&right.artifacts));
         assert_eq!(text(&left.delivery_proof), text(&right.delivery_proof));
+        let metadata = (&left.completion_metadata, &right.completion_metadata);
+        assert_eq!(text(metadata.0), text(metadata.1));
     }
 }
 
@@ -119,10 +130,76 @@ async fn every_field_of_a_task_comes_back(mut driver: Driver) {
         delay_ms: 1,
         expected_outcome_kind: Some(String::new()),
         expected_artifact_mime: Some("text/csv".to_owned()),
+        contract: Contract {
+            instructions: Some("Do \u{1f600} \"it\"\n\u{0}".to_owned()),
+            success_criteria: Some(json("{\"z\": 1.0, \"a\":null}")),
+            result_delivery: Some(json("null")),
+            lease_ttl_seconds: Some(i64::MAX),
+            deadline: Some(Deadline::At(Timestamp::from_millis(i64::MAX))),
+            max_lease_expiries: Some(0),
+        },
     };
     let created = driver.try_create(new).await.unwrap().task;
     assert_eq!(created.spec.requirements.tags, ["z", "a", "z"]);
     assert_same(&stored(&driver, created.id).await, &created);
+}
+
+async fn contracts_of_every_size_come_back(mut driver: Driver) {
+    for size in [1, 1_000, 2_000, 2_048, 2_100, 16_384] {
+        let contract = Contract {
+            instructions: Some("i".repeat(size)),
+            deadline: Some(Deadline::After { seconds: 3_600 }),
+            ..Contract::default()
+        };
+        let new = NewTask {
+            contract: contract.clone(),
+            idempotency_key: Some(size.to_string()),
+            ..echo()
+        };
+        let id = driver.create(new.clone()).await;
+        let (_, hold) = driver.lease().await;
+        driver.start(&hold, id).await.unwrap();
+        let task = stored(&driver, id).await;
+        assert_eq!(task.spec.contract.as_deref(), Some(&contract));
+        assert!(driver.try_create(new).await.unwrap().duplicate);
+        driver.complete(&hold, id, proven()).await.unwrap();
+        let task = stored(&driver, id).await;
+        assert_eq!(task.spec.contract.as_deref(), Some(&contract));
+    }
+}
+
+async fn what_is_rarely_said_of_a_state_comes_back(mut driver: Driver) {
+    driver.policy.default_max_attempts = 100;
+    for odd in ODD {
+        let id = driver.create(echo()).await;
+        let claim = asyncgate_core::task::Claim {
+            worker: worker("w\"\u{1f600}"),
+            capabilities: Vec::new(),
+            lease_ttl_ms: None,
+            expected_duration_seconds: Some(u32::MAX),
+        };
+        let leased = driver.on(id, move |env, head, task| {
+            Ok(asyncgate_core::task::claim(env, head, &claim, vec![task]))
+        });
+        let leased = leased.await.unwrap().leased.remove(0);
+        assert_same(&stored(&driver, id).await, &leased);
+        driver.wait_ms(300_000);
+        driver.sweep().await;
+        let (_, hold) = driver.lease().await;
+        let failure = Failure {
+            error: json(odd),
+            retry_after_seconds: Some(0),
+            ..failure(true)
+        };
+        driver.fail(&hold, id, failure).await.unwrap();
+        let task = stored(&driver, id).await;
+        assert_eq!(text(&task.retried_error), Some(odd));
+        assert_eq!(task.expired_workers, ["w\"\u{1f600}".into()]);
+        let (_, hold) = driver.lease().await;
+        driver.complete(&hold, id, bare()).await.unwrap();
+        let task = stored(&driver, id).await;
+        assert_eq!(text(&task.retried_error), Some(odd));
+    }
 }
 
 async fn what_is_left_open_comes_back_as_left_open(mut driver: Driver) {
@@ -134,12 +211,10 @@ async fn what_is_left_open_comes_back_as_left_open(mut driver: Driver) {
     assert_eq!(spec.expected_artifact_mime, None);
     assert!(spec.requirements.is_empty());
     let (_, hold) = driver.lease().await;
-    let nothing = Completion {
-        result: None,
-        artifacts: None,
-        delivery_proof: None,
-    };
-    driver.complete(&hold, id, nothing).await.unwrap();
+    driver
+        .complete(&hold, id, Completion::default())
+        .await
+        .unwrap();
     let task = stored(&driver, id).await;
     let end = task.end().unwrap();
     assert!(end.result.is_none() && end.error.is_none());
@@ -210,6 +285,8 @@ async fn what_workers_send_comes_back_byte_for_byte(mut driver: Driver) {
             result: Some(json(odd)),
             artifacts: Some(json(if odd.len() > 65_536 { "[1]" } else { odd })),
             delivery_proof: Some(json("{\"z\": 1.0, \"a\":1}")),
+            summary: Some("\u{0} \u{1f600}".to_owned()),
+            metadata: Some(json(odd)),
         };
         driver.complete(&hold, succeeds, completion).await.unwrap();
         assert_same(
@@ -223,6 +300,7 @@ async fn what_workers_send_comes_back_byte_for_byte(mut driver: Driver) {
         let failure = Failure {
             error: json(odd),
             retryable: false,
+            retry_after_seconds: None,
         };
         driver.fail(&hold, fails, failure).await.unwrap();
         let task = stored(&driver, fails).await;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use asyncgate_core::{TaskId, Timestamp, task::NewTask};
+use asyncgate_core::{
+    Reach, TaskId, Timestamp,
+    task::{Contract, Deadline, NewTask, Status},
+};
 
 use super::{Case, Driver, cases, echo, failure, proven, worker};
 
@@ -15,6 +18,8 @@ pub(super) fn cases() -> Vec<Case> {
         the_next_deadline_follows_every_change,
         a_swept_task_is_no_longer_due,
         the_end_of_time_is_a_deadline_like_any_other,
+        a_task_with_a_deadline_is_due_in_every_state,
+        a_ready_task_with_a_deadline_can_be_claimed_and_ends_with_it,
     ]
 }
 
@@ -134,4 +139,62 @@ async fn the_end_of_time_is_a_deadline_like_any_other(mut driver: Driver) {
     assert_eq!(due(&driver, 10).await, []);
     driver.now = end;
     assert_eq!(due(&driver, 10).await, [id]);
+}
+
+fn within(seconds: i64) -> NewTask {
+    let deadline = Some(Deadline::After { seconds });
+    NewTask {
+        contract: Contract {
+            deadline,
+            ..Contract::default()
+        },
+        ..echo()
+    }
+}
+
+async fn a_task_with_a_deadline_is_due_in_every_state(mut driver: Driver) {
+    let id = driver.create(within(1_000)).await;
+    assert_eq!(next_in(&driver).await, Some(1_000_000), "ready");
+    let (_, hold) = driver.lease().await;
+    assert_eq!(next_in(&driver).await, Some(300_000), "leased");
+    driver.renew(&hold, id, 1_500_000).await.unwrap();
+    assert_eq!(
+        next_in(&driver).await,
+        Some(1_000_000),
+        "the lease is longer"
+    );
+    driver.start(&hold, id).await.unwrap();
+    assert_eq!(next_in(&driver).await, Some(1_000_000), "running");
+    driver.fail(&hold, id, failure(true)).await.unwrap();
+    assert_eq!(next_in(&driver).await, Some(30_000), "delayed");
+    driver.wait_ms(30_000);
+    driver.sweep().await;
+    assert_eq!(next_in(&driver).await, Some(970_000), "ready again");
+    driver.wait_ms(970_000);
+    assert_eq!(due(&driver, 10).await, [id]);
+    assert_eq!(driver.sweep().await.ended, 1);
+    assert_eq!(next_in(&driver).await, None);
+    assert_eq!(driver.task(id).await.unwrap().status(), Status::Failed);
+    assert_eq!(driver.claim(Reach::default(), 9).await, []);
+}
+
+async fn a_ready_task_with_a_deadline_can_be_claimed_and_ends_with_it(mut driver: Driver) {
+    let (first, second) = (
+        driver.create(within(60)).await,
+        driver.create(within(60)).await,
+    );
+    let (id, hold) = driver.lease().await;
+    assert_eq!(id, first);
+    driver.complete(&hold, id, proven()).await.unwrap();
+    driver.wait_ms(60_000);
+    assert_eq!(
+        due(&driver, 10).await,
+        [second],
+        "what has ended is not due"
+    );
+    // A claim that comes before the sweep ends it too.
+    assert_eq!(driver.claim(Reach::default(), 9).await, []);
+    assert_eq!(due(&driver, 10).await, []);
+    assert_eq!(driver.task(second).await.unwrap().status(), Status::Failed);
+    assert!(driver.open(&super::agent("alice")).await.is_empty());
 }

@@ -71,8 +71,7 @@ pub fn echo() -> NewTask {
 pub fn bare() -> Completion {
     Completion {
         result: Some(json(r#"{"answer":42}"#)),
-        artifacts: None,
-        delivery_proof: None,
+        ..Completion::default()
     }
 }
 
@@ -89,6 +88,7 @@ pub fn failure(retryable: bool) -> Failure {
     Failure {
         error: json(r#"{"message":"no luck"}"#),
         retryable,
+        retry_after_seconds: None,
     }
 }
 
@@ -268,6 +268,7 @@ impl Driver {
             worker,
             capabilities: reach.capabilities.clone(),
             lease_ttl_ms,
+            expected_duration_seconds: None,
         };
         let reads = ReadSet {
             claimable: Some((reach, limit)),
@@ -278,6 +279,7 @@ impl Driver {
         })
         .await
         .unwrap()
+        .leased
     }
 
     /// Leases the one task that is first in line for a worker without capabilities.
@@ -429,15 +431,21 @@ impl Driver {
         .await;
     }
 
-    /// Acknowledges a receipt on behalf of its addressee.
-    pub async fn acknowledge(&mut self, id: ReceiptId) -> Result<ReceiptId, Rejection> {
+    /// Acknowledges a receipt.
+    pub async fn acknowledge(
+        &mut self,
+        id: ReceiptId,
+        by: Principal,
+    ) -> Result<ReceiptId, Rejection> {
         let reads = ReadSet {
             receipt: Some(id),
+            acknowledged_by: Some(by.key()),
             ..ReadSet::default()
         };
-        self.decide(reads, |env, snapshot| {
+        self.decide(reads, move |env, snapshot| {
             let receipt = snapshot.receipt.ok_or(Rejection::ReceiptNotFound)?;
-            Ok(acknowledge(env, snapshot.head, &receipt, &receipt.to))
+            let before = snapshot.acknowledgement;
+            Ok(acknowledge(env, snapshot.head, &receipt, &by, before))
         })
         .await
     }

@@ -88,6 +88,7 @@ async fn no_decision_is_given_another_tenants_rows(mut driver: Driver) {
         }),
         claimable: Some((Reach::default(), 10)),
         receipt: Some(rows.receipt),
+        acknowledged_by: Some(agent("alice").key()),
         relationship: Some(agent("alice").key()),
         class: Some(echo().class()),
     };
@@ -95,7 +96,7 @@ async fn no_decision_is_given_another_tenants_rows(mut driver: Driver) {
     assert_eq!(seen.head, 0);
     assert!(seen.tasks.is_empty() && seen.claimable.is_empty());
     assert!(seen.keyed.is_none() && seen.receipt.is_none());
-    assert!(seen.relationship.is_none());
+    assert!(seen.relationship.is_none() && seen.acknowledgement.is_none());
     assert_eq!(seen.classes, ClassLoad::default());
     let canceled = other.cancel(rows.task).await;
     assert_eq!(canceled, Err(Rejection::TaskNotFound));

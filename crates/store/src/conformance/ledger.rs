@@ -7,7 +7,9 @@ use asyncgate_core::{
     task::{Hold, NewTask},
 };
 
-use super::{Case, Driver, agent, bare, cases, driver::EVERYTHING, echo, failure, json, proven};
+use super::{
+    Case, Driver, agent, bare, cases, driver::EVERYTHING, echo, failure, json, proven, worker,
+};
 use crate::{ReadSet, ReceiptFilter, SeqPage};
 
 pub(super) fn cases() -> Vec<Case> {
@@ -20,6 +22,8 @@ pub(super) fn cases() -> Vec<Case> {
         an_addressee_is_the_same_from_every_instance,
         addressees_with_similar_names_stay_apart,
         an_acknowledgement_names_its_receipt,
+        an_acknowledgement_is_found_again,
+        the_newest_receipts_come_in_ledger_order,
         every_receipt_is_linked_to_the_one_before_it,
         the_head_is_the_last_receipt_and_the_number_of_open_obligations,
     ]
@@ -63,7 +67,7 @@ async fn story(driver: &mut Driver) -> Vec<(TaskId, Hold)> {
         }
     }
     let first = driver.ledger().await[0].id;
-    driver.acknowledge(first).await.unwrap();
+    driver.acknowledge(first, agent("alice")).await.unwrap();
     driver.sign().await;
     holds
 }
@@ -211,10 +215,65 @@ async fn addressees_with_similar_names_stay_apart(mut driver: Driver) {
 async fn an_acknowledgement_names_its_receipt(mut driver: Driver) {
     driver.create(echo()).await;
     let assigned = driver.ledger().await[0].clone();
-    driver.acknowledge(assigned.id).await.unwrap();
+    driver
+        .acknowledge(assigned.id, agent("alice"))
+        .await
+        .unwrap();
     let acknowledged = driver.ledger().await[1].clone();
     assert_eq!(acknowledged.parents, [assigned.id]);
     assert_eq!(driver.open(&agent("alice")).await, [1], "it moves nothing");
+}
+
+async fn an_acknowledgement_is_found_again(mut driver: Driver) {
+    let mut laptop = agent("alice");
+    laptop.instance_id = Some("laptop".into());
+    for _ in 0..2 {
+        driver.create(echo()).await;
+    }
+    let about_no_task = driver.sign().await;
+    let ids: Vec<_> = driver.ledger().await.iter().map(|r| r.id).collect();
+    assert_eq!(ids[2], about_no_task);
+    for id in ids {
+        let first = driver.acknowledge(id, agent("alice")).await.unwrap();
+        for by in [agent("alice"), laptop.clone()] {
+            let again = driver.acknowledge(id, by).await.unwrap();
+            assert_eq!(again, first, "an instance is the same principal");
+        }
+        let other = driver.acknowledge(id, worker("alice")).await.unwrap();
+        assert_ne!(other, first);
+        assert_eq!(
+            driver.acknowledge(id, worker("alice")).await.unwrap(),
+            other
+        );
+        // An acknowledgement is a receipt like others, and can be acknowledged.
+        let of_it = driver.acknowledge(first, agent("alice")).await.unwrap();
+        assert_ne!(of_it, first);
+    }
+    assert_eq!(driver.ledger().await.len(), 3 + 3 * 3);
+}
+
+async fn the_newest_receipts_come_in_ledger_order(mut driver: Driver) {
+    let mut other = Driver::of_tenant(Arc::clone(driver.store()), 2);
+    for n in 0..5 {
+        driver.create(echo()).await;
+        let owner = agent(&format!("other {n}"));
+        driver.create(NewTask { owner, ..echo() }).await;
+        other.create(echo()).await;
+    }
+    for (limit, expected) in [
+        (2, &[7, 9][..]),
+        (5, &[1, 3, 5, 7, 9]),
+        (9, &[1, 3, 5, 7, 9]),
+    ] {
+        let newest = driver
+            .store()
+            .newest_receipts(driver.tenant, agent("alice").key(), limit);
+        assert_eq!(places(&newest.await.unwrap()), expected);
+    }
+    let nobody = driver
+        .store()
+        .newest_receipts(driver.tenant, agent("nobody").key(), 9);
+    assert!(nobody.await.unwrap().is_empty());
 }
 
 async fn every_receipt_is_linked_to_the_one_before_it(mut driver: Driver) {

@@ -71,6 +71,12 @@ async fn a_relationship_is_kept_as_it_was_seen_last(mut driver: Driver) {
     assert_eq!(known.first_seen_at, first);
     assert_eq!(known.last_seen_at, driver.now);
     assert_eq!(known.sessions_count, 2);
+    assert_eq!(known.instances.len(), 2);
+    let again = driver.see(agent("alice")).await;
+    assert_eq!(again.sessions_count, 2, "the instance was there before");
+    let known = store.relationship(driver.tenant, key.clone()).await;
+    let known = known.unwrap().unwrap();
+    assert_eq!(known, again);
     let reads = ReadSet {
         relationship: Some(key),
         ..ReadSet::default()

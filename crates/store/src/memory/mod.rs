@@ -26,7 +26,7 @@ use crate::mailbox::{self as mail, DeadFilter, DeadPage, Load, Mailbox, Take, To
 use crate::{
     Answer, DeliveredReceipt, Depths, Error, Health, Messages, Parties, ReadSet, ReceiptFilter,
     Rows, SeqPage, Signals, Snapshot, Store, StoreMetrics, TaskFilter, TaskPage, Tasks,
-    Transaction, Work, deadline, fair::Weights,
+    Transaction, Work, fair::Weights,
 };
 
 /// A map whose hash is salted like the standard one, and several times quicker for keys as short as these.
@@ -116,10 +116,10 @@ impl Rows<Tasks> for State {
     fn apply(&mut self, tenant: TenantId, changes: &Changes) -> Result<(), Infallible> {
         for write in &changes.tasks {
             let id = write.task.id;
-            if let Some(at) = write.before.and_then(|before| deadline(before.placement)) {
+            if let Some(at) = write.before.and_then(|before| before.placement.due()) {
                 self.due.remove(&(at, tenant, id));
             }
-            if let Some(at) = deadline(write.task.placement()) {
+            if let Some(at) = write.task.placement().due() {
                 self.due.insert((at, tenant, id));
             }
         }
@@ -190,6 +190,15 @@ impl Store for MemoryStore {
         page: SeqPage,
     ) -> Answer<'_, Vec<DeliveredReceipt>> {
         self.read(tenant, |rows| rows.receipts(&filter, page))
+    }
+
+    fn newest_receipts(
+        &self,
+        tenant: TenantId,
+        to: PrincipalKey,
+        limit: usize,
+    ) -> Answer<'_, Vec<DeliveredReceipt>> {
+        self.read(tenant, |rows| rows.newest_receipts(to, limit))
     }
 
     fn obligations(

@@ -7,7 +7,7 @@ use std::{
 
 use asyncgate_core::{
     Changes, Class, Head, Link, ObligationKey, Placement, PrincipalKey, Reach, Receipt, ReceiptId,
-    Relationship, Seq, Task, TaskId, TenantId, Timestamp,
+    ReceiptType, Relationship, Seq, Task, TaskId, TenantId, Timestamp,
 };
 
 use super::Map;
@@ -52,6 +52,10 @@ impl Tenant {
                 .map(|(reach, limit)| self.claimable(reach, *limit))
                 .unwrap_or_default(),
             receipt: reads.receipt.and_then(|id| Some(self.receipt(id)?.receipt)),
+            acknowledgement: reads
+                .receipt
+                .zip(reads.acknowledged_by.as_ref())
+                .and_then(|(id, by)| self.acknowledgement(id, by)),
             relationship: reads
                 .relationship
                 .as_ref()
@@ -121,14 +125,14 @@ impl Tenant {
     }
 
     fn place(&mut self, task: &Task) {
-        if let Placement::Ready { priority } = task.placement() {
+        if let Placement::Ready { priority, .. } = task.placement() {
             let queue = self.ready.entry(task.class()).or_default();
             queue.insert((Reverse(priority), task.id.seq()));
         }
     }
 
     fn unplace(&mut self, task: &Task, placement: Placement) {
-        let Placement::Ready { priority } = placement else {
+        let Placement::Ready { priority, .. } = placement else {
             return;
         };
         let class = task.class();
@@ -195,9 +199,13 @@ impl Tenant {
         self.at(id.seq()).filter(|found| found.receipt.id == id)
     }
 
-    fn at(&self, seq: Seq) -> Option<DeliveredReceipt> {
+    fn stored(&self, seq: Seq) -> Option<&(Receipt, Link)> {
         let index = usize::try_from(seq.checked_sub(1)?).ok()?;
-        let (receipt, link) = self.receipts.get(index)?;
+        self.receipts.get(index)
+    }
+
+    fn at(&self, seq: Seq) -> Option<DeliveredReceipt> {
+        let (receipt, link) = self.stored(seq)?;
         Some(DeliveredReceipt {
             receipt: receipt.clone(),
             link: *link,
@@ -219,6 +227,31 @@ impl Tenant {
         let start = seqs.partition_point(|seq| *seq <= page.after);
         let found = seqs[start..].iter().take(page.limit);
         found.filter_map(|seq| self.at(*seq)).collect()
+    }
+
+    pub(super) fn newest_receipts(&self, to: PrincipalKey, limit: usize) -> Vec<DeliveredReceipt> {
+        let seqs = self.listed.get(&ReceiptFilter::To(to));
+        let seqs = seqs.map_or(&[][..], Vec::as_slice);
+        let newest = &seqs[seqs.len().saturating_sub(limit)..];
+        newest.iter().filter_map(|seq| self.at(*seq)).collect()
+    }
+
+    /// Finds the receipt by which a principal acknowledged another one.
+    fn acknowledgement(&self, id: ReceiptId, by: &PrincipalKey) -> Option<ReceiptId> {
+        let of_type = ReceiptFilter::Type(ReceiptType::ReceiptAcknowledged);
+        let place = self.receipt(id)?.receipt.task_id;
+        // A receipt and its acknowledgements are about the same task.
+        let seqs = self
+            .listed
+            .get(&place.map_or(of_type, ReceiptFilter::Task))?;
+        let after = seqs.partition_point(|seq| *seq <= id.seq());
+        let later = seqs[after..].iter().filter_map(|seq| self.stored(*seq));
+        let mut found = later.map(|(receipt, _)| receipt).filter(|receipt| {
+            receipt.receipt_type == ReceiptType::ReceiptAcknowledged
+                && receipt.parents == [id]
+                && receipt.from.key() == *by
+        });
+        found.next().map(|receipt| receipt.id)
     }
 
     pub(super) fn obligations(&self, owner: &PrincipalKey, page: SeqPage) -> Vec<DeliveredReceipt> {

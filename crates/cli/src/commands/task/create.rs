@@ -3,7 +3,7 @@
 use std::io::Read as _;
 
 use anyhow::Context as _;
-use asyncgate_client::api::{CreateTaskInput, Requirements};
+use asyncgate_client::api::{CreateTaskInput, Requirements, Timeouts};
 use clap::Args;
 use serde_json::value::RawValue;
 
@@ -36,6 +36,24 @@ pub struct Create {
     /// How many reported failures end it.
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
+    /// What the worker should do, in words; `-` reads it from stdin, `@FILE` from a file.
+    #[arg(long, value_name = "TEXT")]
+    instructions: Option<String>,
+    /// When it is done, as JSON; `@FILE` reads it from a file.
+    #[arg(long, value_name = "JSON")]
+    success_criteria: Option<String>,
+    /// Where or how the result is wanted, as JSON; `@FILE` reads it from a file.
+    #[arg(long, value_name = "JSON")]
+    result_delivery: Option<String>,
+    /// The end of its time: seconds from now, or a time such as 2026-01-05T11:00:00Z.
+    #[arg(long, value_name = "SECONDS|TIME")]
+    deadline: Option<String>,
+    /// Seconds that a worker may hold it before it must renew, if it asks for none.
+    #[arg(long, value_name = "SECONDS")]
+    lease_ttl: Option<i64>,
+    /// How many leases may run out before it ends as failed; 0 for any number.
+    #[arg(long, value_name = "N")]
+    max_lease_expiries: Option<u32>,
     /// Wait this many seconds for its end, and print the outcome.
     #[arg(long, value_name = "SECONDS")]
     wait: Option<u64>,
@@ -51,7 +69,20 @@ pub struct Create {
 impl Create {
     pub async fn run(self) -> anyhow::Result<()> {
         let common = self.common;
+        let json = |text: &Option<String>| text.as_deref().map(payload).transpose();
+        let timed = self.deadline.is_some() || self.lease_ttl.is_some();
+        // A number counts from now. Whatever else it is, the server says what is wrong with it.
+        let seconds = self.deadline.as_ref().and_then(|text| text.parse().ok());
         let input = CreateTaskInput {
+            instructions: self.instructions.as_deref().map(read).transpose()?,
+            success_criteria: json(&self.success_criteria)?,
+            result_delivery: json(&self.result_delivery)?,
+            timeouts: timed.then(|| Timeouts {
+                lease_ttl_seconds: self.lease_ttl,
+                deadline_seconds: seconds,
+                deadline_at: self.deadline.clone().filter(|_| seconds.is_none()),
+            }),
+            max_lease_expiries: self.max_lease_expiries,
             task_type: self.task_type,
             payload: Some(payload(&self.payload)?),
             requirements: Some(Requirements {
@@ -88,9 +119,9 @@ impl Create {
     }
 }
 
-/// Returns the payload: the argument itself, stdin (`-`) or a file (`@FILE`).
-fn payload(text: &str) -> anyhow::Result<Box<RawValue>> {
-    let text = match text.strip_prefix('@') {
+/// Returns a text: the argument itself, stdin (`-`) or a file (`@FILE`).
+fn read(text: &str) -> anyhow::Result<String> {
+    Ok(match text.strip_prefix('@') {
         Some(path) => {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?
         }
@@ -102,8 +133,11 @@ fn payload(text: &str) -> anyhow::Result<Box<RawValue>> {
             read
         }
         None => text.to_owned(),
-    };
-    let text = text.trim().to_owned();
-    RawValue::from_string(text)
-        .map_err(|error| Exit::usage(format!("the payload is not JSON: {error}")).into())
+    })
+}
+
+/// Returns JSON that is given as a text.
+fn payload(text: &str) -> anyhow::Result<Box<RawValue>> {
+    RawValue::from_string(read(text)?.trim().to_owned())
+        .map_err(|error| Exit::usage(format!("this is not JSON: {error}")).into())
 }

@@ -34,9 +34,15 @@ pub fn describe(task: &TaskRecord) -> String {
             (expiries > 0).then(|| expiries.to_string().into()),
         ),
         ("created", Some(task.created_at.as_str().into())),
+        ("deadline", task.deadline_at.as_deref().map(Into::into)),
         (
             "next try",
             waits.then(|| task.next_eligible_at.as_str().into()),
+        ),
+        (
+            "last error",
+            // The error that ended a task is shown with its end.
+            json(&task.last_error).filter(|_| task.status != TaskStatus::Failed),
         ),
         ("leased", lease.map(held)),
         ("lease", lease.map(|lease| lease.lease_id.as_str().into())),
@@ -49,6 +55,15 @@ pub fn describe(task: &TaskRecord) -> String {
             result.map(|result| result.completed_at.as_str().into()),
         ),
         ("result", result.and_then(|result| json(&result.result))),
+        (
+            "summary",
+            result.and_then(|result| {
+                result
+                    .result_summary
+                    .as_deref()
+                    .map(|text| one_line(text).into())
+            }),
+        ),
         ("error", result.and_then(|result| json(&result.error))),
         (
             "artifacts",

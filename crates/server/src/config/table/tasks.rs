@@ -55,6 +55,12 @@ pub(super) static KEYS: &[Key] = &[
     )
     .or_env(&["DEFAULT_MAX_ATTEMPTS"]),
     live(
+        "max_lease_expiries",
+        "20",
+        integer(0, 1_000_000),
+        "The number of leases of a task that may run out before it ends as failed, if it names none; 0 sets no limit.",
+    ),
+    live(
         "default_retry_backoff_seconds",
         "30",
         integer(0, DAY),
