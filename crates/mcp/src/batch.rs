@@ -168,8 +168,10 @@ mod tests {
 
     #[tokio::test]
     async fn answers_wait_for_each_other_within_the_callers_share_of_memory() {
-        let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
-        let whole = format!("[{}]", [list; 50].join(","));
+        let arguments = json!({"text": "x".repeat(2_000)});
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": {"name": "fake.echo", "arguments": arguments}});
+        let whole = Value::from(vec![call; 50]).to_string();
         let messages: Vec<&RawValue> = serde_json::from_str(&whole).unwrap();
         let dispatcher = fake::dispatcher(Fake::with_budget(20_000));
         let answer = answer(&dispatcher, &fake::client(), &messages, "c").await;

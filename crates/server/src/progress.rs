@@ -200,8 +200,8 @@ impl Progress {
             .then(|| self.begun + Duration::from_micros(micros))
     }
 
-    /// Returns true if a request ever began.
-    pub fn any_begun(&self) -> bool {
+    /// Returns true if anything of a request ever came.
+    fn any_begun(&self) -> bool {
         self.steps.load(Ordering::Relaxed) > 0
     }
 
@@ -430,6 +430,8 @@ impl StallDetector {
         let (limit, cut) = match self.progress.phase() {
             // A stream that has nothing to say is under way, too.
             Phase::Open if !self.progress.is_idle() => return None,
+            // The first request is due at once.
+            Phase::Open if !self.progress.any_begun() => (self.timeouts.read, Cut::Head),
             Phase::Open => (self.timeouts.idle, Cut::Idle),
             Phase::Head => (self.timeouts.read, Cut::Head),
             Phase::Answer => (self.timeouts.request, Cut::Answer),

@@ -95,7 +95,7 @@ pub(super) async fn run(
                 };
                 // A client that speaks the protocol is told not to begin anything new, so that no
                 // request is lost on the way. One that does not answer has had its chance.
-                if cut != Cut::Idle || parting.is_some() || !progress.any_begun() {
+                if cut != Cut::Idle || parting.is_some() {
                     return Some(cut);
                 }
                 parting = Some(cut);

@@ -70,7 +70,7 @@ fn each_phase_has_its_own_timeout() {
 #[test]
 fn a_connection_that_never_says_anything_is_let_go() {
     let (_, mut detector) = connection();
-    assert_eq!(looks_until_found(&mut detector), (8, Cut::Idle));
+    assert_eq!(looks_until_found(&mut detector), (4, Cut::Head));
 }
 
 #[test]

@@ -199,10 +199,7 @@ async fn an_idle_connection_is_let_go_and_the_next_call_makes_a_new_one() {
 
 #[test]
 fn a_client_that_only_greets_is_let_go() {
-    let server = Launch::new()
-        .set("read_timeout=1s")
-        .set("idle_timeout=1s")
-        .start();
+    let server = Launch::new().set("read_timeout=1s").start();
     for greeting in [&b"P"[..], b"PRI", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
