@@ -168,7 +168,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_wait_for_each_other_within_the_callers_share_of_memory() {
-        let arguments = json!({"text": "x".repeat(2_000)});
+        let arguments = json!({"text": "x".repeat(900)});
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
             "params": {"name": "fake.echo", "arguments": arguments}});
         let whole = Value::from(vec![call; 50]).to_string();
