@@ -10,6 +10,13 @@ use super::server::{Server, cpu_time};
 
 const WARMUP: Duration = Duration::from_secs(1);
 
+/// What one part tells of one server: units of work per second, and the server's processor microseconds for each.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    pub rate: f64,
+    pub cost: f64,
+}
+
 /// Processor microseconds per unit of work, by round.
 #[derive(Debug, Default)]
 pub struct Costs {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::cost::Costs;
+use super::cost::{Costs, Measured};
 use super::histogram::Histogram;
 use super::load::Plan;
 use super::report::{Figure, Section, Unit, median};
@@ -28,6 +28,14 @@ impl Rounds {
         self.rates.push(tally.per_second());
         self.latencies.merge(&tally.all());
         Ok(())
+    }
+
+    /// Creates per second, and the server's processor time for each.
+    pub fn measured(&self) -> Measured {
+        Measured {
+            rate: median(&self.rates),
+            cost: self.costs.server(),
+        }
     }
 
     pub fn section(&self) -> Section {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::cost::Costs;
+use super::cost::{Costs, Measured};
 use super::histogram::Histogram;
 use super::load::Plan;
 use super::report::{Figure, Section, Unit, median};
@@ -38,6 +38,14 @@ impl Rounds {
     /// Cycles per second.
     pub fn rate(&self) -> f64 {
         median(&self.rates)
+    }
+
+    /// Cycles per second, and the server's processor time for each.
+    pub fn measured(&self) -> Measured {
+        Measured {
+            rate: self.rate(),
+            cost: self.costs.server(),
+        }
     }
 
     pub fn section(&self) -> Section {

@@ -19,6 +19,7 @@ mod proof;
 mod report;
 mod server;
 mod steady;
+mod turns;
 mod wake;
 mod workload;
 
@@ -28,7 +29,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::json;
 use tempfile::TempDir;
 
 use self::report::Section;
@@ -51,6 +51,8 @@ pub enum Command {
     Proof(Options<proof::Part>),
     /// Admission: decisions within the process and over HTTP, warrants, ten million keys
     Admission(Options<admission::Part>),
+    /// Two servers in turns: by how much the second is quicker or slower than the first
+    Turns(turns::Options),
 }
 
 /// The options of every benchmark; `P` are its parts.
@@ -85,14 +87,7 @@ impl<P: Choice> Options<P> {
 
     /// Prints the figures, and writes them into the document unless it was a quick run.
     fn publish(&self, sections: &[Section]) -> Result<()> {
-        if self.json {
-            let parts: Vec<_> = sections.iter().map(Section::json).collect();
-            println!("{:#}", json!({ "quick": self.quick, "parts": parts }));
-        } else {
-            for section in sections {
-                println!("## {}\n\n{}", section.id, section.markdown());
-            }
-        }
+        report::print(sections, self.quick, self.json);
         if !self.quick {
             report::rewrite(&process::root().join("docs/BENCHMARKS.md"), sections)?;
             eprintln!("docs/BENCHMARKS.md rewritten");
@@ -122,7 +117,11 @@ pub struct Bench {
 impl Bench {
     /// Builds the server, unless one is given, and makes room for its data.
     fn open<P: Choice>(options: &Options<P>) -> Result<Self> {
-        let binary = match &options.server {
+        Self::of(options.server.as_deref(), &options.dir, options.quick)
+    }
+
+    fn of(server: Option<&Path>, dir: &Path, quick: bool) -> Result<Self> {
+        let binary = match server {
             Some(path) => path
                 .canonicalize()
                 .with_context(|| format!("no binary at {}", path.display()))?,
@@ -130,8 +129,8 @@ impl Bench {
         };
         Ok(Self {
             binary,
-            scratch: open_folder(&options.dir)?,
-            quick: options.quick,
+            scratch: open_folder(dir)?,
+            quick,
         })
     }
 
@@ -164,6 +163,7 @@ pub fn run(command: &Command) -> Result<()> {
         Command::Mailbox(options) => mailbox::run(options),
         Command::Proof(options) => proof::run(options),
         Command::Admission(options) => admission::run(options),
+        Command::Turns(options) => turns::run(options),
     }
 }
 

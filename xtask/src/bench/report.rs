@@ -180,6 +180,18 @@ impl Section {
     }
 }
 
+/// Prints the sections as tables or as JSON.
+pub fn print(sections: &[Section], quick: bool, as_json: bool) {
+    if as_json {
+        let parts: Vec<_> = sections.iter().map(Section::json).collect();
+        println!("{:#}", json!({ "quick": quick, "parts": parts }));
+        return;
+    }
+    for section in sections {
+        println!("## {}\n\n{}", section.id, section.markdown());
+    }
+}
+
 /// Puts the sections between their marks in the document and leaves the rest unchanged.
 pub fn rewrite(path: &Path, sections: &[Section]) -> Result<()> {
     let mut text =

@@ -73,8 +73,9 @@ impl Server {
         let mut child = command
             .args(["serve", "--bind", "127.0.0.1:0", "--data-dir"])
             .arg(&data)
-            .args(["--set", "drain_grace=0s"])
             .env("ASYNCGATE_API_KEY", KEY)
+            // By the environment, because older servers, which are measured in turns, do not know the setting.
+            .env("ASYNCGATE_DRAIN_GRACE", "0s")
             .envs(settings.iter().copied())
             .current_dir(dir)
             .stdin(Stdio::null())

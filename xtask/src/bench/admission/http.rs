@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::bench::cost::Costs;
+use crate::bench::cost::{Costs, Measured};
 use crate::bench::histogram::Histogram;
 use crate::bench::load::http::{self, Head};
 use crate::bench::load::{Plan, Then, Workload, drive};
@@ -68,6 +68,15 @@ pub fn run(bench: &Bench) -> Result<Section> {
         id: "limits",
         how,
         figures,
+    })
+}
+
+/// Measures one round of checks on the store in memory.
+pub fn checks(bench: &Bench) -> Result<Measured> {
+    let mut checks = Checks::default();
+    Ok(Measured {
+        rate: checks.run(bench, &[POLICIES, IN_MEMORY])?,
+        cost: checks.costs.server(),
     })
 }
 

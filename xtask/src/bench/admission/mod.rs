@@ -4,6 +4,8 @@ mod http;
 mod inside;
 mod redis;
 
+pub use http::checks;
+
 use anyhow::Result;
 use clap::ValueEnum;
 

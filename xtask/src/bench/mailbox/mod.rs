@@ -7,6 +7,8 @@ mod rates;
 mod wake;
 mod workload;
 
+pub use rates::mixed;
+
 use super::{Bench, Options, machine};
 use anyhow::Result;
 use clap::ValueEnum;

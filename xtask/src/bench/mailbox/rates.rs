@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::ROOMY;
 use super::nats;
 use super::workload::{Batches, Cycle, Mixed, Sends};
-use crate::bench::cost::Costs;
+use crate::bench::cost::{Costs, Measured};
 use crate::bench::histogram::Histogram;
 use crate::bench::load::{Plan, drive};
 use crate::bench::peers::beanstalkd;
@@ -41,19 +41,24 @@ pub fn run(bench: &Bench) -> Result<Vec<Section>> {
     Ok(rates.sections())
 }
 
+/// Measures one round of mixed requests.
+pub fn mixed(bench: &Bench) -> Result<Measured> {
+    let mut rates = Rates::default();
+    rates.mixed(bench, plan(bench))?;
+    Ok(Measured {
+        rate: median(&rates.mixed),
+        cost: rates.mixed_costs.server(),
+    })
+}
+
+fn plan(bench: &Bench) -> Plan {
+    Plan::closed(CONNECTIONS, Duration::ZERO, bench.seconds(10, 3))
+}
+
 impl Rates {
     fn round(&mut self, bench: &Bench) -> Result<()> {
-        let plan = Plan::closed(CONNECTIONS, Duration::ZERO, bench.seconds(10, 3));
-        {
-            let server = bench.server_with(&ROOMY)?;
-            let mut mixed = Mixed::new(&server.head());
-            let tally = self.mixed_costs.measure(&server, plan, &mut mixed)?;
-            eprintln!("  mixed: {:.0}/s", tally.per_second());
-            self.mixed.push(tally.per_second());
-            for (all, one) in self.latencies.iter_mut().zip(&tally.latencies) {
-                all.merge(one);
-            }
-        }
+        let plan = plan(bench);
+        self.mixed(bench, plan)?;
         {
             let server = bench.server_with(&ROOMY)?;
             let mut cycle = Cycle::new(&server.head(), CONNECTIONS);
@@ -84,6 +89,18 @@ impl Rates {
             self.batched.push(rate);
         }
         self.peers(bench)
+    }
+
+    fn mixed(&mut self, bench: &Bench, plan: Plan) -> Result<()> {
+        let server = bench.server_with(&ROOMY)?;
+        let mut mixed = Mixed::new(&server.head());
+        let tally = self.mixed_costs.measure(&server, plan, &mut mixed)?;
+        eprintln!("  mixed: {:.0}/s", tally.per_second());
+        self.mixed.push(tally.per_second());
+        for (all, one) in self.latencies.iter_mut().zip(&tally.latencies) {
+            all.merge(one);
+        }
+        Ok(())
     }
 
     fn peers(&mut self, bench: &Bench) -> Result<()> {
