@@ -16,9 +16,14 @@ pub struct Caller {
 
 impl Caller {
     pub fn connect(addr: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(addr)?;
+        Self::within(addr, Duration::from_secs(40))
+    }
+
+    /// Connects, and waits so long for the connection and for each answer.
+    pub fn within(addr: SocketAddr, patience: Duration) -> Result<Self> {
+        let stream = TcpStream::connect_timeout(&addr, patience)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(40)))?;
+        stream.set_read_timeout(Some(patience))?;
         Ok(Self {
             stream,
             input: Vec::new(),

@@ -14,6 +14,7 @@ mod histogram;
 mod load;
 mod machine;
 mod mailbox;
+mod neighbours;
 mod peers;
 mod proof;
 mod report;
@@ -51,6 +52,13 @@ pub enum Command {
     Proof(Options<proof::Part>),
     /// Admission: decisions within the process and over HTTP, warrants, ten million keys
     Admission(Options<admission::Part>),
+    /// A quiet tenant beside attacks by another one, and beside strangers
+    Neighbours(Options<neighbours::Attack>),
+    /// All attacks at once beside a quiet tenant, for long: nothing acknowledged is lost, and memory stays flat
+    Soak(neighbours::SoakOptions),
+    /// The attacker's side of `neighbours` and `soak`, which start it
+    #[command(hide = true)]
+    Attack(neighbours::AttackOptions),
     /// Two servers in turns: by how much the second is quicker or slower than the first
     Turns(turns::Options),
 }
@@ -163,6 +171,9 @@ pub fn run(command: &Command) -> Result<()> {
         Command::Mailbox(options) => mailbox::run(options),
         Command::Proof(options) => proof::run(options),
         Command::Admission(options) => admission::run(options),
+        Command::Neighbours(options) => neighbours::run(options),
+        Command::Soak(options) => neighbours::soak(options),
+        Command::Attack(options) => neighbours::attack(options),
         Command::Turns(options) => turns::run(options),
     }
 }

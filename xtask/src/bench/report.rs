@@ -106,18 +106,24 @@ impl Figure {
         self
     }
 
+    fn holds(&self, most: bool, limit: f64) -> bool {
+        if most {
+            self.value <= limit
+        } else {
+            self.value >= limit
+        }
+    }
+
+    fn is_missed(&self) -> bool {
+        self.bound
+            .is_some_and(|bound| !self.holds(bound.most, bound.asked))
+    }
+
     fn verdict(&self) -> &'static str {
         let Some(bound) = self.bound else { return "" };
-        let holds = |limit: f64| {
-            if bound.most {
-                self.value <= limit
-            } else {
-                self.value >= limit
-            }
-        };
         match bound.goal {
-            _ if !holds(bound.asked) => "**missed**",
-            Some(goal) if holds(goal) => "goal met",
+            _ if self.is_missed() => "**missed**",
+            Some(goal) if self.holds(bound.most, goal) => "goal met",
             _ => "met",
         }
     }
@@ -172,6 +178,11 @@ impl Section {
                 .for_each(|figure| text.push_str(&figure.row()));
         }
         text
+    }
+
+    /// Returns true if a figure is not what was asked for.
+    pub fn is_missed(&self) -> bool {
+        self.figures.iter().any(Figure::is_missed)
     }
 
     pub fn json(&self) -> Value {

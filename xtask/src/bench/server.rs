@@ -16,6 +16,9 @@ use super::open_folder;
 use crate::process;
 
 pub const KEY: &str = "a-shared-key-for-benchmarks-only";
+/// The data directory within a server's folder.
+pub const DATA: &str = "data";
+const STDERR: &str = "stderr";
 
 /// Builds the release binary and returns its path.
 pub fn build() -> Result<PathBuf> {
@@ -52,51 +55,33 @@ pub struct Server {
     pub addr: SocketAddr,
     data: PathBuf,
     /// The folder; it is removed after the process has ended, because `Drop` ends the process first.
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Server {
     /// Starts on an empty folder below `scratch`, with default settings except for the address, the folder,
     /// the key and the given ones.
     pub fn start(binary: &Path, scratch: &Path, settings: &[(&str, &str)]) -> Result<Self> {
-        let folder = open_folder(scratch)?;
-        let dir = folder.path();
-        let data = dir.join("data");
-        let log = dir.join("stderr");
-        let mut command = Command::new(binary);
-        for (name, _) in std::env::vars_os() {
-            let name = name.to_string_lossy().into_owned();
-            if name.starts_with("ASYNCGATE_") || name.starts_with("SVCMBX_") {
-                command.env_remove(name);
-            }
-        }
-        let mut child = command
-            .args(["serve", "--bind", "127.0.0.1:0", "--data-dir"])
-            .arg(&data)
-            .env("ASYNCGATE_API_KEY", KEY)
-            // By the environment, because older servers, which are measured in turns, do not know the setting.
-            .env("ASYNCGATE_DRAIN_GRACE", "0s")
-            .envs(settings.iter().copied())
-            .current_dir(dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(File::create(&log)?)
-            .spawn()
-            .with_context(|| format!("cannot start {}", binary.display()))?;
-        match address(&mut child) {
-            Ok(addr) => Ok(Self {
-                child,
-                addr,
-                data,
-                _folder: folder,
-            }),
-            Err(error) => {
-                drop(child.kill());
-                drop(child.wait());
-                let said = fs::read_to_string(&log).unwrap_or_default();
-                Err(error.context(format!("the server does not start; it said:\n{said}")))
-            }
-        }
+        let settings = [&[("ASYNCGATE_API_KEY", KEY)], settings].concat();
+        Self::start_in(binary, open_folder(scratch)?, &settings)
+    }
+
+    /// Starts on a folder that may hold data, with default settings except for the address, the folder and the given
+    /// ones. Without a key in the settings, the keys in the folder count.
+    pub fn start_in(binary: &Path, folder: TempDir, settings: &[(&str, &str)]) -> Result<Self> {
+        let (child, addr) = spawn(binary, folder.path(), settings)?;
+        Ok(Self {
+            child,
+            addr,
+            data: folder.path().join(DATA),
+            folder,
+        })
+    }
+
+    /// Starts a server that has ended once more, on the same data and at another port.
+    pub fn start_again(&mut self, binary: &Path, settings: &[(&str, &str)]) -> Result<()> {
+        (self.child, self.addr) = spawn(binary, self.folder.path(), settings)?;
+        Ok(())
     }
 
     pub fn url(&self) -> String {
@@ -116,6 +101,21 @@ impl Server {
         ))
     }
 
+    /// The most resident memory that it has had so far, in bytes.
+    pub fn peak_memory(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        Ok(kib_line(&status, "VmHWM:")? * 1024)
+    }
+
+    pub fn data_dir(&self) -> &Path {
+        &self.data
+    }
+
+    /// Returns what it has written to stderr so far.
+    pub fn said(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.folder.path().join(STDERR))?)
+    }
+
     /// Processor time used so far.
     pub fn cpu(&self) -> Result<Duration> {
         cpu_time(&self.child.id().to_string())
@@ -127,6 +127,12 @@ impl Server {
 
     /// Asks it to end, waits until it has, and returns the size of the data it leaves on disk.
     pub fn stop(mut self) -> Result<u64> {
+        self.end()?;
+        self.disk()
+    }
+
+    /// Asks it to end and waits until it has. Its data stays.
+    pub fn end(&mut self) -> Result<()> {
         // The shell's own `kill`: a machine without procps has no other.
         process::run(Command::new("sh").args(["-c", &format!("kill -TERM {}", self.child.id())]))?;
         for _ in 0..1500 {
@@ -134,7 +140,7 @@ impl Server {
                 if !status.success() {
                     bail!("the server ended with {status}");
                 }
-                return self.disk();
+                return Ok(());
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -147,6 +153,39 @@ impl Drop for Server {
         // It may have ended already. Its directory is removed with it, so a hard stop loses nothing.
         drop(self.child.kill());
         drop(self.child.wait());
+    }
+}
+
+/// Starts the process in its folder. Returns it and where it listens.
+fn spawn(binary: &Path, dir: &Path, settings: &[(&str, &str)]) -> Result<(Child, SocketAddr)> {
+    let log = dir.join(STDERR);
+    let mut command = Command::new(binary);
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("ASYNCGATE_") || name.starts_with("SVCMBX_") {
+            command.env_remove(name);
+        }
+    }
+    let mut child = command
+        .args(["serve", "--bind", "127.0.0.1:0", "--data-dir"])
+        .arg(dir.join(DATA))
+        // By the environment, because older servers, which are measured in turns, do not know the setting.
+        .env("ASYNCGATE_DRAIN_GRACE", "0s")
+        .envs(settings.iter().copied())
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::create(&log)?)
+        .spawn()
+        .with_context(|| format!("cannot start {}", binary.display()))?;
+    match address(&mut child) {
+        Ok(addr) => Ok((child, addr)),
+        Err(error) => {
+            drop(child.kill());
+            drop(child.wait());
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            Err(error.context(format!("the server does not start; it said:\n{said}")))
+        }
     }
 }
 

@@ -5,7 +5,7 @@ mod grpc;
 mod nats;
 mod rates;
 mod wake;
-mod workload;
+pub mod workload;
 
 pub use rates::mixed;
 

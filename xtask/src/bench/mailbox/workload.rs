@@ -30,7 +30,7 @@ impl Default for Names {
 }
 
 impl Names {
-    fn next(&mut self) -> String {
+    pub fn next(&mut self) -> String {
         self.next += 1;
         format!("{:x}-{:x}-{:x}", std::process::id(), self.run, self.next)
     }
@@ -54,7 +54,7 @@ pub fn receive(head: &Head, max: usize, visibility_ms: u64, wait_seconds: u64) -
 /// A delivery that is to be acknowledged.
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    id: String,
+    pub id: String,
     lease: String,
 }
 
