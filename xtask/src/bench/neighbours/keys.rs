@@ -9,6 +9,8 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::bench::caller::Caller;
+use crate::bench::load::http::Head;
 use crate::bench::server::{DATA, Server};
 use crate::bench::{Bench, open_folder};
 
@@ -44,7 +46,20 @@ impl Keys {
     pub fn server(&self, bench: &Bench, settings: &[(&str, &str)]) -> Result<Server> {
         let folder = open_folder(bench.scratch.path())?;
         self.write(&folder)?;
-        Server::start_in(&bench.binary, folder, settings)
+        let server = Server::start_in(&bench.binary, folder, settings)?;
+        self.prove(&server)?;
+        Ok(server)
+    }
+
+    /// Uses each key once. The first use takes long on purpose, and only few may wait for theirs at the same time.
+    pub fn prove(&self, server: &Server) -> Result<()> {
+        for key in [&self.quiet, &self.loud] {
+            let head = Head::new(&server.addr.to_string(), key);
+            let mut caller = Caller::connect(server.addr)?;
+            caller.send(&head.get("/v1/tasks?limit=1"))?;
+            caller.answer(200).context("the first use of a key")?;
+        }
+        Ok(())
     }
 
     fn write(&self, folder: &TempDir) -> Result<()> {

@@ -43,6 +43,8 @@ const LONGEST_MS: f64 = 50.0;
 /// The number of connections that make the same calls in an ordinary way.
 const FEW: usize = 4;
 const CLAIM_KIND: usize = 1;
+/// The part of its rounds that the quiet tenant must finish, in percent.
+const FINISHED: f64 = 95.0;
 
 pub fn run(options: &Options<Attack>) -> Result<()> {
     let bench = Bench::open(options)?;
@@ -125,10 +127,16 @@ fn beside(bench: &Bench, keys: &Keys, attack: Attack) -> Result<Vec<Figure>> {
         };
         figures.extend([
             rate("alone from few connections", few),
-            rate("alone", all).at_least(few / 2.0),
+            // Nothing at all would be half of nothing.
+            rate("alone", all).at_least((few / 2.0).max(1.0)),
             rate("beside the quiet tenant", attacked.per_second()),
         ]);
     }
+    // An attack that did not take place would show nothing.
+    let connections = attack.shape().connections as f64;
+    let opened = attacked.opened as f64;
+    let opened = Figure::new(format!("{name}: connections opened"), opened, Unit::Count);
+    figures.push(opened.at_least(connections));
     let peak = server.peak_memory()? as f64 / f64::from(1 << 20);
     figures.extend([
         Figure::new(
@@ -181,6 +189,12 @@ fn quiet_figures(name: &str, alone: &quiet::Met, met: Result<quiet::Met>) -> Vec
     if met.refusals() > 0 {
         eprintln!("  refused: {:?}", met.refused);
     }
+    let finished = Figure::new(
+        format!("{name}: quiet rounds finished of those due"),
+        met.finished(),
+        Unit::Percent,
+    );
+    figures.push(finished.at_least(FINISHED));
     let refused = Figure::new(
         format!("{name}: quiet calls refused"),
         met.refusals() as f64,

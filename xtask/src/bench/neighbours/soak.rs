@@ -73,6 +73,7 @@ pub fn run(options: &Options) -> Result<()> {
     server.end()?;
     verify(&bench, &server)?;
     server.start_again(&bench.binary, &[BUDGET])?;
+    keys.prove(&server)?;
     let lost = lost(&server, &keys.quiet, &lived.met)?;
     let section = section(&lived, lost, length);
     report::print(std::slice::from_ref(&section), false, options.json);
@@ -200,6 +201,11 @@ fn section(lived: &Lived, lost: u64, length: Duration) -> Section {
         )
         .at_most(GROWTH),
     ];
+    figures.push(Figure::new(
+        "quiet rounds finished of those due",
+        lived.met.finished(),
+        Unit::Percent,
+    ));
     for (call, kind) in quiet::REPORTED {
         figures.push(Figure::latency(
             format!("{call} p99"),
