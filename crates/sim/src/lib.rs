@@ -6,6 +6,8 @@
 //! writer overflows. Everything follows from a seed. After each step a model that learns only from commits
 //! checks the commits, the answers and the waits; from time to time it is compared with the store. A
 //! failing run is shrunk to a short schedule, which is kept and replayed for ever.
+//!
+//! The queue before the writer has worlds of its own (`queue.rs`).
 
 mod asked;
 mod cast;
@@ -15,6 +17,7 @@ mod generate;
 mod hash;
 mod model;
 mod mutant;
+mod queue;
 mod rng;
 mod run;
 mod schedule;
@@ -25,6 +28,7 @@ mod violation;
 mod world;
 
 pub use mutant::Mutant;
+pub use queue::{QueueDefect, explore_queue};
 pub use run::{AUDIT_EVERY, Failure, STEPS_PER_WORLD, explore, replay};
 pub use schedule::{Schedule, Setup};
 pub use shrink::shrink;

@@ -7,11 +7,15 @@
 
 use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
 
-use asyncgate_sim::{Failure, STEPS_PER_WORLD, Schedule, explore, replay};
+use asyncgate_sim::{Failure, STEPS_PER_WORLD, Schedule, explore, explore_queue, replay};
 use asyncgate_store::Stopwatch;
 use clap::Parser;
 
 const REPORT_EVERY: Duration = Duration::from_secs(10);
+/// One world in so many has a queue beside it, which serves so many batches: together about one part in a hundred of
+/// the time.
+const QUEUE_EVERY: u64 = 16;
+const QUEUE_BATCHES: usize = 100;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -63,6 +67,12 @@ fn simulate(options: &Options) -> bool {
                 report(&failure, options);
                 return false;
             }
+        }
+        if seed.is_multiple_of(QUEUE_EVERY)
+            && let Err(violation) = explore_queue(seed, QUEUE_BATCHES, None)
+        {
+            println!("the queue of seed {seed}: {violation}");
+            return false;
         }
         seed = seed.wrapping_add(1);
         if watch.elapsed() - reported >= REPORT_EVERY {
