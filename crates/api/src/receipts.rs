@@ -150,14 +150,14 @@ pub struct BootstrapInput {
     /// Your device, process or session.
     #[serde(default, alias = "agent_instance_id")]
     pub principal_instance_id: Option<String>,
-    /// The version of your program; accepted and not used.
+    /// Accepted and not used.
     #[serde(default)]
     pub agent_version: Option<String>,
-    /// The abilities of your program, as a text or any other JSON; accepted and not used.
+    /// Accepted and not used, as a text or any JSON.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub client_capabilities: Option<serde_json::Value>,
-    /// Only receipts after this one. Default: the newest ones.
+    /// Only receipts after this one. Default: the newest.
     #[serde(default)]
     pub since_receipt_id: Option<String>,
     /// The most to return, 1 to 200. Default 50.

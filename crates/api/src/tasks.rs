@@ -43,15 +43,15 @@ pub struct Requirements {
 #[serde(deny_unknown_fields)]
 #[schemars(extend("not" = { "required": ["deadline_seconds", "deadline_at"] }))]
 pub struct Timeouts {
-    /// Seconds that a worker may hold the task before it must renew, if it asks for none itself.
+    /// The default lease, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub lease_ttl_seconds: Option<i64>,
-    /// Seconds after which the task ends as failed, if it has not ended by then.
+    /// Seconds until it ends as failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = bounds::MAX_DEADLINE_SECONDS))]
     pub deadline_seconds: Option<i64>,
-    /// The same as a point in time, instead of deadline_seconds.
+    /// The same as a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<String>,
 }
@@ -119,20 +119,20 @@ pub struct CreateTaskInput {
     /// The media type of the artifact you expect.
     #[serde(default)]
     pub expected_artifact_mime: Option<String>,
-    /// What the worker should do, in words: 16 KiB at most.
+    /// What to do, in words.
     #[serde(default)]
     #[schemars(length(max = bounds::MAX_INSTRUCTIONS_BYTES))]
     pub instructions: Option<String>,
-    /// When you take the work as done: any JSON up to 16 KiB.
+    /// When it is done: JSON up to 16 KiB.
     #[serde(default)]
     pub success_criteria: Option<Box<RawValue>>,
-    /// Where or how you want the result: any JSON up to 16 KiB.
+    /// How you want the result: JSON up to 16 KiB.
     #[serde(default)]
     pub result_delivery: Option<Box<RawValue>>,
     /// Limits on time.
     #[serde(default)]
     pub timeouts: Option<Timeouts>,
-    /// Leases that may run out before the task ends as failed; 0 for any number. Default 20.
+    /// Lost workers that end it; 0: any number. Default 20.
     #[serde(default)]
     pub max_lease_expiries: Option<u32>,
     /// Its kind. Default `agent`.

@@ -50,6 +50,8 @@ pub enum Mutant {
     BurnsAttempts,
     /// It lets workers go on under leases that ran out.
     AcceptsStaleLeases,
+    /// It lets workers go on with tasks whose deadline has passed.
+    AcceptsLateWork,
     /// It cancels tasks that have already ended.
     EndsTwice,
     /// It discharges an obligation without proof.
@@ -120,6 +122,7 @@ impl Mutant {
         Self::DropsCloses,
         Self::BurnsAttempts,
         Self::AcceptsStaleLeases,
+        Self::AcceptsLateWork,
         Self::EndsTwice,
         Self::TrustsWorkers,
         Self::IgnoresPriority,
@@ -284,6 +287,12 @@ fn shown(mutant: Mutant, snapshot: &mut Snapshot, kept: &mut Kept) {
                 }
             }
         }
+        Mutant::AcceptsLateWork => {
+            kept.tasks.clone_from(&snapshot.tasks);
+            for task in &mut snapshot.tasks {
+                Arc::make_mut(&mut task.spec).contract = None;
+            }
+        }
         Mutant::EndsTwice => {
             for task in &mut snapshot.tasks {
                 if task.end().is_some() {
@@ -311,6 +320,15 @@ fn written(mutant: Mutant, changes: &mut Changes, kept: &mut Kept, number: u64) 
             for write in &mut changes.tasks {
                 let stood = kept.tasks.iter().find(|task| task.id == write.task.id);
                 write.before = stood.map(Task::standing).or(write.before);
+            }
+        }
+        Mutant::AcceptsLateWork => {
+            for write in &mut changes.tasks {
+                let stood = kept.tasks.iter().find(|task| task.id == write.task.id);
+                if let Some(stood) = stood {
+                    write.before = Some(stood.standing());
+                    write.task.spec = Arc::clone(&stood.spec);
+                }
             }
         }
         Mutant::DropsCloses => changes.closed.clear(),
