@@ -114,7 +114,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every defect.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::AnswersBeforeCommit,
         Self::ForgetsKeys,
         Self::ForgetsClasses,
