@@ -5,8 +5,8 @@
 //! that show no credential.
 //!
 //! Invariant: the steps have one order. The caller's role, readiness for new work, the limits of calls,
-//! decoding, the rules about what the input touches, the limit of messages, the operation. A caller without the right learns
-//! nothing about its input, and input that cannot be read has been paid for.
+//! decoding, the rules about what the input touches, the limit of messages, the operation. A caller without
+//! the right learns nothing about its input, and input that cannot be read has been paid for.
 
 use std::pin::pin;
 

@@ -55,13 +55,20 @@ fn rules(mutant: Mutant) -> &'static [&'static str] {
         Mutant::KeepsTheTurn => &[
             "acknowledged by who may",
             "purged",
+            "thrown away",
             "given back",
             "delivery order",
             "deadlines of messages",
         ],
         Mutant::PurgesHeld => &["held messages are not purged"],
         Mutant::ForgetsDelays => &["sent as asked"],
-        Mutant::LosesMail => &["messages are serializable", "chain of messages", "messages"],
+        // A message that is lost on its way is missed by the receiver that waits for it.
+        Mutant::LosesMail => &[
+            "messages are serializable",
+            "chain of messages",
+            "messages",
+            "no lost wake-up",
+        ],
         Mutant::Miscounts => &["messages are conserved", "topics"],
         Mutant::MixesMail => &["dead letters", "messages are shown as they are"],
         Mutant::ForgetsMessages => &["deadlines are met", "deadlines of messages"],

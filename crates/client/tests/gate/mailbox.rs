@@ -165,7 +165,7 @@ pub async fn call_everything(client: &Client) {
     };
     assert_eq!(client.purge_topic(&purge).await.expect("purged").purged, 1);
     let heads = client.mailbox_heads().await.expect("heads").heads;
-    assert_eq!(heads.iter().map(|head| head.seq).sum::<u64>(), 4);
+    assert_eq!(heads.iter().map(|head| head.seq).sum::<u64>(), 5);
 }
 
 #[tokio::test]

@@ -95,7 +95,7 @@ async fn faults_before_the_operation_have_the_mailboxs_codes() {
         (broken.status, &broken.body["code"]),
         (StatusCode::BAD_REQUEST, &json!("E_SCHEMA"))
     );
-    let large = format!(r#"{{"topic":"{}"}}"#, "x".repeat(3 << 20));
+    let large = format!(r#"{{"topic":"{}"}}"#, "x".repeat(7 << 20));
     let large = twin.post_text("/v1/send", &[], &large).await;
     assert_eq!(large.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(large.body["code"], "E_FRAME_TOO_LARGE");
