@@ -136,29 +136,23 @@ pub enum Missing {
     Scope(Scope),
 }
 
-/// Decides if a credential may do something for which any one of `needed` is enough. Nothing needed
-/// means that every credential may.
+/// Decides if a credential may do something for which any one of `needed` is enough. Returns those of them
+/// that the credential covers; none if nothing is needed, because then every credential may.
 ///
 /// `scopes` are those of the credential, as named by whoever made it or as [`Role::default_scopes`] says.
-pub fn may(role: Role, scopes: Scopes, needed: &[Scope]) -> Result<(), Missing> {
-    let Some(first) = needed.first() else {
-        return Ok(());
-    };
+pub fn may(role: Role, scopes: Scopes, needed: &[Scope]) -> Result<Scopes, Missing> {
+    let needed = needed.iter().copied();
     // The role bounds what is needed too: a wide scope such as `admin:write` must not give the server's
     // own role what it does not have.
-    let possible = |scope: &&Scope| role.widest_scopes().contains(**scope);
-    let Some(missing) = needed.iter().find(possible) else {
-        return Err(Missing::Role(role_for(*first)));
-    };
+    let possible = |scope: &Scope| role.widest_scopes().contains(*scope);
     let held = role.effective_scopes(Some(scopes));
-    if needed
-        .iter()
-        .filter(possible)
-        .any(|scope| held.cover(*scope))
-    {
-        return Ok(());
+    let covered = needed.clone().filter(possible);
+    let covered: Scopes = covered.filter(|scope| held.cover(*scope)).collect();
+    match (needed.clone().next(), needed.clone().find(possible)) {
+        (Some(first), None) => Err(Missing::Role(role_for(first))),
+        (_, Some(missing)) if covered == Scopes::NONE => Err(Missing::Scope(missing)),
+        (_, _) => Ok(covered),
     }
-    Err(Missing::Scope(*missing))
 }
 
 /// Returns the least role that can have a scope.
