@@ -21,7 +21,9 @@ fn good_macaroons() -> Vec<Macaroon> {
     let caveats = caveat_seeds().into_iter().map(String::from_utf8);
     let caveats: Vec<String> = caveats.filter_map(Result::ok).collect();
     let minted = [&[][..], &caveats[..1], &caveats[..]];
-    let minted = minted.into_iter().map(|caveats| mint(&root(), "mac-1", caveats));
+    let minted = minted
+        .into_iter()
+        .map(|caveats| mint(&root(), "mac-1", caveats));
     minted.filter_map(Result::ok).collect()
 }
 
@@ -35,12 +37,17 @@ pub fn macaroons(input: &[u8]) {
     };
     assert!(Macaroon::decode(&text).is_ok_and(|read| read == macaroon));
     let again = Macaroon::from_bytes(&macaroon.to_bytes());
-    assert!(again.is_ok_and(|again| again == macaroon), "written otherwise");
+    assert!(
+        again.is_ok_and(|again| again == macaroon),
+        "written otherwise"
+    );
     assert!(input[0] != 2 || macaroon.to_bytes() == input, "two forms");
     if macaroon.verify(&root()).is_ok() {
         // The location is not signed.
         let macaroon = macaroon.at(LOCATION).ok();
-        let known = good_macaroons().into_iter().any(|good| Some(good) == macaroon);
+        let known = good_macaroons()
+            .into_iter()
+            .any(|good| Some(good) == macaroon);
         assert!(known, "a forgery");
     }
 }
@@ -174,5 +181,7 @@ pub fn claim_seeds() -> Vec<Vec<u8>> {
     all["scope"] = json!("tasks:lease mailbox:recv");
     all["nbf"] = json!(1.5);
     all["jti"] = json!("j");
-    [least, all].map(|claims| claims.to_string().into_bytes()).to_vec()
+    [least, all]
+        .map(|claims| claims.to_string().into_bytes())
+        .to_vec()
 }

@@ -123,7 +123,9 @@ impl Reader<'_> {
         let role = self.optional_text("role")?.map(|role| role.parse::<Role>());
         let scopes = self.optional_text("scope")?.map(|scopes| {
             let names = scopes.split(' ');
-            names.filter_map(|name| name.parse::<Scope>().ok()).collect::<Scopes>()
+            names
+                .filter_map(|name| name.parse::<Scope>().ok())
+                .collect::<Scopes>()
         });
         Ok(Claims {
             issuer: self.text("iss")?,

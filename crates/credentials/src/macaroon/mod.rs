@@ -240,7 +240,12 @@ impl Macaroon {
     fn bounded(self) -> Result<Self> {
         let own = [self.location.as_deref(), Some(self.identifier.as_slice())];
         let of_caveats = self.caveats.iter().flat_map(RawCaveat::fields);
-        let longest = own.into_iter().flatten().chain(of_caveats).map(<[u8]>::len).max();
+        let longest = own
+            .into_iter()
+            .flatten()
+            .chain(of_caveats)
+            .map(<[u8]>::len)
+            .max();
         if longest > Some(MAX_FIELD_BYTES) {
             return Err(TOO_LONG);
         }

@@ -19,7 +19,10 @@ pub fn v1(macaroon: &Macaroon) -> Vec<u8> {
     let v2 = macaroon.to_bytes();
     let signature = &v2[v2.len() - 32..];
     let location = macaroon.location().unwrap_or_default();
-    let mut fields = vec![("location", location), ("identifier", macaroon.identifier())];
+    let mut fields = vec![
+        ("location", location),
+        ("identifier", macaroon.identifier()),
+    ];
     for caveat in macaroon.caveats() {
         fields.push(("cid", &caveat.identifier));
         if let Some(third) = &caveat.third_party {

@@ -41,20 +41,35 @@ fn caveats_are_read_whatever_their_spaces() {
     let table = [
         ("op = send,recv", ops(&["send", "recv"])),
         ("op=send", ops(&["send"])),
-        ("  op   =  send ,  create_task  ", ops(&["send", "create_task"])),
+        (
+            "  op   =  send ,  create_task  ",
+            ops(&["send", "create_task"]),
+        ),
         ("topic = user:42:*", topic_caveat("user:42:", true)),
         ("topic=user:42", topic_caveat("user:42", false)),
         ("topic = *", topic_caveat("", true)),
         ("topic = a=b<c", topic_caveat("a=b<c", false)),
-        ("topic_class = inbox", Caveat::TopicClass("inbox".to_owned())),
+        (
+            "topic_class = inbox",
+            Caveat::TopicClass("inbox".to_owned()),
+        ),
         ("quota ops = 5", quota(QuotaUnit::Ops, 5)),
         ("quota  ops=0", quota(QuotaUnit::Ops, 0)),
-        ("quota bytes =18446744073709551615", quota(QuotaUnit::Bytes, u64::MAX)),
+        (
+            "quota bytes =18446744073709551615",
+            quota(QuotaUnit::Bytes, u64::MAX),
+        ),
         ("scope = mailbox:send", Caveat::Scope(Scope::MailboxSend)),
         (named.as_str(), Caveat::Tenant(tenant)),
         ("principal = agent/ann/x", Caveat::Principal(ann())),
-        ("time < 2026-01-05T11:00:00Z", Caveat::Before(at("2026-01-05T11:00:00Z"))),
-        ("time<2026-01-05T12:00:00+01:00", Caveat::Before(at("2026-01-05T11:00:00Z"))),
+        (
+            "time < 2026-01-05T11:00:00Z",
+            Caveat::Before(at("2026-01-05T11:00:00Z")),
+        ),
+        (
+            "time<2026-01-05T12:00:00+01:00",
+            Caveat::Before(at("2026-01-05T11:00:00Z")),
+        ),
     ];
     for (text, caveat) in table {
         assert_eq!(Caveat::parse(text), caveat, "{text}");
@@ -277,8 +292,14 @@ fn one_scope_must_meet_all_caveats() {
         ..Example::create()
     };
     assert!(read.allowed("scope = tasks:read") && read.allowed("scope = tasks:lease"));
-    assert!(read.outcome(&["scope = tasks:read", "scope = admin:read"]).is_ok());
-    assert!(read.outcome(&["scope = tasks:read", "scope = tasks:lease"]).is_err());
+    assert!(
+        read.outcome(&["scope = tasks:read", "scope = admin:read"])
+            .is_ok()
+    );
+    assert!(
+        read.outcome(&["scope = tasks:read", "scope = tasks:lease"])
+            .is_err()
+    );
     // What needs no scope is not narrowed by one.
     let free = Example {
         scopes: Scopes::NONE,

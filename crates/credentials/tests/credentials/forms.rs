@@ -14,7 +14,12 @@ fn root() -> RootKey {
 }
 
 fn some() -> Macaroon {
-    mint(&root(), "id-1", &["op = send".to_owned(), "topic = t".to_owned()]).unwrap()
+    mint(
+        &root(),
+        "id-1",
+        &["op = send".to_owned(), "topic = t".to_owned()],
+    )
+    .unwrap()
 }
 
 /// A flipped bit is noticed, except in the location, which is not signed.
@@ -22,7 +27,10 @@ fn some() -> Macaroon {
 fn every_flipped_bit_is_noticed() {
     let good = some();
     for bytes in [good.to_bytes(), v1(&good)] {
-        let location = bytes.windows(9).position(|part| part == b"asyncgate").unwrap();
+        let location = bytes
+            .windows(9)
+            .position(|part| part == b"asyncgate")
+            .unwrap();
         for bit in 0..bytes.len() * 8 {
             if (location..location + 9).contains(&(bit / 8)) {
                 continue;
@@ -49,7 +57,10 @@ fn every_flipped_bit_of_the_text_is_noticed() {
         let taken = Macaroon::decode(&flipped).ok();
         let taken = taken.filter(|macaroon| macaroon.verify(&root()).is_ok());
         // Only the location may differ.
-        assert!(taken.is_none_or(|taken| taken.at("asyncgate").unwrap() == good), "{bit}");
+        assert!(
+            taken.is_none_or(|taken| taken.at("asyncgate").unwrap() == good),
+            "{bit}"
+        );
     }
 }
 
@@ -130,7 +141,10 @@ fn packets_stand_once_and_in_order() {
         &[location, id, ("signature", &[7; 31][..])],
     ];
     for fields in bad {
-        assert!(Macaroon::from_bytes(&packets(fields)).is_err(), "{fields:?}");
+        assert!(
+            Macaroon::from_bytes(&packets(fields)).is_err(),
+            "{fields:?}"
+        );
     }
     let bytes = packets(&[location, id, signature]);
     let upper = [b"000F", &bytes[4..]].concat();
@@ -170,7 +184,19 @@ fn there_are_bounds() {
 
 #[test]
 fn what_is_no_macaroon_is_refused() {
-    for text in ["", "=", "aga_abc", "e30", "eyJ2IjoyfQ", "!!!!", "Ag==Ag==", "AgE", "a.b.c", "A+-A", "ä"] {
+    for text in [
+        "",
+        "=",
+        "aga_abc",
+        "e30",
+        "eyJ2IjoyfQ",
+        "!!!!",
+        "Ag==Ag==",
+        "AgE",
+        "a.b.c",
+        "A+-A",
+        "ä",
+    ] {
         assert!(Macaroon::decode(text).is_err(), "{text}");
     }
 }

@@ -54,7 +54,10 @@ fn root() -> RootKey {
 }
 
 fn caveats(count: usize) -> Vec<String> {
-    CAVEATS[..count].iter().map(|&caveat| caveat.to_owned()).collect()
+    CAVEATS[..count]
+        .iter()
+        .map(|&caveat| caveat.to_owned())
+        .collect()
 }
 
 #[test]

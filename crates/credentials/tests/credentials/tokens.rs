@@ -1,5 +1,7 @@
 //! Tokens: the examples of the RFCs, and every way in which a token can be wrong.
 
+use std::sync::LazyLock;
+
 use asyncgate_core::{
     PrincipalKey, PrincipalKind, Timestamp,
     identity::{Role, Scope, Scopes},
@@ -16,8 +18,10 @@ use sha2::Sha256;
 const NOW: i64 = 1_763_000_000;
 
 /// The private key of RFC 7515, appendix A.2, in PKCS #8.
-fn key() -> SigningKey {
-    SigningKey::from_der(include_bytes!("rfc7515-a2.pk8")).unwrap()
+fn key() -> &'static SigningKey {
+    static KEY: LazyLock<SigningKey> =
+        LazyLock::new(|| SigningKey::from_der(include_bytes!("rfc7515-a2.pk8")).unwrap());
+    &KEY
 }
 
 fn keys() -> KeySet {
@@ -105,7 +109,8 @@ fn a_key_is_named_by_its_thumbprint() {
 /// RFC 7515, appendix A.2: its key makes its signature. RS256 has no randomness.
 #[test]
 fn the_example_of_the_rfc_is_signed_alike() {
-    let claims = "{\"iss\":\"joe\",\r\n \"exp\":1300819380,\r\n \"http://example.com/is_root\":true}";
+    let claims =
+        "{\"iss\":\"joe\",\r\n \"exp\":1300819380,\r\n \"http://example.com/is_root\":true}";
     let expected = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw";
     assert_eq!(signed(r#"{"alg":"RS256"}"#, claims), expected);
     // It names no key, so it is no token of ours.
@@ -114,7 +119,7 @@ fn the_example_of_the_rfc_is_signed_alike() {
 
 #[test]
 fn what_is_signed_is_verified() {
-    let token = sign(&key(), &claims()).unwrap();
+    let token = sign(key(), &claims()).unwrap();
     assert!(looks_like_token(&token));
     assert_eq!(outcome(&token), Ok(claims()));
     assert_eq!(claims().effective_role(), Role::Agent);
@@ -129,7 +134,7 @@ fn what_is_signed_is_verified() {
         family: None,
         ..claims()
     };
-    let token = sign(&key(), &least).unwrap();
+    let token = sign(key(), &least).unwrap();
     assert_eq!(outcome(&token), Ok(least));
 }
 
@@ -138,13 +143,31 @@ fn claims_of_others_are_taken_if_they_are_complete() {
     let good = outcome(&signed(&header(), &json_claims().to_string())).unwrap();
     assert_eq!(good.effective_role(), Role::Worker);
     assert_eq!((good.role, good.scopes), (None, None));
-    let scopes = with("scope", json!("tasks:lease openid tasks:lease")).unwrap().scopes;
+    let scopes = with("scope", json!("tasks:lease openid tasks:lease"))
+        .unwrap()
+        .scopes;
     assert_eq!(scopes, Some(Scopes::of(&[Scope::TasksLease])));
-    assert_eq!(with("exp", json!(NOW as f64 + 59.5)).unwrap().expires_at, NOW + 59);
+    assert_eq!(
+        with("exp", json!(NOW as f64 + 59.5)).unwrap().expires_at,
+        NOW + 59
+    );
     assert!(with("unknown", json!([1])).is_ok());
-    for name in ["sub", "tenant_id", "principal_kind", "principal_id", "exp", "iat", "iss", "aud"] {
+    for name in [
+        "sub",
+        "tenant_id",
+        "principal_kind",
+        "principal_id",
+        "exp",
+        "iat",
+        "iss",
+        "aud",
+    ] {
         let missing = with(name, Value::Null);
-        assert_eq!(missing, Err(Refusal::Malformed("a claim is missing")), "{name}");
+        assert_eq!(
+            missing,
+            Err(Refusal::Malformed("a claim is missing")),
+            "{name}"
+        );
     }
     for (name, value) in [
         ("sub", json!(1)),
@@ -161,13 +184,19 @@ fn claims_of_others_are_taken_if_they_are_complete() {
         ("aud", json!(["asyncgate-api", 1])),
     ] {
         let refused = with(name, value);
-        assert!(matches!(refused, Err(Refusal::Malformed(_))), "{name}: {refused:?}");
+        assert!(
+            matches!(refused, Err(Refusal::Malformed(_))),
+            "{name}: {refused:?}"
+        );
     }
 }
 
 #[test]
 fn issuer_and_audience_must_fit() {
-    assert_eq!(with("iss", json!("https://evil.example")), Err(Refusal::Issuer));
+    assert_eq!(
+        with("iss", json!("https://evil.example")),
+        Err(Refusal::Issuer)
+    );
     for audience in [json!("asyncgate-api2"), json!(["a", "b"]), json!([])] {
         assert_eq!(with("aud", audience), Err(Refusal::Audience));
     }
@@ -176,7 +205,7 @@ fn issuer_and_audience_must_fit() {
 
 #[test]
 fn times_are_exact_but_for_the_leeway() {
-    let token = sign(&key(), &claims()).unwrap();
+    let token = sign(key(), &claims()).unwrap();
     let at = |second: i64, leeway_secs: u32| {
         let now = Timestamp::from_millis(second * 1_000);
         let expected = Expected {
@@ -208,8 +237,12 @@ fn other_algorithms_are_refused_whatever_the_signature() {
     let kid = key().verifying_key().kid().to_owned();
     let claims = BASE64.encode(json_claims().to_string());
     let jwks = keys().to_jwks();
-    let modulus = BASE64.decode(jwks["keys"][0]["n"].as_str().unwrap()).unwrap();
-    for alg in ["none", "None", "NONE", "HS256", "RS384", "PS256", "ES256", "rs256", ""] {
+    let modulus = BASE64
+        .decode(jwks["keys"][0]["n"].as_str().unwrap())
+        .unwrap();
+    for alg in [
+        "none", "None", "NONE", "HS256", "RS384", "PS256", "ES256", "rs256", "",
+    ] {
         let header = json!({"alg": alg, "kid": kid}).to_string();
         let message = format!("{}.{claims}", BASE64.encode(&header));
         // The public key as the secret of an HMAC, which would fit if the token could choose.
@@ -245,14 +278,20 @@ fn names_that_stand_twice_are_refused() {
     let kid = key().verifying_key().kid().to_owned();
     let claims = json_claims().to_string();
     let twice = format!(r#"{{"alg":"none","kid":"{kid}","alg":"RS256"}}"#);
-    assert!(matches!(outcome(&signed(&twice, &claims)), Err(Refusal::Malformed(_))));
+    assert!(matches!(
+        outcome(&signed(&twice, &claims)),
+        Err(Refusal::Malformed(_))
+    ));
     let twice = claims.replacen('{', r#"{"role":"admin","role":"agent","#, 1);
-    assert!(matches!(outcome(&signed(&header(), &twice)), Err(Refusal::Malformed(_))));
+    assert!(matches!(
+        outcome(&signed(&header(), &twice)),
+        Err(Refusal::Malformed(_))
+    ));
 }
 
 #[test]
 fn broken_forms_are_refused() {
-    let good = sign(&key(), &claims()).unwrap();
+    let good = sign(key(), &claims()).unwrap();
     let parts: Vec<&str> = good.split('.').collect();
     let [header, payload, signature] = parts[..] else {
         panic!("three parts")
@@ -280,16 +319,22 @@ fn broken_forms_are_refused() {
     assert!(matches!(outcome(&critical), Err(Refusal::Malformed(_))));
     for claims in ["[]", "1", "", "{", "{\"a\":\"\u{0}\"}"] {
         let token = signed(&self::header(), claims);
-        assert!(matches!(outcome(&token), Err(Refusal::Malformed(_))), "{claims}");
+        assert!(
+            matches!(outcome(&token), Err(Refusal::Malformed(_))),
+            "{claims}"
+        );
     }
     let long = json!({"pad": "x".repeat(MAX_BYTES)}).to_string();
-    assert_eq!(outcome(&signed(&self::header(), &long)), Err(Refusal::TooLarge));
+    assert_eq!(
+        outcome(&signed(&self::header(), &long)),
+        Err(Refusal::TooLarge)
+    );
 }
 
 /// Every changed character is noticed, and so is every changed bit of the signature.
 #[test]
 fn every_flipped_bit_is_noticed() {
-    let good = sign(&key(), &claims()).unwrap();
+    let good = sign(key(), &claims()).unwrap();
     for bit in 0..good.len() * 8 {
         let mut flipped = good.clone().into_bytes();
         flipped[bit / 8] ^= 1 << (bit % 8);
@@ -308,10 +353,16 @@ fn a_new_key_signs_and_is_not_shown() {
     let token = sign(&fresh, &claims()).unwrap();
     // 3072 bits are 384 bytes.
     assert_eq!(token.rsplit('.').next().unwrap().len(), 512);
-    let both: KeySet = [&fresh, &key()].map(|key| key.verifying_key().clone()).into_iter().collect();
+    let both: KeySet = [&fresh, key()]
+        .map(|key| key.verifying_key().clone())
+        .into_iter()
+        .collect();
     assert!(verify(&both, &token, &expected()).is_ok());
     assert_eq!(outcome(&token), Err(Refusal::UnknownKey));
-    assert_eq!(format!("{fresh:?}"), format!("SigningKey({})", fresh.verifying_key().kid()));
+    assert_eq!(
+        format!("{fresh:?}"),
+        format!("SigningKey({})", fresh.verifying_key().kid())
+    );
     assert_eq!(SigningKey::from_der(&der[1..]).unwrap_err(), BadKey);
     assert_eq!(SigningKey::from_der(b"").unwrap_err(), BadKey);
 }

@@ -4,12 +4,16 @@ use asyncgate_credentials::{
     Caveat,
     macaroon::{Forged, Macaroon, RootKey, mint},
 };
-use base64::{Engine as _, prelude::{BASE64_STANDARD, BASE64_URL_SAFE, BASE64_URL_SAFE_NO_PAD}};
+use base64::{
+    Engine as _,
+    prelude::{BASE64_STANDARD, BASE64_URL_SAFE, BASE64_URL_SAFE_NO_PAD},
+};
 
 use crate::build::{field, signature, unhex, v1};
 
 const SECRET: &[u8] = b"this is our super secret key; only we should know it";
-const OTHER_SECRET: &[u8] = b"this is a different super-secret key; never use the same secret twice";
+const OTHER_SECRET: &[u8] =
+    b"this is a different super-secret key; never use the same secret twice";
 
 fn minted(secret: &[u8], identifier: &str, caveats: &[&str]) -> Macaroon {
     let caveats: Vec<String> = caveats.iter().map(|&caveat| caveat.to_owned()).collect();
@@ -77,7 +81,11 @@ fn version_2() {
 /// A genuine macaroon with a third party's caveat verifies, and its caveat is told apart.
 #[test]
 fn a_third_partys_caveat_is_recognised() {
-    let base = minted(OTHER_SECRET, "we used our other secret key", &["account = 3735928559"]);
+    let base = minted(
+        OTHER_SECRET,
+        "we used our other secret key",
+        &["account = 3735928559"],
+    );
     let before = "1434e674ad84fdfdc9bc1aa00785325c8b6d57341fc7ce200ba4680c80786dda";
     assert_eq!(signature(&base), before);
 
