@@ -84,7 +84,7 @@ fn tls(options: &Options) -> Result<rustls::ClientConfig, Error> {
     use hyper_rustls::ConfigBuilderExt;
     use rustls::pki_types::{CertificateDer, pem::PemObject};
 
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| Error::invalid(format!("TLS cannot be set up: {error}")))?;

@@ -11,6 +11,7 @@ mod class;
 mod env;
 pub mod hex;
 mod id;
+pub mod identity;
 pub mod json;
 mod ledger;
 pub mod mailbox;

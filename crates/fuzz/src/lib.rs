@@ -5,6 +5,7 @@
 //! without instrumentation.
 
 mod admission;
+mod credentials;
 mod mutate;
 mod targets;
 

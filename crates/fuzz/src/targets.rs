@@ -13,7 +13,7 @@ use asyncgate_grpc::pb;
 use prost::Message;
 use serde_json::{Value, json};
 
-use crate::admission;
+use crate::{admission, credentials};
 
 /// A reader of strangers' input, with the check on it.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +73,26 @@ pub const fn targets() -> &'static [Target] {
             name: "redis_replies",
             run: admission::redis_replies,
             seeds: admission::reply_seeds,
+        },
+        Target {
+            name: "macaroons",
+            run: credentials::macaroons,
+            seeds: credentials::macaroon_seeds,
+        },
+        Target {
+            name: "caveats",
+            run: credentials::caveats,
+            seeds: credentials::caveat_seeds,
+        },
+        Target {
+            name: "tokens",
+            run: credentials::tokens,
+            seeds: credentials::token_seeds,
+        },
+        Target {
+            name: "token_claims",
+            run: credentials::token_claims,
+            seeds: credentials::claim_seeds,
         },
     ]
 }

@@ -149,7 +149,7 @@ impl Client {
 /// Trusts the platform's roots. Reading them takes a while, so it is done for `https` only.
 fn tls(secure: bool) -> Result<rustls::ClientConfig, BadSetup> {
     let unusable = |error: String| BadSetup::Tls(error);
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable(error.to_string()))?;

@@ -4,7 +4,7 @@ use std::{fmt, io, path::Path, sync::Arc};
 
 use rustls::{
     ClientConfig, RootCertStore,
-    crypto::ring::default_provider,
+    crypto::aws_lc_rs::default_provider,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 use tokio::net::TcpStream;

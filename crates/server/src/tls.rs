@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use rustls::ServerConfig;
-use rustls::crypto::ring::default_provider;
+use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::time_provider::TimeProvider;

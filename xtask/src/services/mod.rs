@@ -10,6 +10,7 @@ pub mod nats;
 mod npm;
 mod pip;
 mod postgres;
+pub mod pymacaroons;
 pub mod redis;
 mod running;
 

@@ -20,7 +20,7 @@ const PRIVATE_KEY: &[u8] = include_bytes!("tls/server.key");
 
 /// Takes TLS off in front of a gate.
 async fn front(gate: SocketAddr) -> SocketAddr {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("versions")

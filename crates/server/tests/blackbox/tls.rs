@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use asyncgate_client::Client;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -43,13 +45,21 @@ fn launch(certificate: &str, key: &str) -> Launch {
 
 /// A connection that offers these protocols.
 fn secure(server: &Server, protocols: &[&str]) -> StreamOwned<ClientConnection, TcpStream> {
+    secure_with(default_provider(), server, protocols)
+}
+
+/// A connection with this cryptography.
+fn secure_with(
+    provider: CryptoProvider,
+    server: &Server,
+    protocols: &[&str],
+) -> StreamOwned<ClientConnection, TcpStream> {
     let mut roots = RootCertStore::empty();
     for root in [file("ca.pem"), other_file("ca.pem")] {
         let root = CertificateDer::from_pem_file(root).unwrap();
         roots.add(root).unwrap();
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
@@ -97,6 +107,23 @@ fn clients_that_trust_the_certificate_are_served() {
     new.read_exact(&mut frame).unwrap();
     assert_eq!(frame[3], 4, "the server's settings come first: {frame:?}");
     assert_eq!(new.conn.alpn_protocol(), Some(&b"h2"[..]));
+}
+
+/// A key that was agreed on in this way stays secret even if a quantum computer breaks the one half of it.
+#[test]
+fn a_client_that_wants_a_hybrid_key_gets_it() {
+    let server = launch("server.pem", "server.key").start();
+    let provider = CryptoProvider {
+        kx_groups: vec![kx_group::X25519MLKEM768],
+        ..default_provider()
+    };
+    let mut stream = secure_with(provider, &server, &["http/1.1"]);
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .unwrap();
+    stream.read_exact(&mut [0; 4]).unwrap();
+    let agreed = stream.conn.negotiated_key_exchange_group().unwrap();
+    assert_eq!(agreed.name(), rustls::NamedGroup::X25519MLKEM768);
 }
 
 /// The certificate that a new connection is shown.

@@ -1,0 +1,10 @@
+//! The rules of identity, by tables over every role and scope, and over the life of a key.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod keys;
+mod roles;
+mod tenants;

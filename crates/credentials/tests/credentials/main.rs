@@ -1,0 +1,14 @@
+//! Macaroons, caveats and tokens, seen from outside: published vectors, every bit flipped, random forms, and
+//! another implementation.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod build;
+mod caveats;
+mod forms;
+mod pymacaroons;
+mod tokens;
+mod vectors;
