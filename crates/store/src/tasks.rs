@@ -2,7 +2,7 @@
 
 use asyncgate_core::{
     Changes, Head, PrincipalKey, Reach, Receipt, ReceiptId, Rejection, Relationship, Seq, Task,
-    TaskId,
+    TaskId, Usage,
 };
 
 use crate::{Declared, Job, Plane, Work, fair::Lane};
@@ -74,6 +74,8 @@ pub struct Snapshot {
     pub head: Seq,
     /// The whole of the ledger's head.
     pub ledger: Head,
+    /// What the tenant uses.
+    pub usage: Usage,
     /// The declared tasks that exist, in the order declared.
     pub tasks: Vec<Task>,
     /// The task behind the idempotency key.

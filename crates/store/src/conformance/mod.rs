@@ -13,6 +13,7 @@ mod claims;
 mod content;
 mod deadlines;
 mod driver;
+mod identity;
 mod ids;
 mod isolation;
 mod keys;
@@ -20,9 +21,11 @@ mod ledger;
 mod lists;
 mod mailbox;
 mod obligations;
+mod outbox;
 mod program;
 mod sights;
 mod transactions;
+mod usage;
 mod waiting;
 
 use std::{sync::Arc, time::Duration};
@@ -36,6 +39,7 @@ pub use admission::{
     subject, window,
 };
 pub use driver::{Driver, agent, bare, echo, failure, json, proven, worker};
+pub use identity::{IdentityDriver, api_key, code, draft, family, link, macaroon, tenant_record};
 pub use mailbox::{ALL, MailDriver, ONE, dead, mail, of_topic};
 pub use program::{PATIENCE, Program, eventually, free_port};
 
@@ -97,6 +101,9 @@ fn all() -> Vec<Case> {
         waiting::cases(),
         mailbox::cases(),
         admission::cases(),
+        identity::cases(),
+        usage::cases(),
+        outbox::cases(),
     ]
     .into_iter()
     .flatten()
