@@ -1,6 +1,8 @@
 //! The changes that a decision wants written. A store applies all of them in one commit, or none.
 
-use crate::{PrincipalKey, Receipt, Relationship, Seq, Task, Timestamp, task::Standing};
+use crate::{
+    PrincipalKey, Receipt, Relationship, Seq, Task, Timestamp, outbox::NewDispatch, task::Standing,
+};
 
 /// A decision of any plane: the changes to write, and the answer once they are written.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +28,8 @@ pub struct Changes {
     pub delivered: Option<Delivery>,
     /// The new history of the principal that was seen.
     pub relationship: Option<Relationship>,
+    /// What other systems are told of it.
+    pub outbox: Vec<NewDispatch>,
 }
 
 impl Changes {

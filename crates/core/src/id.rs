@@ -68,6 +68,14 @@ id!(
     /// A receipt.
     ReceiptId
 );
+id!(
+    /// A record of identity: a tenant, a key, or anything else that lets somebody in. It carries no place.
+    RecordId
+);
+id!(
+    /// An entry of an audit log. It carries no place.
+    AuditId
+);
 
 impl TaskId {
     /// Returns the id's short form, unless its place is too large for one.
@@ -259,6 +267,16 @@ impl Ids {
         let random = self.random() >> (64 - MessageId::RANDOM_BITS);
         let tail = u128::from(seq & SEQ_MASK) << MessageId::RANDOM_BITS | u128::from(random);
         MessageId(millis << 80 | tail)
+    }
+
+    /// Draws the id of a record.
+    pub fn record(&mut self) -> RecordId {
+        RecordId::from_bytes(self.correlation())
+    }
+
+    /// Draws the id of an entry of an audit log.
+    pub fn audit(&mut self) -> AuditId {
+        AuditId::from_bytes(self.correlation())
     }
 
     /// Draws a UUIDv7 that names nothing stored.

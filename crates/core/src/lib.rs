@@ -16,6 +16,7 @@ pub mod json;
 mod ledger;
 pub mod mailbox;
 pub mod obligation;
+pub mod outbox;
 mod policy;
 mod preimage;
 mod principal;
@@ -24,12 +25,15 @@ mod rejection;
 mod relationship;
 pub mod task;
 mod time;
+mod usage;
 
 pub use chain::{Head, Link, NotALink};
 pub use change::{Changes, Decision, Delivery, ObligationKey, TaskWrite};
 pub use class::{Class, ClassLoad, Reach};
 pub use env::Env;
-pub use id::{Ids, LeaseId, MessageId, ReceiptId, Seq, ShortId, Stamp, TaskId, TenantId};
+pub use id::{
+    AuditId, Ids, LeaseId, MessageId, ReceiptId, RecordId, Seq, ShortId, Stamp, TaskId, TenantId,
+};
 
 pub use json::Json;
 pub use ledger::Ledger;
@@ -40,3 +44,4 @@ pub use rejection::Rejection;
 pub use relationship::{InstanceSight, Relationship};
 pub use task::{Placement, Task};
 pub use time::{NotATime, Timestamp};
+pub use usage::{Tally, Usage};

@@ -14,7 +14,7 @@ use crate::node::DATABASE;
 /// The number of receipts that are read at a time.
 const PAGE: usize = 1_000;
 
-/// Checks the log, the database, and for each tenant its ledger, tasks and messages. A server may run
+/// Checks the log, the database, for each tenant its ledger, tasks and messages, and the records and audit logs. A server may run
 /// on the directory meanwhile.
 pub fn check_data_dir(dir: &Path, checks: &mut Checks) -> anyhow::Result<Vec<Verified>> {
     let path = dir.join(DATABASE);
@@ -34,6 +34,11 @@ pub fn check_data_dir(dir: &Path, checks: &mut Checks) -> anyhow::Result<Vec<Ver
             chains: Some(check_messages(&mut file, tenant)?),
         });
     }
+    let mut progress = Progress::start();
+    file.check_identity(|rows| progress.at(|| format!("{rows} records and audit entries")))
+        .map_err(|found| finding("identity", found))?;
+    file.check_outbox()
+        .map_err(|found| finding("the outbox", found))?;
     file.check_indexes()
         .map_err(|found| finding("an index", found))?;
     Ok(verified)
@@ -49,7 +54,7 @@ fn check_ledger(
     let mut ledger = checks.ledger(tenant);
     let mut standings = Standings::default();
     let mut progress = Progress::start();
-    let mut after = 0;
+    let (mut after, mut receipt_bytes) = (0, 0);
     while after < head.seq {
         // The head was read first: receipts that a running server adds meanwhile come after it.
         let limit = PAGE.min(usize::try_from(head.seq - after).unwrap_or(PAGE));
@@ -63,6 +68,7 @@ fn check_ledger(
             let record = asyncgate_ledger::record(tenant, &found.receipt, found.link);
             ledger.push(&record)?;
             standings.push(&found.receipt);
+            receipt_bytes += found.receipt.stored_bytes();
             after = record.seq;
         }
         progress.at(|| format!("{after} of {} receipts", head.seq));
@@ -74,6 +80,8 @@ fn check_ledger(
         |tasks| progress.at(|| format!("{tasks} of {} tasks", report.tasks)),
     )
     .map_err(|found| finding("a task", found))?;
+    file.check_usage(tenant, report.tasks, receipt_bytes)
+        .map_err(|found| finding("a counter", found))?;
     if let Some(task) = standings.missing() {
         let message = format!("a task is broken: tenant {tenant}, task {task}: it has no row");
         return Err(Exit::broken(message).into());

@@ -394,11 +394,20 @@ impl Store for Mutated {
         match work {
             Work::Tasks(job) => self.transact_tasks(job),
             Work::Messages(job) => self.transact_messages(job),
+            work @ (Work::Records(_) | Work::Dispatches(_)) => self.store.transact(work),
         }
     }
 
     fn mailbox(&self) -> &dyn asyncgate_store::mailbox::Mailbox {
         self
+    }
+
+    fn identity(&self) -> &dyn asyncgate_store::identity::Identity {
+        self.store.identity()
+    }
+
+    fn outbox(&self) -> &dyn asyncgate_store::outbox::Outbox {
+        self.store.outbox()
     }
 
     fn admission(&self) -> &dyn asyncgate_store::admission::Admission {
@@ -489,6 +498,10 @@ impl Store for Mutated {
 
     fn next_due(&self) -> Answer<'_, Option<Timestamp>> {
         self.store.next_due()
+    }
+
+    fn usage(&self, tenant: TenantId, now: Timestamp) -> Answer<'_, asyncgate_core::Usage> {
+        self.store.usage(tenant, now)
     }
 
     fn depths(&self) -> Answer<'_, Depths> {

@@ -219,6 +219,8 @@ impl SimStore {
                 let claim = job.reads.claimable.clone();
                 self.run_job(origin, job, |changes| Wrote::Tasks { claim, changes })
             }
+            // No operation of the model changes a record or sends anything out, so nothing goes on the tape.
+            work @ (Work::Records(_) | Work::Dispatches(_)) => at_once(self.below.transact(work)),
             Work::Messages(job) => {
                 let (reads, asked_at) = (job.reads.clone(), job.now);
                 self.run_job(origin, job, |changes| {
@@ -370,6 +372,14 @@ impl Store for SimStore {
         self
     }
 
+    fn identity(&self) -> &dyn asyncgate_store::identity::Identity {
+        self.below.identity()
+    }
+
+    fn outbox(&self) -> &dyn asyncgate_store::outbox::Outbox {
+        self.below.outbox()
+    }
+
     fn admission(&self) -> &dyn asyncgate_store::admission::Admission {
         self.below.admission()
     }
@@ -439,6 +449,10 @@ impl Store for SimStore {
 
     fn next_due(&self) -> Answer<'_, Option<Timestamp>> {
         self.read(|below| below.next_due())
+    }
+
+    fn usage(&self, tenant: TenantId, now: Timestamp) -> Answer<'_, asyncgate_core::Usage> {
+        self.read(|below| below.usage(tenant, now))
     }
 
     fn depths(&self) -> Answer<'_, Depths> {

@@ -17,9 +17,10 @@ use crate::{
     classes::Classes,
     codec::{self, Key, SEQ_BITS},
     db::Db,
-    ledgers::read_depths,
+    ledgers::{read_depths, read_tally},
     reader::read_error,
     rows::task,
+    schema,
     tasks::rank,
 };
 
@@ -299,6 +300,34 @@ fn check_counters(db: &Db, tenant: i64, depths: &Depths) -> result::Result<(), F
                 "the counter of {} tasks is {stored}, but there are {counted}",
                 status.as_str()
             )));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the counts of what a tenant uses against those of whoever read all of its ledger. Of leases that have ended
+/// nothing is left to count.
+pub(crate) fn tally(
+    db: &mut Db,
+    id: TenantId,
+    tasks_created: u64,
+    receipt_bytes: u64,
+) -> result::Result<(), Finding> {
+    let Some(tenant) = db.tenant(id)? else {
+        return Ok(());
+    };
+    if !schema::has_records(&db.conn)? {
+        return Ok(());
+    }
+    let sql = "SELECT tasks_created, receipt_bytes, lease_balance FROM tenant WHERE tenant = ?1";
+    let stored = db.conn.query_row(sql, [tenant], |row| read_tally(row, 0))?;
+    for (what, stored, counted) in [
+        ("tasks created", stored.tasks_created, tasks_created),
+        ("bytes of receipts", stored.receipt_bytes, receipt_bytes),
+    ] {
+        if stored != counted {
+            let what = format!("the counter of {what} is {stored}, but there are {counted}");
+            return Err(Finding::Wrong(what).at(format!("tenant {id}")));
         }
     }
     Ok(())

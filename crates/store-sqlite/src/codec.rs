@@ -79,7 +79,7 @@ pub(crate) fn read_principal(text: &str) -> Option<Principal> {
     })
 }
 
-const fn kind_letter(kind: PrincipalKind) -> char {
+pub(crate) const fn kind_letter(kind: PrincipalKind) -> char {
     match kind {
         PrincipalKind::Agent => 'a',
         PrincipalKind::Worker => 'w',
@@ -89,7 +89,7 @@ const fn kind_letter(kind: PrincipalKind) -> char {
     }
 }
 
-fn read_kind(letter: char) -> Option<PrincipalKind> {
+pub(crate) fn read_kind(letter: char) -> Option<PrincipalKind> {
     PrincipalKind::ALL
         .into_iter()
         .find(|kind| kind_letter(*kind) == letter)

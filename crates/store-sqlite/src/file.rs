@@ -13,7 +13,8 @@ use crate::{
     Finding, OpenError,
     check::{self, Counted},
     db::{Db, Use},
-    mailbox, query,
+    identity::{self, Identities},
+    mailbox, outbox, query,
     reader::read_error,
     schema, wal,
 };
@@ -100,6 +101,16 @@ impl SqliteFile {
         check::tenant(&mut self.db, &mut self.counted, tenant, compare, progress)
     }
 
+    /// Checks the counts of what a tenant uses against the number of tasks and the bytes of receipts in its ledger.
+    pub fn check_usage(
+        &mut self,
+        tenant: TenantId,
+        tasks_created: u64,
+        receipt_bytes: u64,
+    ) -> result::Result<(), Finding> {
+        check::tally(&mut self.db, tenant, tasks_created, receipt_bytes)
+    }
+
     /// Returns the heads of the chains of a tenant's messages, by shard.
     pub fn chains(&mut self, tenant: TenantId) -> result::Result<BTreeMap<u16, ChainHead>, Error> {
         self.read(|db| match db.tenant(tenant)? {
@@ -117,6 +128,20 @@ impl SqliteFile {
         progress: impl FnMut(u64),
     ) -> result::Result<(), Finding> {
         mailbox::check(&mut self.db, tenant, compare, progress)
+    }
+
+    /// Checks that every record is found by what it says and that the audit logs are whole. `progress` is given the number
+    /// of rows.
+    pub fn check_identity(
+        &mut self,
+        progress: impl FnMut(u64),
+    ) -> result::Result<Identities, Finding> {
+        identity::check(&self.db, progress)
+    }
+
+    /// Checks that whatever of the outbox has the turn to be tried should have it, and nothing else.
+    pub fn check_outbox(&mut self) -> result::Result<(), Finding> {
+        outbox::check(&self.db)
     }
 
     /// Checks, after the tasks of every tenant, that the indexes have no other rows.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, hash_map::Entry};
 
-use asyncgate_core::{Head, Link, Receipt, TenantId, task::Status};
+use asyncgate_core::{Head, Link, Receipt, Tally, TenantId, task::Status};
 use asyncgate_store::Depths;
 use rusqlite::{OptionalExtension, Result, Row, params};
 
@@ -14,6 +14,7 @@ pub(crate) struct Ledger {
     pub(crate) tenant: i64,
     pub(crate) head: Head,
     pub(crate) depths: Depths,
+    pub(crate) tally: Tally,
     changed: bool,
 }
 
@@ -59,7 +60,8 @@ impl Ledgers {
                 .prepare_cached(
                     "UPDATE tenant SET head = ?2, queued = ?3, leased = ?4, running = ?5,
                                        succeeded = ?6, failed = ?7, canceled = ?8,
-                                       link = ?9, open = ?10
+                                       link = ?9, open = ?10, tasks_created = ?11,
+                                       receipt_bytes = ?12, lease_balance = ?13
                      WHERE tenant = ?1",
                 )?
                 .execute(params![
@@ -73,6 +75,9 @@ impl Ledgers {
                     count(Status::Canceled),
                     ledger.head.link.as_bytes(),
                     ledger.head.open_obligations as i64,
+                    ledger.tally.tasks_created as i64,
+                    ledger.tally.receipt_bytes as i64,
+                    ledger.tally.lease_balance_ms,
                 ])?;
             ledger.changed = false;
         }
@@ -84,7 +89,7 @@ fn find(db: &Db, id: TenantId) -> Result<Option<Ledger>> {
     db.conn
         .prepare_cached(
             "SELECT queued, leased, running, succeeded, failed, canceled, tenant, head,
-                    link, open
+                    link, open, tasks_created, receipt_bytes, lease_balance
              FROM tenant WHERE tenant_id = ?1",
         )?
         .query_row([id.as_bytes()], |row| {
@@ -92,6 +97,7 @@ fn find(db: &Db, id: TenantId) -> Result<Option<Ledger>> {
                 depths: read_depths(row)?,
                 tenant: row.get(6)?,
                 head: read_head(row, 7)?,
+                tally: read_tally(row, 10)?,
                 changed: false,
             })
         })
@@ -109,6 +115,7 @@ fn begin(db: &Db, id: TenantId) -> Result<Ledger> {
         tenant: db.conn.last_insert_rowid(),
         head: Head::default(),
         depths: Depths::default(),
+        tally: Tally::default(),
         changed: false,
     })
 }
@@ -120,6 +127,16 @@ pub(crate) fn read_depths(row: &Row<'_>) -> Result<Depths> {
         depths.set(status, row.get::<_, Option<i64>>(column)?.unwrap_or(0));
     }
     Ok(depths)
+}
+
+/// Reads counts from the columns `tasks_created`, `receipt_bytes` and `lease_balance`, of which the first is number
+/// `first`.
+pub(crate) fn read_tally(row: &Row<'_>, first: usize) -> Result<Tally> {
+    Ok(Tally {
+        tasks_created: row.get::<_, i64>(first)?.unsigned_abs(),
+        receipt_bytes: row.get::<_, i64>(first + 1)?.unsigned_abs(),
+        lease_balance_ms: row.get(first + 2)?,
+    })
 }
 
 /// Reads a head from the columns `head`, `link` and `open`, of which the first is number `first`.

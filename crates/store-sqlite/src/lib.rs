@@ -9,8 +9,10 @@ mod classes;
 mod codec;
 mod db;
 mod file;
+mod identity;
 mod ledgers;
 mod mailbox;
+mod outbox;
 #[cfg(test)]
 mod plans;
 mod query;
@@ -29,7 +31,7 @@ use std::{
 };
 
 use asyncgate_core::{
-    Head, PrincipalKey, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp,
+    Head, PrincipalKey, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp, Usage,
 };
 use asyncgate_store::{
     Answer, DeliveredReceipt, Depths, Error, Health, Parties, ReceiptFilter, SeqPage, Signals,
@@ -38,6 +40,7 @@ use asyncgate_store::{
 
 pub use check::Finding;
 pub use file::SqliteFile;
+pub use identity::Identities;
 pub use wal::LogError;
 
 use crate::{
@@ -167,6 +170,14 @@ impl Store for SqliteStore {
         self
     }
 
+    fn identity(&self) -> &dyn asyncgate_store::identity::Identity {
+        self
+    }
+
+    fn outbox(&self) -> &dyn asyncgate_store::outbox::Outbox {
+        self
+    }
+
     fn admission(&self) -> &dyn asyncgate_store::admission::Admission {
         self
     }
@@ -246,6 +257,10 @@ impl Store for SqliteStore {
 
     fn next_due(&self) -> Answer<'_, Option<Timestamp>> {
         self.read(query::next_due)
+    }
+
+    fn usage(&self, tenant: TenantId, now: Timestamp) -> Answer<'_, Usage> {
+        self.read_of(tenant, move |db, tenant| query::usage(db, tenant, now))
     }
 
     fn depths(&self) -> Answer<'_, Depths> {

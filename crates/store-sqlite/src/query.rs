@@ -2,7 +2,7 @@
 
 use asyncgate_core::{
     Head, InstanceSight, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship, Task, TaskId,
-    TenantId, Timestamp,
+    TenantId, Timestamp, Usage,
 };
 use asyncgate_store::{
     DeliveredReceipt, Depths, Parties, ReceiptFilter, SeqPage, TaskFilter, TaskPage, fits,
@@ -12,7 +12,7 @@ use rusqlite::{OptionalExtension, Result, params};
 use crate::{
     codec::{self, Columns, Key, SEQ_BITS},
     db::Db,
-    ledgers::{read_depths, read_head},
+    ledgers::{read_depths, read_head, read_tally},
     ranges::{self, Step, Walk},
     rows::{checksum::damaged, receipt, task},
 };
@@ -199,6 +199,18 @@ pub(crate) fn depths(db: &mut Db) -> Result<Depths> {
                     sum(canceled) FROM tenant",
         )?
         .query_row([], read_depths)
+}
+
+pub(crate) fn usage(db: &mut Db, tenant: i64, now: Timestamp) -> Result<Usage> {
+    db.conn
+        .prepare_cached(
+            "SELECT queued, leased, running, succeeded, failed, canceled, tasks_created,
+                    receipt_bytes, lease_balance
+             FROM tenant WHERE tenant = ?1",
+        )?
+        .query_row([tenant], |row| {
+            Ok(read_depths(row)?.usage(&read_tally(row, 6)?, now))
+        })
 }
 
 pub(crate) fn task(db: &mut Db, tenant: i64, id: TaskId) -> Result<Option<Task>> {

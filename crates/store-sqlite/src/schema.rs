@@ -8,13 +8,15 @@
 use rusqlite::Connection;
 
 /// Each step brings a file from the version that is its index to the next.
-pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7];
+pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8];
 /// The oldest version that can be read as it stands.
 const OLDEST_READABLE: u32 = 3;
 /// The first version whose table `message` has the partition keys.
 const WITH_PARTITIONS: u32 = 5;
 /// The first version whose table `task` has the contract.
 const WITH_CONTRACTS: u32 = 6;
+/// The first version that has the tables of identity and counts what tenants use.
+const WITH_RECORDS: u32 = 8;
 
 const V1: &str = "
     CREATE TABLE tenant (
@@ -276,6 +278,88 @@ const V7: &str = "
     CREATE INDEX topic_shown ON topic (tenant, name) WHERE ready + delayed + leased + dead > 0;
 ";
 
+/// Records of identity, audit logs and the outbox. A log without a tenant is that of the server, number 0. And counts of what
+/// tenants use: a receipt counts as its body and 200 bytes; leases that have ended before are not counted.
+const V8: &str = "
+    ALTER TABLE tenant ADD COLUMN tasks_created INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE tenant ADD COLUMN receipt_bytes INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE tenant ADD COLUMN lease_balance INTEGER NOT NULL DEFAULT 0;
+    UPDATE tenant SET
+        tasks_created = queued + leased + running + succeeded + failed + canceled,
+        receipt_bytes = (
+            SELECT coalesce(sum(200 + length(CAST(r.body AS BLOB))), 0) FROM receipt r
+            WHERE r.receipt > tenant.tenant << 44 AND r.receipt < (tenant.tenant + 1) << 44),
+        lease_balance = (
+            SELECT coalesce(-sum(t.leased_at), 0) FROM task t
+            WHERE t.task > tenant.tenant << 44 AND t.task < (tenant.tenant + 1) << 44
+                AND t.ended_at IS NULL);
+    CREATE TABLE record (
+        kind           INTEGER NOT NULL,
+        id             BLOB NOT NULL,
+        tenant         BLOB NOT NULL,
+        name           TEXT,
+        principal      TEXT,
+        forget_at      INTEGER,
+        platform_until INTEGER,
+        body           TEXT NOT NULL,
+        sum            BLOB NOT NULL,
+        PRIMARY KEY (kind, id)
+    ) WITHOUT ROWID;
+    CREATE UNIQUE INDEX record_name ON record (kind, name) WHERE name IS NOT NULL;
+    CREATE INDEX record_tenant ON record (kind, tenant, id);
+    CREATE INDEX record_principal ON record (kind, tenant, principal, id)
+        WHERE principal IS NOT NULL;
+    CREATE INDEX record_forget ON record (forget_at) WHERE forget_at IS NOT NULL;
+    CREATE INDEX record_platform ON record (platform_until) WHERE platform_until IS NOT NULL;
+    CREATE TABLE audit_log (
+        tenant    INTEGER PRIMARY KEY,
+        seq       INTEGER NOT NULL,
+        link      BLOB NOT NULL,
+        at        INTEGER NOT NULL,
+        cut_seq   INTEGER NOT NULL,
+        cut_link  BLOB NOT NULL,
+        cut_at    INTEGER NOT NULL,
+        oldest_at INTEGER
+    );
+    CREATE INDEX audit_log_oldest ON audit_log (oldest_at) WHERE oldest_at IS NOT NULL;
+    CREATE TABLE audit (
+        audit          INTEGER PRIMARY KEY,
+        audit_id       BLOB NOT NULL,
+        at             INTEGER NOT NULL,
+        event          INTEGER NOT NULL,
+        severity       INTEGER NOT NULL,
+        principal_kind TEXT,
+        principal_id   TEXT,
+        ip             TEXT,
+        user_agent     TEXT,
+        reason         TEXT,
+        corr_id        TEXT,
+        details        TEXT NOT NULL,
+        link           BLOB NOT NULL
+    );
+    CREATE INDEX audit_event ON audit (event);
+    CREATE INDEX audit_principal ON audit (principal_id) WHERE principal_id IS NOT NULL;
+    CREATE INDEX audit_severity ON audit (severity) WHERE severity > 0;
+    -- Numbers of dispatches are never given out twice: whoever sends one settles it by its number.
+    CREATE TABLE outbox (
+        dispatch    INTEGER PRIMARY KEY AUTOINCREMENT,
+        tenant      BLOB,
+        destination TEXT NOT NULL,
+        order_key   TEXT,
+        body        BLOB NOT NULL,
+        created_at  INTEGER NOT NULL,
+        attempts    INTEGER NOT NULL,
+        last_error  TEXT,
+        next_try_at INTEGER,
+        died_at     INTEGER,
+        turn        INTEGER NOT NULL
+    );
+    CREATE INDEX outbox_due ON outbox (next_try_at) WHERE turn = 1;
+    CREATE INDEX outbox_line ON outbox (destination, order_key)
+        WHERE order_key IS NOT NULL AND died_at IS NULL;
+    CREATE INDEX outbox_dead ON outbox (dispatch) WHERE died_at IS NOT NULL;
+";
+
 /// Shows the tasks of a file that is only read as a newer file has them.
 const OLDER_TASKS: &str = "
     CREATE TEMP VIEW task AS
@@ -317,6 +401,12 @@ pub(crate) fn check(conn: &Connection) -> Result<(), Error> {
         conn.execute_batch(OLDER_TASKS)?;
     }
     Ok(())
+}
+
+/// Returns true if the file has the tables of identity and counts what tenants use.
+pub(crate) fn has_records(conn: &Connection) -> rusqlite::Result<bool> {
+    let found: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    Ok(found >= WITH_RECORDS)
 }
 
 /// Brings the file to the newest version, each step in a transaction of its own.

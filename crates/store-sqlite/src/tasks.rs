@@ -8,18 +8,20 @@ use rusqlite::{OptionalExtension, Result, params};
 
 use crate::{
     codec::{self, Key},
-    query,
+    outbox, query,
     rows::{receipt, task},
     transaction::Writable,
 };
 
 impl Rows<Tasks> for Writable {
-    fn load(&mut self, tenant: TenantId, reads: &ReadSet, _: Timestamp) -> Result<Snapshot> {
+    fn load(&mut self, tenant: TenantId, reads: &ReadSet, now: Timestamp) -> Result<Snapshot> {
         let ledger = self.ledgers.of(&self.db, tenant)?;
         let (tenant, head) = (ledger.tenant, ledger.head);
+        let usage = ledger.depths.usage(&ledger.tally, now);
         let mut snapshot = Snapshot {
             head: head.seq,
             ledger: head,
+            usage,
             ..Snapshot::default()
         };
         for id in &reads.tasks {
@@ -53,6 +55,7 @@ impl Rows<Tasks> for Writable {
     fn apply(&mut self, tenant: TenantId, changes: &Changes) -> Result<()> {
         let ledger = self.ledgers.of(&self.db, tenant)?.changing();
         let number = ledger.tenant;
+        ledger.tally.count(changes);
         let links: Vec<Link> = changes
             .receipts
             .iter()
@@ -64,7 +67,8 @@ impl Rows<Tasks> for Writable {
             let before = write.before.map(|before| before.status);
             ledger.depths.count(before, write.task.status());
         }
-        self.write(number, changes, &links)
+        self.write(number, changes, &links)?;
+        outbox::add(&self.db, &changes.outbox)
     }
 }
 

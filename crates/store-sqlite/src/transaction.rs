@@ -1,6 +1,6 @@
 //! The writer's open transaction: the connection, what is kept in memory beside it, and how work runs in it.
 //!
-//! Each plane loads and writes its rows in a file of its own: `tasks.rs` and `mailbox/state.rs`.
+//! Each plane loads and writes its rows in a file of its own: `tasks.rs`, `mailbox/state.rs` and `identity/mod.rs`.
 
 use std::{
     any::Any,

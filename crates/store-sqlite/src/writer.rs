@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use crate::{
     OpenError, Options, admission,
     db::{Db, Use},
-    schema,
+    identity, schema,
     transaction::Writable,
 };
 
@@ -134,6 +134,7 @@ impl Writer {
     pub(crate) fn start(path: &Path, options: &Options) -> Result<Self, OpenError> {
         let mut db = Db::open(path, Use::Write)?;
         schema::migrate(&mut db.conn)?;
+        identity::begin(&db)?;
         let last_time = db
             .conn
             .query_row("SELECT last_time FROM clock", [], |row| row.get(0))?;

@@ -88,6 +88,10 @@ pub enum Lane {
     Messages,
     /// Decisions about nonces, limits and revocations.
     Admission,
+    /// Work on records of identity and audit logs.
+    Records,
+    /// Work on what is on its way to other systems.
+    Dispatches,
     /// Reads, which have a queue of their own.
     Reads,
 }

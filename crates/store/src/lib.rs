@@ -10,10 +10,12 @@ pub mod classes;
 pub mod conformance;
 mod error;
 pub mod fair;
+pub mod identity;
 mod job;
 pub mod mailbox;
 pub mod memory;
 mod metrics;
+pub mod outbox;
 mod plane;
 mod remembered;
 mod shares;
@@ -28,16 +30,18 @@ mod waiters_tests;
 use std::sync::Arc;
 
 use asyncgate_core::{
-    Head, Link, Principal, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship, Seq, Task,
-    TaskId, TenantId, Timestamp, task::Status,
+    Head, Link, Principal, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship, Seq, Tally,
+    Task, TaskId, TenantId, Timestamp, Usage, task::Status,
 };
 use futures_util::future::BoxFuture;
 
 pub use asyncgate_core::{Changes, Decision};
 pub use error::Error;
+pub use identity::Records;
 pub use job::{Committed, Decide, Decided, Job, Outcome, transact, transact_admitted};
 pub use mailbox::Messages;
 pub use metrics::{Stopwatch, StoreMetrics};
+pub use outbox::Dispatches;
 pub use plane::{Declared, Plane, Work, Written, flow};
 pub use remembered::Remembered;
 pub use shares::Shares;
@@ -78,6 +82,12 @@ pub trait Store: Send + Sync {
 
     /// Returns the messages that are stored beside the tasks.
     fn mailbox(&self) -> &dyn mailbox::Mailbox;
+
+    /// Returns the records of identity and the audit logs that are stored beside them.
+    fn identity(&self) -> &dyn identity::Identity;
+
+    /// Returns what is on its way to other systems.
+    fn outbox(&self) -> &dyn outbox::Outbox;
 
     /// Returns the nonces, limits and revocations that are stored beside them.
     fn admission(&self) -> &dyn admission::Admission;
@@ -136,6 +146,9 @@ pub trait Store: Send + Sync {
 
     /// Returns the earliest deadline of all.
     fn next_due(&self) -> Answer<'_, Option<Timestamp>>;
+
+    /// Returns what a tenant uses at a time, which is now.
+    fn usage(&self, tenant: TenantId, now: Timestamp) -> Answer<'_, Usage>;
 
     /// Returns the number of tasks of each status, over all tenants.
     fn depths(&self) -> Answer<'_, Depths>;
@@ -284,6 +297,13 @@ impl Depths {
     /// Sets the number of tasks with `status`.
     pub fn set(&mut self, status: Status, count: i64) {
         self.0[status as usize] = count;
+    }
+
+    /// Returns what a tenant with these tasks uses.
+    pub fn usage(&self, tally: &Tally, now: Timestamp) -> Usage {
+        let of = |status| u64::try_from(self.of(status)).unwrap_or(0);
+        let held = of(Status::Leased) + of(Status::Running);
+        Usage::at(now, tally, of(Status::Queued), held)
     }
 
     /// Adds another count to this one.

@@ -9,12 +9,14 @@
 
 use std::fmt::Debug;
 
-use asyncgate_core::{Changes, TenantId, mailbox};
+use asyncgate_core::{Changes, TenantId, identity, mailbox, outbox};
 
 use crate::{
     Job, Rows, Signals,
     fair::{Flow, Lane},
+    identity::Records,
     mailbox::Messages,
+    outbox::Dispatches,
     tasks::Tasks,
     transaction::Transaction,
 };
@@ -59,6 +61,10 @@ pub enum Work {
     Tasks(Job<Tasks>),
     /// A job over messages.
     Messages(Job<Messages>),
+    /// A job over records of identity and audit logs.
+    Records(Job<Records>),
+    /// A job over the outbox.
+    Dispatches(Job<Dispatches>),
 }
 
 impl<P: Plane> From<Job<P>> for Work {
@@ -73,6 +79,8 @@ impl Work {
         match self {
             Self::Tasks(job) => job.tenant,
             Self::Messages(job) => job.tenant,
+            Self::Records(job) => job.tenant,
+            Self::Dispatches(job) => job.tenant,
         }
     }
 
@@ -81,6 +89,8 @@ impl Work {
         match self {
             Self::Tasks(job) => job.weight,
             Self::Messages(job) => job.weight,
+            Self::Records(job) => job.weight,
+            Self::Dispatches(job) => job.weight,
         }
     }
 
@@ -89,17 +99,21 @@ impl Work {
         match self {
             Self::Tasks(job) => job.flow(),
             Self::Messages(job) => job.flow(),
+            Self::Records(job) => job.flow(),
+            Self::Dispatches(job) => job.flow(),
         }
     }
 
     /// Runs the job in the open transaction of a backend. Returns what it wrote, if anything.
     pub fn run<B>(&mut self, rows: &mut B) -> Result<Option<Written>, <B as Transaction>::Error>
     where
-        B: Rows<Tasks> + Rows<Messages>,
+        B: Rows<Tasks> + Rows<Messages> + Rows<Records> + Rows<Dispatches>,
     {
         match self {
             Self::Tasks(job) => Ok(job.run(rows)?.map(Written::Tasks)),
             Self::Messages(job) => Ok(job.run(rows)?.map(Written::Messages)),
+            Self::Records(job) => Ok(job.run(rows)?.map(Written::Records)),
+            Self::Dispatches(job) => Ok(job.run(rows)?.map(Written::Dispatches)),
         }
     }
 }
@@ -111,6 +125,10 @@ pub enum Written {
     Tasks(Changes),
     /// Messages.
     Messages(mailbox::Changes),
+    /// Records and audit entries, for which nobody waits.
+    Records(identity::Changes),
+    /// What is on its way to other systems.
+    Dispatches(outbox::Changes),
     /// Rows of admission, for which nobody waits.
     Admission,
 }
@@ -127,7 +145,12 @@ impl Written {
                 let messages = changes.messages.iter();
                 messages.map(|write| write.message.weight()).sum()
             }
-            Self::Admission => 0,
+            Self::Dispatches(changes) => {
+                let new = changes.new.iter();
+                new.map(|sent| sent.body.len()).sum()
+            }
+            // They are small, and few.
+            Self::Records(_) | Self::Admission => 0,
         }
     }
 
@@ -137,7 +160,7 @@ impl Written {
         match self {
             Self::Tasks(changes) => signals.publish(tenant, changes),
             Self::Messages(changes) => signals.publish_messages(tenant, changes),
-            Self::Admission => {}
+            Self::Records(_) | Self::Dispatches(_) | Self::Admission => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use asyncgate_core::{
     Changes, Class, ClassLoad, Env, Head, PrincipalKey, Reach, Receipt, ReceiptId, Rejection,
-    Relationship, Seq, Task, TaskId,
+    Relationship, Seq, Task, TaskId, Usage,
     task::{self, Created, NewTask},
 };
 
@@ -92,6 +92,8 @@ pub struct Snapshot {
     pub head: Seq,
     /// The whole of the ledger's head.
     pub ledger: Head,
+    /// What the tenant uses.
+    pub usage: Usage,
     /// The declared tasks that exist, in the order declared.
     pub tasks: Vec<Task>,
     /// The task behind the idempotency key.

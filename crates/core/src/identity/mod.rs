@@ -3,14 +3,23 @@
 //! Invariants: a credential never gives more than its role; a scope that the role does not have gives
 //! nothing, except for `host:use`; a key is valid up to its expiry and not at it.
 
+pub mod audit;
+mod change;
 mod key;
 mod quota;
+mod record;
 mod role;
 mod scope;
+mod stored;
 mod tenant;
 
+pub use change::{Changes, Rejection, forget, import_keys};
 pub use key::{KeyLife, KeyRejection, KeyStanding, Rotation, expiry};
 pub use quota::{BadQuota, Quota, QuotaExceeded, QuotaName, Quotas, UnknownQuota};
+pub use record::{
+    ApiKey, AuthorizationCode, DEFAULT_TENANT, Find, Grant, IdentityLink, Macaroon, OauthClient,
+    Person, Record, RecordKey, RecordKind, RefreshToken, TenantRecord, TokenFamily,
+};
 pub use role::{Missing, Role, UnknownRole, may};
 pub use scope::{Scope, Scopes, UnknownScope};
 pub use tenant::{Tenant, TenantSuspended, TenantTier, UnknownTenantTier};

@@ -5,6 +5,8 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod audit;
 mod keys;
+mod records;
 mod roles;
 mod tenants;

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asyncgate_api::Code;
-use asyncgate_core::{Principal, PrincipalKind, TenantId};
+pub use asyncgate_core::identity::DEFAULT_TENANT;
+use asyncgate_core::{Principal, PrincipalKind};
 use asyncgate_engine::{Authenticator, Caller, Client, Clock, Fault, RequestContext, Role};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, pending};
@@ -31,10 +32,6 @@ use record::Record;
 use stored::StoredKeys;
 pub use token::Token;
 use verify::Verifier;
-
-/// The one tenant that exists so far.
-pub const DEFAULT_TENANT: TenantId =
-    TenantId::from_bytes([0, 0, 0, 0, 0, 0, 0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, 1]);
 
 /// The reason why the keys cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,8 @@
 //! Comparing the whole history with the store, and checking the laws of conservation.
 
 use asyncgate_core::{
-    Link, MessageId, Principal, ReceiptType, Seq, TaskId, Timestamp, mailbox::Kind, obligation,
-    task::Status,
+    Link, MessageId, Principal, Receipt, ReceiptType, Seq, TaskId, Timestamp, Usage, mailbox::Kind,
+    obligation, task::Status,
 };
 use asyncgate_store::{Depths, ReceiptFilter, SeqPage, Store};
 
@@ -111,6 +111,9 @@ impl Model {
             self.tenants[number].audit_ledger(number, store, whole)?;
             self.tenants[number].audit_obligations(number, store, whole)?;
             self.tenants[number].audit_tasks(number, store)?;
+            if whole {
+                self.tenants[number].audit_usage(number, store, self.last_time)?;
+            }
             for story in self.tenants[number].tasks.values() {
                 depths.count(None, story.task.status());
             }
@@ -266,6 +269,48 @@ impl Tenant {
     }
 
     /// Checks that the index and the model agree on what is open; a `whole` audit asks the ledger, too.
+    /// Checks what the store counted as it happened against what the ledger tells of it.
+    fn audit_usage(&self, number: usize, store: &dyn Store, now: Timestamp) -> Checked {
+        const ENDS: [ReceiptType; 6] = [
+            ReceiptType::LeaseExpired,
+            ReceiptType::LeaseReleased,
+            ReceiptType::TaskRetryScheduled,
+            ReceiptType::TaskCompleted,
+            ReceiptType::TaskFailed,
+            ReceiptType::TaskCanceled,
+        ];
+        let (mut held, mut held_ms, mut active) = (0, 0, 0);
+        for story in self.tasks.values() {
+            let mut since = None;
+            for seq in &story.receipts {
+                let receipt = &self.ledger[*seq as usize - 1];
+                if receipt.receipt_type == ReceiptType::TaskAccepted {
+                    since = Some(receipt.created_at);
+                } else if ENDS.contains(&receipt.receipt_type)
+                    && let Some(begun) = since.take()
+                {
+                    held_ms += receipt.created_at.millis_since(begun);
+                }
+            }
+            if let Some(begun) = since {
+                held += 1;
+                held_ms += now.millis_since(begun);
+            }
+            active += u64::from(!story.task.status().is_terminal());
+        }
+        let told = Usage {
+            active_tasks: active,
+            concurrent_leases: held,
+            receipt_storage_bytes: self.ledger.iter().map(Receipt::stored_bytes).sum(),
+            tasks_created: self.tasks.len() as u64,
+            lease_seconds: held_ms.unsigned_abs() / 1_000,
+        };
+        let stored = at_once(store.usage(tenant_id(number), now)).unwrap_or_default();
+        hold(stored == told, "usage", || {
+            format!("{stored:?}, should be {told:?}")
+        })
+    }
+
     fn audit_obligations(&self, number: usize, store: &dyn Store, whole: bool) -> Checked {
         if whole {
             let open = obligation::open(&self.ledger);

@@ -47,6 +47,9 @@ pub async fn everything(found: &Driver, expected: &Driver, known: &Known) {
     }
     deadlines(found, expected).await;
     assert_eq!(found.head().await, expected.head().await);
+    let usage = found.store().usage(found.tenant, found.now).await;
+    let expected_usage = expected.store().usage(expected.tenant, expected.now);
+    assert_eq!(usage.unwrap(), expected_usage.await.unwrap());
     let depths = found.store().depths().await.unwrap();
     assert_eq!(depths, expected.store().depths().await.unwrap());
     assert_eq!(found.store().last_time(), expected.store().last_time());

@@ -9,6 +9,7 @@
 mod admission;
 mod compare;
 mod history;
+mod identity;
 mod mailbox;
 
 use std::{path::PathBuf, sync::Arc};

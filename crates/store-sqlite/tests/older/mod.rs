@@ -3,7 +3,17 @@
 use rusqlite::Connection;
 
 /// Each step takes a file of the version after it back to this version. What only newer versions know is lost.
-const STEPS: [(u32, &str); 2] = [
+const STEPS: [(u32, &str); 3] = [
+    (
+        7,
+        "DROP TABLE outbox;
+         DROP TABLE audit;
+         DROP TABLE audit_log;
+         DROP TABLE record;
+         ALTER TABLE tenant DROP COLUMN tasks_created;
+         ALTER TABLE tenant DROP COLUMN receipt_bytes;
+         ALTER TABLE tenant DROP COLUMN lease_balance;",
+    ),
     (
         6,
         "DROP INDEX task_type;

@@ -14,6 +14,7 @@ mod classes;
 mod content;
 mod deadlines;
 mod driver;
+mod identity;
 mod ids;
 mod isolation;
 mod keys;
@@ -21,9 +22,11 @@ mod ledger;
 mod lists;
 mod mailbox;
 mod obligations;
+mod outbox;
 mod program;
 mod sights;
 mod transactions;
+mod usage;
 mod waiting;
 
 use std::{sync::Arc, time::Duration};
@@ -37,6 +40,7 @@ pub use admission::{
     subject, window,
 };
 pub use driver::{Driver, agent, bare, echo, failure, json, proven, worker};
+pub use identity::{IdentityDriver, api_key, code, draft, family, link, macaroon, tenant_record};
 pub use mailbox::{ALL, MailDriver, ONE, dead, mail, of_topic};
 pub use program::{PATIENCE, Program, eventually, free_port};
 
@@ -99,6 +103,9 @@ fn all() -> Vec<Case> {
         waiting::cases(),
         mailbox::cases(),
         admission::cases(),
+        identity::cases(),
+        usage::cases(),
+        outbox::cases(),
     ]
     .into_iter()
     .flatten()

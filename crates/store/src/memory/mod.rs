@@ -4,6 +4,8 @@
 
 mod admission;
 mod messages;
+mod outbox;
+mod records;
 mod tenant;
 
 use std::{
@@ -16,11 +18,14 @@ use std::{
 
 use asyncgate_core::{
     Changes, Head, MessageId, PrincipalKey, ReceiptId, Relationship, Task, TaskId, TenantId,
-    Timestamp,
+    Timestamp, Usage,
     mailbox::{self, ChainHead, Message},
 };
 
-use self::{admission::Gate, messages::MessageRows, tenant::Tenant};
+use self::{
+    admission::Gate, messages::MessageRows, outbox::DispatchRows, records::RecordRows,
+    tenant::Tenant,
+};
 use crate::admission::{Admission, Host};
 use crate::mailbox::{self as mail, DeadFilter, DeadPage, Load, Mailbox, Take, Topic};
 use crate::{
@@ -47,6 +52,8 @@ struct State {
     tenants: Map<TenantId, Tenant>,
     due: BTreeSet<(Timestamp, TenantId, TaskId)>,
     messages: MessageRows,
+    records: RecordRows,
+    outbox: DispatchRows,
     last_time: Timestamp,
 }
 
@@ -108,9 +115,9 @@ impl Rows<Tasks> for State {
         &mut self,
         tenant: TenantId,
         reads: &ReadSet,
-        _: Timestamp,
+        now: Timestamp,
     ) -> Result<Snapshot, Infallible> {
-        Ok(self.tenants.entry(tenant).or_default().load(reads))
+        Ok(self.tenants.entry(tenant).or_default().load(reads, now))
     }
 
     fn apply(&mut self, tenant: TenantId, changes: &Changes) -> Result<(), Infallible> {
@@ -125,6 +132,7 @@ impl Rows<Tasks> for State {
         }
         let rows = self.tenants.entry(tenant).or_default();
         rows.apply(tenant, changes);
+        changes.outbox.iter().for_each(|sent| self.outbox.add(sent));
         Ok(())
     }
 }
@@ -152,6 +160,14 @@ impl Store for MemoryStore {
     }
 
     fn mailbox(&self) -> &dyn Mailbox {
+        self
+    }
+
+    fn identity(&self) -> &dyn crate::identity::Identity {
+        self
+    }
+
+    fn outbox(&self) -> &dyn crate::outbox::Outbox {
         self
     }
 
@@ -232,6 +248,10 @@ impl Store for MemoryStore {
     fn next_due(&self) -> Answer<'_, Option<Timestamp>> {
         let earliest = self.state().due.first().map(|(at, ..)| *at);
         ready(earliest)
+    }
+
+    fn usage(&self, tenant: TenantId, now: Timestamp) -> Answer<'_, Usage> {
+        self.read(tenant, |rows| rows.usage(now))
     }
 
     fn depths(&self) -> Answer<'_, Depths> {

@@ -7,7 +7,7 @@ use std::{
 
 use asyncgate_core::{
     Changes, Class, Head, Link, ObligationKey, Placement, PrincipalKey, Reach, Receipt, ReceiptId,
-    ReceiptType, Relationship, Seq, Task, TaskId, TenantId, Timestamp,
+    ReceiptType, Relationship, Seq, Tally, Task, TaskId, TenantId, Timestamp, Usage,
 };
 
 use super::Map;
@@ -34,13 +34,15 @@ pub(super) struct Tenant {
     open: BTreeSet<ObligationKey>,
     relationships: Map<PrincipalKey, Relationship>,
     pub(super) depths: Depths,
+    tally: Tally,
 }
 
 impl Tenant {
-    pub(super) fn load(&self, reads: &ReadSet) -> Snapshot {
+    pub(super) fn load(&self, reads: &ReadSet, now: Timestamp) -> Snapshot {
         Snapshot {
             head: self.receipts.len() as Seq,
             ledger: self.head(),
+            usage: self.usage(now),
             tasks: reads.tasks.iter().filter_map(|id| self.task(*id)).collect(),
             keyed: reads
                 .keyed
@@ -85,7 +87,12 @@ impl Tenant {
             .collect()
     }
 
+    pub(super) fn usage(&self, now: Timestamp) -> Usage {
+        self.depths.usage(&self.tally, now)
+    }
+
     pub(super) fn apply(&mut self, tenant: TenantId, changes: &Changes) {
+        self.tally.count(changes);
         for write in &changes.tasks {
             let task = &write.task;
             if let Some(before) = write.before {
