@@ -63,7 +63,7 @@ operation!(
     summary: "List what you are still owed.",
     doc: "Call this first when you start: it says who you are to this server and lists every \
           task.assigned receipt to you that no task.completed, task.failed or task.canceled has \
-          discharged. Obligations close only by proof, so nothing you asked for is forgotten.",
+          discharged. Obligations close only by proof.",
 );
 
 /// A filter and a page of obligations.

@@ -30,7 +30,7 @@ pub enum TaskStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Requirements {
-    /// All of these must be among the worker's capabilities.
+    /// The worker must offer all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
     /// Labels without effect.
@@ -67,10 +67,9 @@ operation!(
     effect: Effect::Add,
     brings_work: true,
     summary: "Hand over a task to be done by a worker.",
-    doc: "Stores the task and returns its task_id at once; a worker that offers the required \
-          capabilities will do it. You are owed an outcome: list_open_obligations lists the task \
-          until a receipt proves it done. With an idempotency_key of your own, a repeated call \
-          returns the first task with duplicate = true. Wait with get_task and wait_seconds.",
+    doc: "Returns the task_id at once; a worker that offers the required capabilities will do the task. \
+          list_open_obligations lists it until a receipt proves it done. With an idempotency_key of your own, \
+          a repeated call returns the first task. Wait with get_task and wait_seconds.",
     creates: true,
     refusals: &[
         Code::IdempotencyConflict,
@@ -86,7 +85,7 @@ pub struct CreateTaskInput {
     /// The sort of work, e.g. `report.render`. Workers choose by it.
     #[serde(rename = "type")]
     pub task_type: String,
-    /// The work's input: any JSON up to 1 MiB. It reaches the worker byte for byte.
+    /// The work's input: any JSON up to 1 MiB, kept byte for byte.
     #[serde(default)]
     // Raw: parsing and writing it again could change digits of numbers and the order of keys.
     pub payload: Option<Box<RawValue>>,
@@ -96,10 +95,10 @@ pub struct CreateTaskInput {
     /// The demands on the worker.
     #[serde(default)]
     pub requirements: Option<Requirements>,
-    /// Higher goes first; equal priorities go by age. Default 0.
+    /// Higher goes first. Default 0.
     #[serde(default)]
     pub priority: Option<i32>,
-    /// Your name for this task. Another type or payload under the same key is refused.
+    /// Your name for this task. Other content under the same key is refused.
     #[serde(default)]
     pub idempotency_key: Option<String>,
     /// Reported failures that end the task. Default 3.
@@ -175,7 +174,7 @@ operation!(
     effect: Effect::Read,
     summary: "Read a task, its state and, once it has ended, its outcome.",
     doc: "With wait_seconds the call answers as soon as the task has ended; if it has not by \
-          then, call again. `result` is present only when status is succeeded, failed or canceled.",
+          then, call again. `result` is there once it has ended.",
     refusals: &[Code::TaskNotFound],
 );
 

@@ -239,7 +239,11 @@ fn a_success_with_proof_is_told_with_every_field() {
         "delivery_proof": {"target": "mail:alice", "status": "succeeded"},
     });
     let done = server.under(&held, "complete", &more).expect(200);
-    assert_eq!(members(&done), ["duplicate", "ok", "receipt_id"]);
+    assert_eq!(
+        members(&done),
+        ["discharged", "duplicate", "ok", "receipt_id"]
+    );
+    assert_eq!(done["discharged"], true);
     assert_eq!(
         (&done["ok"], &done["duplicate"]),
         (&json!(true), &json!(false))

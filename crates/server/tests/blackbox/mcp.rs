@@ -412,8 +412,7 @@ fn strange_pages_and_strangers_are_refused() {
 #[test]
 fn payloads_pass_through_tools_byte_for_byte() {
     let server = Server::start();
-    let payload =
-        r#"{"z":1.0,"a":123456789012345678901234567890,"a":"\u0000\ud800","e":1e300, "s":[ 1 ]}"#;
+    let payload = r#"{"z":1.0,"a":123456789012345678901234567890,"a":"\u0000\ud83d\ude00","e":1e300, "s":[ 1 ]}"#;
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"asyncgate.create_task","arguments":{{"type":"x","payload":{payload}}}}}}}"#
     );

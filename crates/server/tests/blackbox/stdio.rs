@@ -146,7 +146,8 @@ fn nonsense_on_stdin_is_answered_and_survived() {
 fn bytes_survive_stdio_and_a_message_is_one_line() {
     let launch = Launch::without_key();
     let mut talk = talk(&launch);
-    let payload = r#"{"z":1.0,"a":123456789012345678901234567890,"e":1e300,"s":"\u0000\ud800\n"}"#;
+    let payload =
+        r#"{"z":1.0,"a":123456789012345678901234567890,"e":1e300,"s":"\u0000\ud83d\ude00\n"}"#;
     talk.say(&format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"asyncgate.create_task","arguments":{{"type":"x","payload":{payload}}}}}}}"#
     ));

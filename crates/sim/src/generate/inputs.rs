@@ -297,7 +297,10 @@ impl Generator {
             0..=7 => input.raw("artifacts", "[{\"type\":\"url\",\"url\":\"s3://x\"}]"),
             8 => input.raw("artifacts", "{\"id\":7}"),
             9 | 10 => input.raw("delivery_proof", "{\"sent\":true}"),
-            11 => input.raw("artifacts", *self.rng.pick(&["[]", "\"\"", "\"s3://b/x\""])),
+            11 => {
+                let texts = ["[]", "\"\"", "\"s3://b/x\""];
+                input.raw("artifacts", texts[self.rng.below(texts.len())]);
+            }
             12 if self.rng.one_in(8) => input.text("artifacts", "@a101"),
             13 if self.rng.one_in(8) => input.text("artifacts", "@a100"),
             _ => {}
