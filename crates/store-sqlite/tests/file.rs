@@ -195,6 +195,8 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     let (tenant, now) = (driver.tenant, driver.now);
     drop(driver);
     let conn = rusqlite::Connection::open(&path).unwrap();
+    conn.execute_batch(include_str!("undo/version_6.sql"))
+        .unwrap();
     conn.execute_batch(
         "DROP TABLE cell; DROP TABLE revocation; DROP TABLE client_tier; DROP TABLE domain;
          ALTER TABLE clock DROP COLUMN cells;

@@ -165,14 +165,9 @@ async fn everything_is_there_after_a_restart() {
 /// Takes a file back to version 5.
 fn take_back(path: &Path) {
     let conn = Connection::open(path).unwrap();
-    conn.execute_batch(
-        "DROP TABLE record; DROP TABLE audit; DROP TABLE audit_log; DROP TABLE outbox;
-         ALTER TABLE tenant DROP COLUMN tasks_created;
-         ALTER TABLE tenant DROP COLUMN receipt_bytes;
-         ALTER TABLE tenant DROP COLUMN lease_balance;
-         PRAGMA user_version = 5;",
-    )
-    .unwrap();
+    conn.execute_batch(include_str!("undo/version_6.sql"))
+        .unwrap();
+    conn.pragma_update(None, "user_version", 5).unwrap();
 }
 
 #[tokio::test]

@@ -22,6 +22,8 @@ fn open(path: &Path) -> MailDriver {
 /// Takes a file back to version 4, with its messages as that version would have them.
 fn take_back(path: &Path) {
     let conn = Connection::open(path).unwrap();
+    conn.execute_batch(include_str!("undo/version_6.sql"))
+        .unwrap();
     conn.execute_batch(
         "DROP INDEX message_partition;
          UPDATE content SET partition_key =
