@@ -14,6 +14,7 @@ mod id;
 pub mod identity;
 pub mod json;
 mod ledger;
+mod line;
 pub mod mailbox;
 pub mod obligation;
 pub mod outbox;

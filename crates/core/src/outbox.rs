@@ -5,10 +5,7 @@
 
 use bytes::Bytes;
 
-use crate::{TenantId, Timestamp};
-
-/// The longest error that is kept, in bytes.
-const MAX_ERROR_BYTES: usize = 512;
+use crate::{TenantId, Timestamp, line::one_line};
 
 /// Something to be sent. The store gives it its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,11 +129,10 @@ pub fn failed(
     } else {
         State::Dead { at: now }
     };
-    let end = error.floor_char_boundary(MAX_ERROR_BYTES);
     Changes {
         changed: vec![Dispatch {
             attempts,
-            last_error: Some(error[..end].to_owned()),
+            last_error: Some(one_line(error)),
             state,
             ..dispatch
         }],
@@ -217,7 +213,8 @@ mod tests {
             );
             let changed = &changes.changed[0];
             assert_eq!(changed.attempts, attempts + 1);
-            assert_eq!(changed.last_error.as_ref().map(String::len), Some(512));
+            let said = changed.last_error.as_deref().unwrap();
+            assert!(said.len() <= 512 && said.ends_with('…'));
             (now, changed.state)
         };
         let (now, next) = state(9, 3_569_999);

@@ -64,7 +64,7 @@ pub(crate) fn add(db: &Db, new: &[NewDispatch]) -> Result<()> {
                 "INSERT INTO outbox (tenant, destination, order_key, body, created_at, attempts,
                                      next_try_at, turn)
                  VALUES (?1, ?2, ?3, ?4, ?5, 0, ?5, NOT EXISTS (
-                     SELECT 1 FROM outbox
+                     SELECT 1 FROM outbox INDEXED BY outbox_line
                      WHERE destination = ?2 AND order_key = ?3 AND died_at IS NULL))",
             )?
             .execute(params![
@@ -86,7 +86,7 @@ fn pass_on(db: &Db, destination: &str, order_key: Option<&str>) -> Result<()> {
     db.conn
         .prepare_cached(
             "UPDATE outbox SET turn = 1 WHERE dispatch = (
-                 SELECT min(dispatch) FROM outbox
+                 SELECT min(dispatch) FROM outbox INDEXED BY outbox_line
                  WHERE destination = ?1 AND order_key = ?2 AND died_at IS NULL)",
         )?
         .execute(params![destination, order_key])?;
@@ -130,7 +130,8 @@ fn remove(db: &Db, id: u64) -> Result<()> {
 
 impl Rows<Dispatches> for Writable {
     fn load(&mut self, _: TenantId, reads: &Reads, now: Timestamp) -> Result<Snapshot> {
-        let sql = "WHERE turn = 1 AND next_try_at <= ?1 ORDER BY next_try_at, dispatch LIMIT ?2";
+        let sql = "INDEXED BY outbox_due WHERE turn = 1 AND next_try_at <= ?1
+                   ORDER BY next_try_at, dispatch LIMIT ?2";
         let mut snapshot = Snapshot {
             due: query(&self.db, sql, params![now.as_millis(), reads.due as i64])?,
             dispatches: Vec::new(),

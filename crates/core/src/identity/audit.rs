@@ -9,19 +9,15 @@
 //!               principal kind, principal id, ip, user agent, reason, corr id, canonical details)
 //! ```
 
-use std::{fmt::Write as _, net::IpAddr, str::FromStr};
+use std::{net::IpAddr, str::FromStr};
 
 use crate::{
     AuditId, Ids, Json, Link, PrincipalKey, PrincipalKind, Seq, TenantId, Timestamp,
-    preimage::Preimage,
+    line::one_line, preimage::Preimage,
 };
 
-/// The longest text of a caller in an entry, in bytes.
-const MAX_TEXT_BYTES: usize = 512;
 /// The most details of an entry.
 const MAX_DETAILS: usize = 16;
-/// The mark of a text that was cut.
-const CUT_MARK: char = '…';
 
 /// The events that are recorded. Stores keep their numbers, so a new event goes to the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -301,37 +297,6 @@ fn object(details: &[(&str, &str)]) -> Json {
         .map(|(name, value)| ((*name).to_owned(), one_line(value).into()))
         .collect();
     Json::from_text(serde_json::Value::from(members).to_string()).unwrap_or_else(Json::null)
-}
-
-/// Returns a text on one line that ends within the bound. Characters that move the cursor, end the line or change
-/// the direction of reading are written as escapes, and so is the backslash, so that an escape is what it looks like.
-fn one_line(text: &str) -> String {
-    let mut line = String::new();
-    for character in text.chars() {
-        let before = line.len();
-        if character == '\\' {
-            line.push_str("\\\\");
-        } else if is_hidden(character) {
-            // Writing to a string cannot fail.
-            let _ = write!(line, "\\u{{{:x}}}", u32::from(character));
-        } else {
-            line.push(character);
-        }
-        if line.len() > MAX_TEXT_BYTES - CUT_MARK.len_utf8() {
-            line.truncate(before);
-            line.push(CUT_MARK);
-            break;
-        }
-    }
-    line
-}
-
-/// Returns true for characters that cannot be seen but change what is seen.
-fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// An entry in its place.

@@ -40,19 +40,8 @@ pub fn cancel(
         body: Body::new().with_some("reason", reason).finish(String::new),
     };
     let receipt = ledger.discharge(&mut env, draft, vec![task.assignment]);
-    let end = End {
-        outcome: Outcome::Canceled,
-        at: env.now,
-        by: None,
-        result: None,
-        error: reason.and_then(reason_json),
-        artifacts: None,
-        delivery_proof: None,
-        result_summary: None,
-        completion_metadata: None,
-        receipt,
-        discharged: true,
-    };
+    let error = reason.and_then(reason_json);
+    let end = End::without_result(Outcome::Canceled, env.now, error, receipt);
     debug_assert!(!matches!(task.state, State::Ended(_)));
     conclude(&mut env, &mut ledger, task, end);
     Ok(Decision {

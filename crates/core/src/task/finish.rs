@@ -224,17 +224,8 @@ pub fn fail(
     let draft = terminal(ReceiptType::TaskFailed, hold, &task, body);
     let receipt = ledger.discharge(&mut env, draft, vec![task.assignment]);
     let end = End {
-        outcome: Outcome::Failed,
-        at: env.now,
         by: Some((hold.lease_id, hold.worker.clone())),
-        result: None,
-        error: Some(failure.error),
-        artifacts: None,
-        delivery_proof: None,
-        result_summary: None,
-        completion_metadata: None,
-        receipt,
-        discharged: true,
+        ..End::without_result(Outcome::Failed, env.now, Some(failure.error), receipt)
     };
     Ok(finish(env, ledger, task, end))
 }
@@ -369,19 +360,7 @@ pub(super) fn give_up(env: &mut Env, ledger: &mut Ledger, task: Task, error: &se
         body: body.finish(|| task.how_to_retrieve()),
     };
     let receipt = ledger.discharge(env, draft, vec![task.assignment]);
-    let end = End {
-        outcome: Outcome::Failed,
-        at: env.now,
-        by: None,
-        result: None,
-        error,
-        artifacts: None,
-        delivery_proof: None,
-        result_summary: None,
-        completion_metadata: None,
-        receipt,
-        discharged: true,
-    };
+    let end = End::without_result(Outcome::Failed, env.now, error, receipt);
     conclude(env, ledger, task, end);
 }
 

@@ -169,6 +169,30 @@ pub struct End {
     pub discharged: bool,
 }
 
+impl End {
+    /// Returns an end without a result, after which nothing is owed any more.
+    const fn without_result(
+        outcome: Outcome,
+        at: Timestamp,
+        error: Option<Json>,
+        receipt: ReceiptId,
+    ) -> Self {
+        Self {
+            outcome,
+            at,
+            by: None,
+            result: None,
+            error,
+            artifacts: None,
+            delivery_proof: None,
+            result_summary: None,
+            completion_metadata: None,
+            receipt,
+            discharged: true,
+        }
+    }
+}
+
 /// The three ways in which a task ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {

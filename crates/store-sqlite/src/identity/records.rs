@@ -110,7 +110,7 @@ pub(super) fn find(db: &Db, find: &Find) -> Result<Option<Record>> {
             Ok(found.filter(is_there))
         }
         Find::Name { kind, name } => {
-            let sql = format!("{SELECT} WHERE kind = ?1 AND name = ?2");
+            let sql = format!("{SELECT} INDEXED BY record_name WHERE kind = ?1 AND name = ?2");
             let params = params![*kind as i64, name];
             db.conn
                 .prepare_cached(&sql)?
@@ -145,11 +145,13 @@ pub(super) fn list(db: &Db, filter: &RecordFilter) -> Result<Vec<Record>> {
             query(db, sql, params![kind, after, limit])
         }
         Owner::Tenant(tenant) => {
-            let sql = "WHERE kind = ?1 AND id > ?2 AND tenant = ?4 ORDER BY id LIMIT ?3";
+            let sql = "INDEXED BY record_tenant
+                       WHERE kind = ?1 AND id > ?2 AND tenant = ?4 ORDER BY id LIMIT ?3";
             query(db, sql, params![kind, after, limit, tenant.as_bytes()])
         }
         Owner::Principal(tenant, principal) => {
-            let sql = "WHERE kind = ?1 AND id > ?2 AND tenant = ?4 AND principal = ?5
+            let sql = "INDEXED BY record_principal
+                       WHERE kind = ?1 AND id > ?2 AND tenant = ?4 AND principal = ?5
                        ORDER BY id LIMIT ?3";
             let principal = codec::principal_key(principal);
             let params = params![kind, after, limit, tenant.as_bytes(), principal];
@@ -159,12 +161,14 @@ pub(super) fn list(db: &Db, filter: &RecordFilter) -> Result<Vec<Record>> {
 }
 
 pub(super) fn over(db: &Db, now: Timestamp, limit: usize) -> Result<Vec<Record>> {
-    let sql = "WHERE forget_at <= ?1 ORDER BY forget_at, kind, id LIMIT ?2";
+    let sql =
+        "INDEXED BY record_forget WHERE forget_at <= ?1 ORDER BY forget_at, kind, id LIMIT ?2";
     query(db, sql, params![now.as_millis(), limit as i64])
 }
 
 pub(super) fn platform_keys(db: &Db, now: Timestamp) -> Result<Vec<ApiKey>> {
-    let sql = "WHERE platform_until > ?1 ORDER BY platform_until DESC, kind DESC, id DESC LIMIT ?2";
+    let sql = "INDEXED BY record_platform WHERE platform_until > ?1
+               ORDER BY platform_until DESC, kind DESC, id DESC LIMIT ?2";
     let found = query(db, sql, params![now.as_millis(), PLATFORM_KEYS as i64])?;
     let keys = found.into_iter().filter_map(|record| match record {
         Record::ApiKey(key) => Some(key),

@@ -47,7 +47,7 @@ fn open() -> (tempfile::TempDir, Db) {
     schema::migrate(&mut db.conn).unwrap();
     db.conn
         .execute(
-            "INSERT INTO tenant VALUES (1, ?1, 0, x'', 0, 0, 0, 0, 0, 0, 0)",
+            "INSERT INTO tenant VALUES (1, ?1, 0, x'', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)",
             [TENANT.as_bytes()],
         )
         .unwrap();

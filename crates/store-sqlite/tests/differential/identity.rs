@@ -74,12 +74,12 @@ fn sample(of: u8, kind: u8, n: u8, change: u8) -> Record {
             let made = api_key(of, n);
             let platform = Scopes::of(&[Scope::PlatformAdmin]);
             Record::ApiKey(ApiKey {
-                scopes: (change % 2 == 0).then_some(platform),
-                expires_at: (change % 3 == 0).then(|| {
+                scopes: change.is_multiple_of(2).then_some(platform),
+                expires_at: change.is_multiple_of(3).then(|| {
                     made.created_at
                         .plus_millis(800_000 + i64::from(change) * 1_000)
                 }),
-                revoked_at: (change % 5 == 0).then_some(made.created_at),
+                revoked_at: change.is_multiple_of(5).then_some(made.created_at),
                 ..made
             })
         }

@@ -123,8 +123,8 @@ async fn a_dispatch_is_read_back_as_it_was(mut driver: Driver) {
             next_try_at: driver.now,
         },
     };
-    assert_eq!(found, [expected.clone()]);
-    assert_eq!(listed(&driver, false).await, [expected]);
+    assert_eq!(listed(&driver, false).await, found);
+    assert_eq!(found, [expected]);
     assert!(listed(&driver, true).await.is_empty());
     let reads = Reads {
         dispatches: vec![found[0].id, 77],

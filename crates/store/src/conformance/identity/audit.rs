@@ -111,16 +111,16 @@ async fn entries_are_listed_newest_first_by_every_filter(driver: Driver) {
     let events = [Event::AuthSuccess, Event::AuthFailure, Event::KeyRevoked];
     for n in 0..24_usize {
         let changed = driver.try_change(Reads::default(), move |mut env, _| {
-            let who = if n % 2 == 0 {
+            let who = if n.is_multiple_of(2) {
                 agent("alice")
             } else {
                 worker("bob")
             };
             let mut said = Draft::new(&mut env.ids, env.now, tenant, events[n % 3]);
-            if n % 5 != 0 {
+            if !n.is_multiple_of(5) {
                 said = said.by(&who.key());
             }
-            if n % 7 == 0 {
+            if n.is_multiple_of(7) {
                 said = said.of_severity(Severity::Critical);
             }
             Changes {

@@ -196,7 +196,7 @@ pub fn api_key(tenant: TenantId, n: u8) -> ApiKey {
         principal: principal(n),
         role: Role::Admin,
         scopes: None,
-        label: (n % 3 == 0).then(|| "for \"people\"\n".to_owned()),
+        label: n.is_multiple_of(3).then(|| "for \"people\"\n".to_owned()),
         hash: "$argon2id$v=19$m=65536,t=2,p=1$c2FsdA$aGFzaA".to_owned(),
         created_at: MADE,
         expires_at: None,
