@@ -169,9 +169,10 @@ impl World {
         };
         let flow = Flow {
             tenant: tenant_id(owner),
-            lane: match self.defect {
-                Some(QueueDefect::FirstComeFirstServed) => Lane::Tasks,
-                _ => Lane::Topic(format!("t{lane}")),
+            lane: if self.defect == Some(QueueDefect::FirstComeFirstServed) {
+                Lane::Tasks
+            } else {
+                Lane::Topic(format!("t{lane}"))
             },
             cost: estimate,
             bytes: 1_000,

@@ -213,7 +213,7 @@ fn section(lived: &Lived, lost: u64, length: Duration) -> Section {
         ));
     }
     let how = format!(
-        "Every attack of `neighbours` at once beside the quiet tenant for {:.0} minutes. Attackers that write come in bursts, \
+        "Every attack of `neighbours` at once beside the quiet tenant for {:.1} minutes. Attackers that write come in bursts, \
          so that the disk has room for what they write. Then the server ends, `asyncgate verify --data-dir` finds its data \
          whole, and everything that it acknowledged is there after a start.",
         length.as_secs_f64() / 60.0
