@@ -116,13 +116,13 @@ pub async fn call_everything(client: &Client) {
     let shown = client.get_message(&one(&first)).await.expect("a look");
     assert_eq!(shown.state, MessageState::Leased);
     assert_eq!(shown.envelope.payload_text, Some(Text("one".to_owned())));
-    let held = client.delete_message(&one(&first)).await.unwrap_err();
+    let held = client.delete_message(&one(&first)).await.expect_err("held");
     assert_eq!(held.code(), Some(Code::ELeased));
     let moved = client.redrive_message(&one(&first)).await.expect("none");
     assert_eq!(moved.moved, 0);
     let other = send(client, "other", "x").await;
     assert!(client.delete_message(&one(&other)).await.expect("gone").ok);
-    let gone = client.get_message(&one(&other)).await.unwrap_err();
+    let gone = client.get_message(&one(&other)).await.expect_err("gone");
     assert_eq!(gone.code(), Some(Code::ENotFound));
     let extend = ExtendInput {
         msg_id: first,

@@ -46,17 +46,13 @@ fn text(message: &Message) -> Option<api::Text> {
 
 /// Returns a message as somebody sees it who did not receive it. A message that is gone is not shown.
 pub(crate) fn record(message: &Message) -> Option<api::MessageRecord> {
-    let (state, visible_at) = match message.state {
-        State::Ready => (api::MessageState::Ready, None),
-        State::Delayed { until } => (api::MessageState::Delayed, Some(until)),
-        State::Blocked { .. } => (api::MessageState::Blocked, None),
-        State::Leased { until } => (api::MessageState::Leased, Some(until)),
-        State::Dead { .. } => (api::MessageState::Dead, None),
+    let (state, visible_at, death) = match message.state {
+        State::Ready => (api::MessageState::Ready, None, None),
+        State::Delayed { until } => (api::MessageState::Delayed, Some(until), None),
+        State::Blocked { .. } => (api::MessageState::Blocked, None, None),
+        State::Leased { until } => (api::MessageState::Leased, Some(until), None),
+        State::Dead { cause, at, .. } => (api::MessageState::Dead, None, Some((cause, at))),
         State::Gone { .. } => return None,
-    };
-    let (cause, died_at) = match message.state {
-        State::Dead { cause, at, .. } => (Some(cause.as_str().to_owned()), Some(at.to_string())),
-        _ => (None, None),
     };
     Some(api::MessageRecord {
         envelope: api::Envelope {
@@ -65,10 +61,10 @@ pub(crate) fn record(message: &Message) -> Option<api::MessageRecord> {
             ..envelope(message)
         },
         state,
-        cause,
+        cause: death.map(|(cause, _)| cause.as_str().to_owned()),
         reason: message.reason.clone(),
         last_error: message.last_error.clone(),
-        died_at,
+        died_at: death.map(|(_, at)| at.to_string()),
     })
 }
 

@@ -13,18 +13,20 @@ impl Execute for GetMessage {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let id = message_id(&input.msg_id)?;
         let message = engine.store.mailbox().message(caller.tenant, id).await?;
-        let found = message.filter(|message| !matches!(message.state, State::Gone { .. }));
-        let found = found.ok_or_else(|| engine.mailbox_fault(Rejection::NotFound))?;
-        if is_damaged(&found) {
+        let message = message.as_ref();
+        if message.is_some_and(is_damaged) {
             let text = "the message does not agree with its hashes";
             return Err(Fault::new(Code::EIntegrity, text));
         }
-        record(&found).ok_or_else(|| engine.mailbox_fault(Rejection::NotFound))
+        message
+            .and_then(record)
+            .ok_or_else(|| engine.mailbox_fault(Rejection::NotFound))
     }
 }
 
 /// Returns true if the message is not the one that was sent, and nobody was told yet. As a dead letter it is
-/// shown with that cause.
+/// shown with that cause, and one that is gone has no content to compare.
 fn is_damaged(message: &Message) -> bool {
-    !matches!(message.state, State::Dead { .. }) && message.flaw().is_some()
+    let is_over = matches!(message.state, State::Dead { .. } | State::Gone { .. });
+    !is_over && message.flaw().is_some()
 }
