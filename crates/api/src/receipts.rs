@@ -62,8 +62,7 @@ operation!(
     pages: true,
     summary: "List what you are still owed.",
     doc: "Call this first when you start: it says who you are to this server and lists every \
-          task.assigned receipt to you that no task.completed, task.failed or task.canceled has \
-          discharged. Obligations close only by proof.",
+          task.assigned receipt to you that no outcome has discharged.",
 );
 
 /// A filter and a page of obligations.
@@ -394,8 +393,7 @@ operation!(
     access: Access::Any,
     effect: Effect::Add,
     summary: "Record that you have taken note of a receipt.",
-    doc: "Appends a receipt.acknowledged, once: repeating the call changes nothing. It closes no obligation: only the outcome of the work \
-          does.",
+    doc: "Repeating the call changes nothing. It closes no obligation: only the outcome of the work does.",
     refusals: &[Code::ReceiptNotFound],
 );
 
