@@ -56,7 +56,7 @@ pub(crate) fn plan(db: &Db, sql: &str) -> Vec<String> {
 }
 
 /// The beginnings of the statements that may look at a whole table, and why.
-const WHOLE_TABLES: [(&str, &str); 11] = [
+const WHOLE_TABLES: [(&str, &str); 12] = [
     ("SELECT EXISTS (SELECT 1 FROM content)", "one row is enough"),
     ("SELECT cells FROM clock", "it has one row"),
     ("SELECT last_time FROM clock", "it has one row"),
@@ -66,6 +66,10 @@ const WHOLE_TABLES: [(&str, &str); 11] = [
     ("SELECT d.task, t.type", "once, at the first create"),
     ("SELECT ready, delayed, leased", "once, at the first send"),
     ("SELECT s.ready, s.delayed", "few rows for each tenant"),
+    (
+        "SELECT count(*), count(died_at) FROM outbox",
+        "what is delivered leaves it",
+    ),
     ("SELECT sum(queued)", "one row for each tenant"),
     ("SELECT tenant FROM tenant", "one row for each tenant"),
 ];
