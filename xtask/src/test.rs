@@ -1,15 +1,15 @@
 //! `cargo xtask test`: prepares everything that the tests need, then runs all of them with `cargo test`.
 //!
 //! The tests of admission on Redis and on DynamoDB start their own servers and emulators, those of MCP the
-//! official client, those of OpenAPI generators of clients, and those of macaroons another implementation;
-//! their programs are installed here. Without these programs the tests say so and pass, so that plain
-//! `cargo test` works everywhere.
+//! official client, those of OAuth the client and the suite of others, those of OpenAPI generators of clients, and those of
+//! macaroons another implementation; their programs are installed here. Without these programs the tests say
+//! so and pass, so that plain `cargo test` works everywhere.
 
 use anyhow::Result;
 use clap::Args;
 
 use crate::process;
-use crate::services::{clients, dynamodb, mcp, pymacaroons, redis};
+use crate::services::{authlib, clients, dynamodb, mcp, pymacaroons, redis};
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -27,6 +27,7 @@ pub fn run(options: &Options) -> Result<()> {
             .envs(emulators)
             .envs(generators)
             .envs(mcp::install())
+            .envs(authlib::install())
             .envs(pymacaroons::install())
             // One failing file does not hide what the others would tell.
             .args(["test", "--workspace", "--no-fail-fast"])

@@ -6,7 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use asyncgate_core::{TenantId, Timestamp, admission::Asks};
 use asyncgate_store::{
@@ -39,8 +39,13 @@ struct Asker {
 impl Load {
     /// Begins to ask, within a runtime of tokio.
     pub fn start(host: Arc<dyn Host>, callers: usize) -> Self {
+        // The callers are many, and a busy machine may take long for all of them.
+        let settings = Settings {
+            timeout: Duration::from_secs(2),
+            ..Settings::default()
+        };
         let asker = Arc::new(Asker {
-            guard: Guard::new(host, Settings::default()),
+            guard: Guard::new(host, settings),
             start: Instant::now(),
         });
         let call = |caller: usize| {

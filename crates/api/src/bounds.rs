@@ -55,3 +55,22 @@ pub const MAX_NONCE_BYTES: usize = 64;
 pub const MAX_LIMIT_CHECKS: usize = 32;
 /// The longest key of a limit.
 pub const MAX_LIMIT_KEY_BYTES: usize = 256;
+
+/// The most redirect URIs of an OAuth client.
+pub const MAX_REDIRECT_URIS: usize = 16;
+/// The longest redirect URI.
+pub const MAX_REDIRECT_URI_BYTES: usize = 2_048;
+/// The longest life of a macaroon, in seconds: thirty days.
+pub const MAX_MACAROON_SECS: u64 = 2_592_000;
+/// The most caveats that a macaroon is minted with. The server adds one, and its holders may add more.
+pub const MAX_CAVEATS: usize = 32;
+/// The longest caveat.
+pub const MAX_CAVEAT_BYTES: usize = 1_024;
+/// The shortest password.
+pub const MIN_PASSWORD_BYTES: usize = 8;
+/// The longest password.
+pub const MAX_PASSWORD_BYTES: usize = 1_024;
+/// The largest quota: every reader of JSON holds this number exactly.
+pub const MAX_QUOTA: i64 = (1 << 53) - 1;
+/// The largest quota of things in an hour.
+pub const MAX_HOURLY_QUOTA: i64 = 1_000_000_000;

@@ -82,11 +82,15 @@ pub enum Code {
     TimestampOutOfWindow,
     /// The nonce was used before.
     NonceReuse,
+    /// It cannot be done as things stand: the name is taken, or the thing has ended already.
+    Conflict,
+    /// The tenant is suspended. Its credentials are good again when it is not.
+    TenantSuspended,
 }
 
 impl Code {
     /// Every code, for documents and tests.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 38] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::Forbidden,
@@ -123,6 +127,8 @@ impl Code {
         Self::InvalidSignature,
         Self::TimestampOutOfWindow,
         Self::NonceReuse,
+        Self::Conflict,
+        Self::TenantSuspended,
     ];
 
     /// Returns the code's name on the wire.
@@ -164,6 +170,8 @@ impl Code {
             Self::InvalidSignature => "INVALID_SIGNATURE",
             Self::TimestampOutOfWindow => "TIMESTAMP_OUT_OF_WINDOW",
             Self::NonceReuse => "NONCE_REUSE",
+            Self::Conflict => "CONFLICT",
+            Self::TenantSuspended => "TENANT_SUSPENDED",
         }
     }
 }
@@ -178,7 +186,7 @@ impl Code {
             | Self::TimestampOutOfWindow
             | Self::NonceReuse => 400,
             Self::Unauthorized | Self::ECapAuth | Self::InvalidSignature => 401,
-            Self::Forbidden | Self::ECapScope | Self::ProtectedKey => 403,
+            Self::Forbidden | Self::ECapScope | Self::ProtectedKey | Self::TenantSuspended => 403,
             Self::TaskNotFound
             | Self::ReceiptNotFound
             | Self::NotFound
@@ -191,7 +199,8 @@ impl Code {
             | Self::EDuplicate
             | Self::EStaleLease
             | Self::ENotLeased
-            | Self::ELeased => 409,
+            | Self::ELeased
+            | Self::Conflict => 409,
             Self::TooLarge | Self::EFrameTooLarge => 413,
             Self::IdempotencyConflict | Self::EIntegrity | Self::EIdemConflict => 422,
             Self::QuotaExceeded | Self::RateLimit | Self::ESaturated => 429,

@@ -11,8 +11,8 @@ use schemars::{
 use serde_json::{Map, Value, json};
 
 use crate::bounds::{
-    MAX_ADMISSION_SECS, MAX_NAME_BYTES, MAX_NAMES, MAX_NONCE_BYTES, MAX_TEXT_BYTES,
-    MAX_VISIBILITY_MS, MAX_WAIT_SECONDS, MIN_VISIBILITY_MS,
+    MAX_ADMISSION_SECS, MAX_HOURLY_QUOTA, MAX_NAME_BYTES, MAX_NAMES, MAX_NONCE_BYTES, MAX_QUOTA,
+    MAX_TEXT_BYTES, MAX_VISIBILITY_MS, MAX_WAIT_SECONDS, MIN_VISIBILITY_MS,
 };
 
 /// The pattern of a text without control characters.
@@ -33,6 +33,19 @@ pub(crate) const WARRANT_ID: &str =
     "^((tnu_wrt_)?[0-9a-f]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$";
 /// The pattern of the place where a page of revocations ended.
 pub(crate) const REVOCATION: &str = "^(warrant_id|issuer_key|holder_key)/[0-9a-f]{64}$";
+/// The pattern of most addresses to which codes of OAuth may be sent; those with an IPv6 address and https are left out.
+pub(crate) const REDIRECT_URI: &str = concat!(
+    r"^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))",
+    r"(:([1-9][0-9]{0,3}|[1-5][0-9]{4}))?",
+    r"([/?][A-Za-z0-9!$%&'()*+,./:;=?@_~-]*)?$",
+);
+/// The pattern of a tenant's id, or of the word for the server's own log.
+pub(crate) const TENANT_OR_NONE: &str =
+    "^(none|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$";
+/// The pattern of an e-mail address, as far as it is looked at.
+pub(crate) const EMAIL: &str = r"^[^\x00-\x20\x7f-\x9f@]+@[^\x00-\x20\x7f-\x9f@]+$";
+/// The pattern of a place in an audit log.
+pub(crate) const PLACE: &str = "^[1-9][0-9]{0,15}$";
 /// The characters that the longest nonce takes in base64url.
 pub(crate) const MAX_NONCE_CHARS: usize = (MAX_NONCE_BYTES * 4).div_ceil(3);
 
@@ -116,9 +129,10 @@ enum Form {
 fn form(name: &str) -> Option<Form> {
     let form = match name {
         "task_id" | "lease_id" | "receipt_id" | "since_receipt_id" | "latest_receipt_id"
-        | "tenant_id" | "lease" | "parents" => Form::Uuid,
+        | "tenant_id" | "lease" | "parents" | "key_id" | "macaroon_id" | "identity_id"
+        | "audit_id" | "replaces" | "replaced_by" => Form::Uuid,
         "msg_id" => Form::Ulid,
-        "ts" | "until" => Form::Time,
+        "ts" | "since" | "until" | "timestamp" => Form::Time,
         "topic"
         | "idem_key"
         | "partition_key"
@@ -252,6 +266,98 @@ pub(crate) enum TierName {
     Trusted,
     Batch,
     Throttled,
+}
+
+/// The roles that a credential can give.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+#[expect(dead_code, reason = "only the schema is used")]
+pub(crate) enum RoleName {
+    Agent,
+    Worker,
+    Admin,
+}
+
+/// The tiers of tenants.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+#[expect(dead_code, reason = "only the schema is used")]
+pub(crate) enum TenantTierName {
+    Free,
+    Paid,
+    Enterprise,
+}
+
+/// The severities of entries of an audit log.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+#[expect(dead_code, reason = "only the schema is used")]
+pub(crate) enum SeverityName {
+    Info,
+    Warning,
+    Critical,
+}
+
+/// The events of an audit log.
+pub(crate) enum AuditEvent {}
+
+impl JsonSchema for AuditEvent {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "AuditEvent".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "enum": [
+            "auth_success", "auth_failure", "authz_failure", "rate_limit_exceeded", "quota_exceeded",
+            "key_created", "key_rotated", "key_revoked", "token_issued", "token_refreshed", "token_revoked",
+            "token_reuse_detected", "macaroon_minted", "macaroon_revoked", "tenant_created", "tenant_changed",
+            "client_registered", "identity_added", "tier_changed", "rate_limit_bypass_granted",
+            "revocation_added", "revocation_removed", "protected_key_refused", "data_exported", "data_erased",
+            "identity_removed", "client_removed",
+        ] })
+    }
+}
+
+/// The value of a quota that may be `LEAST` and more, -1 for none, or null.
+pub(crate) enum Bound<const LEAST: i64> {}
+
+impl<const LEAST: i64> JsonSchema for Bound<LEAST> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("Bound{LEAST}").into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> Schema {
+        bound(LEAST, MAX_QUOTA)
+    }
+}
+
+/// The value of a quota of things in an hour.
+pub(crate) enum HourlyBound {}
+
+impl JsonSchema for HourlyBound {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "HourlyBound".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> Schema {
+        bound(1, MAX_HOURLY_QUOTA)
+    }
+}
+
+fn bound(least: i64, most: i64) -> Schema {
+    let mut number = json!({ "type": "integer", "minimum": -1, "maximum": most });
+    if least > 0 {
+        number["not"] = json!({ "const": 0 });
+    }
+    json_schema!({ "oneOf": [number, { "type": "null" }] })
 }
 
 /// The types of receipts.

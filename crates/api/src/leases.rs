@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    Access, Code, Effect, Method, Principal, PrincipalKind, Requirements, Timeouts, bounds,
+    Access, Code, Effect, Method, Principal, PrincipalKind, Requirements, Scope, Timeouts, bounds,
     operation::operation,
 };
 
@@ -16,7 +16,7 @@ operation!(
     method: Method::Post,
     path: "/v1/leases/claim",
     tool: Some("asyncgate.lease_next"),
-    access: Access::Worker,
+    access: Access::Needs(&[Scope::TasksLease]),
     effect: Effect::Add,
     summary: "Take the next tasks to work on.",
     doc: "Gives you the tasks with the highest priority, oldest first, whose required \
@@ -127,7 +127,7 @@ operation!(
     method: Method::Post,
     path: "/v1/leases/renew",
     tool: Some("asyncgate.renew_lease"),
-    access: Access::Worker,
+    access: Access::Needs(&[Scope::TasksLease]),
     effect: Effect::Advance,
     summary: "Keep a task longer.",
     doc: "Moves the end of your lease to now plus extend_by_seconds (default 300, at most \
@@ -175,7 +175,7 @@ operation!(
     method: Method::Post,
     path: "/v1/leases/release",
     tool: Some("asyncgate.release_lease"),
-    access: Access::Worker,
+    access: Access::Needs(&[Scope::TasksLease]),
     effect: Effect::Advance,
     summary: "Give a task back undone.",
     doc: "The task can be leased by others at once and no failure is counted. Use it when you \
@@ -216,7 +216,7 @@ operation!(
     method: Method::Post,
     path: "/v1/tasks/{task_id}/running",
     tool: Some("asyncgate.start_task"),
-    access: Access::Worker,
+    access: Access::Needs(&[Scope::TasksLease]),
     effect: Effect::Advance,
     summary: "Say that work on a leased task has begun.",
     doc: "Optional: a task can go from leased straight to its end. It makes the owner see \
@@ -250,11 +250,15 @@ operation!(
     method: Method::Post,
     path: "/v1/tasks/{task_id}/progress",
     tool: Some("asyncgate.report_progress"),
-    access: Access::Worker,
+    access: Access::Needs(&[Scope::TasksLease]),
     effect: Effect::Add,
     summary: "Say how far the work is.",
     doc: "The owner sees the latest progress in get_task. It does not renew the lease.",
-    refusals: &[Code::TaskNotFound, Code::LeaseInvalidOrExpired],
+    refusals: &[
+        Code::TaskNotFound,
+        Code::LeaseInvalidOrExpired,
+        Code::QuotaExceeded,
+    ],
 );
 
 /// A progress report.
@@ -285,7 +289,7 @@ operation!(
     method: Method::Post,
     path: "/v1/tasks/{task_id}/complete",
     tool: Some("asyncgate.complete"),
-    access: Access::Worker,
+    access: Access::Needs(&[Scope::TasksLease]),
     effect: Effect::Advance,
     summary: "End a task with success.",
     doc: "Say where the results are, in artifacts (a list of pointers such as {type, url}, or \
@@ -355,7 +359,7 @@ operation!(
     method: Method::Post,
     path: "/v1/tasks/{task_id}/fail",
     tool: Some("asyncgate.fail"),
-    access: Access::Worker,
+    access: Access::Needs(&[Scope::TasksLease]),
     effect: Effect::Advance,
     summary: "Report that a task failed.",
     doc: "With retryable = true the task is queued again after a growing delay, while \

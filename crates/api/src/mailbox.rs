@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Access, Batch, Code, Effect, Method, Payload, Refusal, Text, bounds,
+    Access, Batch, Code, Effect, Method, Payload, Refusal, Scope, Text, bounds,
     forms::{self, way},
     operation::operation,
 };
@@ -19,7 +19,7 @@ operation!(
     method: Method::Post,
     path: "/v1/send",
     tool: Some("mailbox.send"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::MailboxSend]),
     effect: Effect::Advance,
     brings_work: true,
     headers: &[("x-idempotency-mode", "idempotency_mode")],
@@ -106,7 +106,7 @@ operation!(
     method: Method::Post,
     path: "/v1/send/batch",
     tool: Some("mailbox.send_batch"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::MailboxSend]),
     effect: Effect::Advance,
     brings_work: true,
     summary: "Send up to 1,000 messages in one call.",
@@ -148,7 +148,7 @@ operation!(
     method: Method::Post,
     path: "/v1/recv",
     tool: Some("mailbox.recv"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::MailboxRecv]),
     effect: Effect::Add,
     summary: "Receive messages of a topic.",
     doc: "Hands you messages of a topic, highest priority first, then oldest. They are yours for \
@@ -244,7 +244,7 @@ operation!(
     method: Method::Post,
     path: "/v1/ack/{msg_id}",
     tool: Some("mailbox.ack"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::MailboxRecv]),
     effect: Effect::Advance,
     summary: "Say that a message is done.",
     doc: "Ends a message: it is never delivered again. Repeating it is safe for as long as the \
@@ -279,7 +279,7 @@ operation!(
     method: Method::Post,
     path: "/v1/ack/batch",
     tool: Some("mailbox.ack_batch"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::MailboxRecv]),
     effect: Effect::Advance,
     summary: "Say that up to 1,000 messages are done.",
     doc: "Ends messages as mailbox_ack does, in one commit. Each has an answer of its own, in \
@@ -318,7 +318,7 @@ operation!(
     method: Method::Post,
     path: "/v1/nack/{msg_id}",
     tool: Some("mailbox.nack"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::MailboxRecv]),
     effect: Effect::Advance,
     summary: "Give a message back, to be delivered again.",
     doc: "Says that you could not do the work. The message is delivered again after a random \
@@ -357,7 +357,7 @@ operation!(
     method: Method::Post,
     path: "/v1/extend/{msg_id}",
     tool: Some("mailbox.extend"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::MailboxRecv]),
     effect: Effect::Advance,
     summary: "Keep a message longer.",
     doc: "Moves the end of your delivery to now plus visibility_ms; it never comes nearer, and in \
@@ -395,7 +395,7 @@ operation!(
     method: Method::Post,
     path: "/v1/peek",
     tool: Some("mailbox.peek"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::MailboxRecv, Scope::MailboxAdmin]),
     effect: Effect::Read,
     pages: true,
     summary: "Look at the next messages of a topic without receiving them.",
@@ -424,7 +424,7 @@ operation!(
     method: Method::Post,
     path: "/v1/purge",
     tool: Some("mailbox.purge"),
-    access: Access::Admin,
+    access: Access::Needs(&[Scope::MailboxAdmin]),
     effect: Effect::End,
     summary: "Throw away a topic's messages (admin).",
     doc: "Throws away the waiting messages of a topic (ready), its dead letters (dlq) or both \
@@ -467,7 +467,7 @@ operation!(
     method: Method::Get,
     path: "/v1/topics",
     tool: Some("mailbox.topics"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::MailboxRecv, Scope::MailboxAdmin]),
     effect: Effect::Read,
     summary: "List topics and what they hold.",
     doc: "Lists the topics that hold messages, by name, with how many wait, are with receivers \
@@ -522,7 +522,7 @@ operation!(
     method: Method::Get,
     path: "/v1/dlq",
     tool: Some("mailbox.dlq"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::MailboxRecv, Scope::MailboxAdmin]),
     effect: Effect::Read,
     pages: true,
     summary: "List dead letters.",
@@ -586,7 +586,7 @@ operation!(
     method: Method::Post,
     path: "/v1/dlq/reprocess",
     tool: Some("mailbox.dlq_reprocess"),
-    access: Access::Admin,
+    access: Access::Needs(&[Scope::MailboxAdmin]),
     effect: Effect::Add,
     summary: "Bring dead letters back into their topic (admin).",
     doc: "Moves dead letters of a topic back, in the order in which they were sent: same msg_id, \
@@ -633,7 +633,7 @@ operation!(
     method: Method::Get,
     path: "/v1/mailbox/heads",
     tool: Some("mailbox.heads"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::MailboxRecv, Scope::MailboxAdmin]),
     effect: Effect::Read,
     upkeep: true,
     summary: "Get the signed heads of the message chains.",

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Access, AckOutput, Code, Effect, Envelope, Method, ReprocessOutput, operation::operation,
+    Access, AckOutput, Code, Effect, Envelope, Method, ReprocessOutput, Scope, operation::operation,
 };
 
 operation!(
@@ -14,7 +14,7 @@ operation!(
     method: Method::Get,
     path: "/v1/messages/{msg_id}",
     tool: Some("mailbox.get_message"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::MailboxRecv, Scope::MailboxAdmin]),
     effect: Effect::Read,
     summary: "Look at one message, wherever it is.",
     doc: "Shows a message and its state without receiving it: ready, delayed, blocked (it waits \
@@ -90,7 +90,7 @@ operation!(
     method: Method::Delete,
     path: "/v1/messages/{msg_id}",
     tool: Some("mailbox.delete_message"),
-    access: Access::Admin,
+    access: Access::Needs(&[Scope::MailboxAdmin]),
     effect: Effect::End,
     summary: "Throw one message away (admin).",
     doc: "Throws away a message that waits or is a dead letter, as mailbox_purge does. While a \
@@ -106,7 +106,7 @@ operation!(
     method: Method::Post,
     path: "/v1/messages/{msg_id}/redrive",
     tool: Some("mailbox.redrive_message"),
-    access: Access::Admin,
+    access: Access::Needs(&[Scope::MailboxAdmin]),
     effect: Effect::Add,
     summary: "Bring one dead letter back into its topic (admin).",
     doc: "Moves a dead letter back as mailbox_dlq_reprocess does: same msg_id, attempts counted \

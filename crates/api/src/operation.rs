@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::Code;
+use crate::{Code, Scope};
 
 /// A request and its answer, known to every facade by its [`Spec`].
 pub trait Operation: 'static {
@@ -51,7 +51,7 @@ pub struct Spec {
     /// The MCP tool name with its dot, if the operation is offered as a tool. Lists usually show it with
     /// an underscore, which means the same.
     pub tool: Option<&'static str>,
-    /// The roles that may call it at all. The operation itself checks ownership.
+    /// The credentials that may call it at all. The operation itself checks ownership.
     pub access: Access,
     /// The effect of a call on stored state. MCP clients get it as hints.
     pub effect: Effect,
@@ -117,6 +117,10 @@ impl Spec {
             (Code::BadRequest, true),
             (Code::Unauthorized, needs_credential),
             (Code::Forbidden, needs_credential),
+            (Code::TenantSuspended, needs_credential),
+            // Macaroons are refused with these on every plane.
+            (Code::ECapAuth, needs_credential),
+            (Code::ECapScope, needs_credential),
             (Code::TooLarge, self.method.has_body()),
             (Code::RateLimit, needs_credential),
             (Code::Internal, true),
@@ -145,6 +149,8 @@ pub enum Plane {
     Mailbox,
     /// Nonces, limits and revocations.
     Admission,
+    /// Keys, tenants, people, and the log of what they did.
+    Identity,
     /// The server itself.
     Server,
 }
@@ -158,6 +164,8 @@ pub enum Method {
     Post,
     /// The input comes from the path and a JSON body. The call replaces the thing it names.
     Put,
+    /// The input comes from the path and a JSON body. The call changes what the body names and leaves the rest.
+    Patch,
     /// The input comes from the path and the query.
     Delete,
 }
@@ -169,35 +177,26 @@ impl Method {
             Self::Get => "GET",
             Self::Post => "POST",
             Self::Put => "PUT",
+            Self::Patch => "PATCH",
             Self::Delete => "DELETE",
         }
     }
 
     /// Returns true if the input comes in a body.
     pub const fn has_body(self) -> bool {
-        matches!(self, Self::Post | Self::Put)
+        matches!(self, Self::Post | Self::Put | Self::Patch)
     }
 }
 
-/// The roles that may call an operation. An admin may call all of them.
+/// The credentials that may call an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// No credential is needed.
     Open,
-    /// Any role, about its own things.
+    /// Any credential will do.
     Any,
-    /// Agents: those who hand out work.
-    Agent,
-    /// Workers: those who do the work.
-    Worker,
-    /// Agents and workers.
-    AgentOrWorker,
-    /// Those who may ask the host.
-    Host,
-    /// Those who may revoke at the host.
-    HostAdmin,
-    /// Admins only.
-    Admin,
+    /// A credential with any one of these scopes.
+    Needs(&'static [Scope]),
 }
 
 /// The effect of a call on stored state.

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    Access, Code, Done, Effect, Method, NoInput, Principal, PrincipalKind, ServerInfo, forms,
-    operation::operation,
+    Access, Code, Done, Effect, Method, NoInput, Principal, PrincipalKind, Scope, ServerInfo,
+    forms, operation::operation,
 };
 
 /// An immutable record of a request, of work or of proof.
@@ -57,7 +57,7 @@ operation!(
     method: Method::Get,
     path: "/v1/obligations/open",
     tool: Some("asyncgate.list_open_obligations"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::ReceiptsRead]),
     effect: Effect::Read,
     pages: true,
     summary: "List what you are still owed.",
@@ -127,7 +127,7 @@ operation!(
     method: Method::Get,
     path: "/v1/bootstrap",
     tool: Some("asyncgate.bootstrap"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::ReceiptsRead]),
     effect: Effect::Advance,
     pages: true,
     summary: "Deprecated: use list_open_obligations.",
@@ -175,6 +175,21 @@ pub struct BootstrapOutput {
     pub attention: Attention,
     /// The end of this page.
     pub cursor: BootstrapCursor,
+    /// Quotas of the tenant of which little is left.
+    pub warnings: Vec<QuotaWarning>,
+}
+
+/// A quota of which little is left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuotaWarning {
+    /// The quota.
+    pub quota: String,
+    /// Its bound.
+    pub limit: u64,
+    /// The number that is in use.
+    pub current: u64,
+    /// What that means, for people.
+    pub message: String,
 }
 
 /// An inbox. All lists but the first are always empty.
@@ -207,7 +222,7 @@ operation!(
     method: Method::Get,
     path: "/v1/receipts",
     tool: Some("asyncgate.list_receipts"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::ReceiptsRead]),
     effect: Effect::Read,
     pages: true,
     summary: "List the receipts addressed to you.",
@@ -252,7 +267,7 @@ operation!(
     method: Method::Get,
     path: "/v1/receipts/ledger",
     tool: Some("asyncgate.list_ledger"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::ReceiptsRead]),
     effect: Effect::Read,
     pages: true,
     summary: "List the receipts of a task, a lease or a type.",
@@ -296,7 +311,7 @@ operation!(
     method: Method::Get,
     path: "/v1/ledger",
     tool: Some("asyncgate.read_ledger"),
-    access: Access::Admin,
+    access: Access::Needs(&[Scope::AdminRead]),
     effect: Effect::Read,
     pages: true,
     summary: "Read every receipt of the tenant, in order.",
@@ -324,7 +339,7 @@ operation!(
     method: Method::Get,
     path: "/v1/ledger/head",
     tool: Some("asyncgate.get_ledger_head"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::ReceiptsRead]),
     effect: Effect::Read,
     upkeep: true,
     summary: "Read where the ledger ends, signed.",
@@ -361,7 +376,7 @@ operation!(
     method: Method::Get,
     path: "/v1/receipts/{receipt_id}",
     tool: Some("asyncgate.get_receipt"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::ReceiptsRead]),
     effect: Effect::Read,
     summary: "Read one receipt.",
     doc: "Receipts never change.",
@@ -390,7 +405,7 @@ operation!(
     method: Method::Post,
     path: "/v1/receipts/{receipt_id}/ack",
     tool: Some("asyncgate.ack_receipt"),
-    access: Access::Any,
+    access: Access::Needs(&[Scope::ReceiptsAck, Scope::TasksLease]),
     effect: Effect::Add,
     summary: "Record that you have taken note of a receipt.",
     doc: "Repeating the call changes nothing. It closes no obligation: only the outcome of the work does.",

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    Access, Code, Effect, Method, Principal, PrincipalKind, bounds, forms, operation::operation,
+    Access, Code, Effect, Method, Principal, PrincipalKind, Scope, bounds, forms,
+    operation::operation,
 };
 
 /// A task's state.
@@ -63,7 +64,7 @@ operation!(
     method: Method::Post,
     path: "/v1/tasks",
     tool: Some("asyncgate.create_task"),
-    access: Access::Agent,
+    access: Access::Needs(&[Scope::TasksWrite]),
     effect: Effect::Add,
     brings_work: true,
     summary: "Hand over a task to be done by a worker.",
@@ -170,7 +171,7 @@ operation!(
     method: Method::Get,
     path: "/v1/tasks/{task_id}",
     tool: Some("asyncgate.get_task"),
-    access: Access::AgentOrWorker,
+    access: Access::Needs(&[Scope::TasksRead, Scope::TasksLease]),
     effect: Effect::Read,
     summary: "Read a task, its state and, once it has ended, its outcome.",
     doc: "With wait_seconds the call answers as soon as the task has ended; if it has not by \
@@ -331,7 +332,7 @@ operation!(
     method: Method::Get,
     path: "/v1/tasks",
     tool: Some("asyncgate.list_tasks"),
-    access: Access::Agent,
+    access: Access::Needs(&[Scope::TasksRead]),
     effect: Effect::Read,
     pages: true,
     summary: "List tasks, newest first.",
@@ -381,7 +382,7 @@ operation!(
     method: Method::Post,
     path: "/v1/tasks/{task_id}/cancel",
     tool: Some("asyncgate.cancel_task"),
-    access: Access::Agent,
+    access: Access::Needs(&[Scope::TasksWrite]),
     effect: Effect::End,
     summary: "Call a task off.",
     doc: "It ends at once, also when a worker holds it, who learns so from its next call. \

@@ -25,7 +25,7 @@ With --json the line on stderr is an object: code, message, status (of HTTP), co
 
 /// What to do without a key.
 const NO_KEY: &str = "the server wants an API key: set ASYNCGATE_API_KEY to the one that it printed at its \
-                      first start or was given (or use --key, or a profile)";
+                      first start or was given (or use --key, or a profile), or run `asyncgate login`";
 
 /// A failure that a command expects: its exit code says which one it is.
 #[derive(Debug, thiserror::Error)]

@@ -12,11 +12,14 @@ mod commands;
 mod exit;
 mod ids;
 mod listing;
+mod logins;
 pub mod output;
 mod plain;
 mod remote;
 mod show;
 pub mod signals;
+mod terminal;
+mod wall_clock;
 
 pub use commands::{
     Bridge, CheckDataDir, Checks, Completions, Demo, LedgerCheck, RemoteCommand, Verified, Verify,

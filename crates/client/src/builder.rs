@@ -37,6 +37,7 @@ impl ClientBuilder {
                 timeout: Duration::from_secs(5),
                 secure: false,
                 roots: None,
+                certificate: None,
             },
         }
     }
@@ -84,6 +85,18 @@ impl ClientBuilder {
     #[must_use]
     pub fn trusted_roots(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.connect.roots = Some(pem.into());
+        self
+    }
+
+    /// Shows this certificate (its chain as PEM, the own one first) and proves to have its key (PEM), for a server that
+    /// asks clients for certificates. It does not replace the credential.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.connect.certificate = Some(connect::Certificate {
+            chain: chain.into(),
+            key: key.into(),
+        });
         self
     }
 

@@ -190,6 +190,7 @@ impl Client {
             Method::Get => http::Method::GET,
             Method::Post => http::Method::POST,
             Method::Put => http::Method::PUT,
+            Method::Patch => http::Method::PATCH,
             Method::Delete => http::Method::DELETE,
         };
         let request = self.write(method, &prepared.target, prepared.body.clone());
@@ -220,6 +221,22 @@ impl Client {
         *request.uri_mut() = target;
         *request.headers_mut() = headers;
         Ok(request)
+    }
+
+    /// Sends a request once, and returns its answer if it is a success.
+    pub(crate) async fn answered(
+        &self,
+        what: &'static str,
+        request: Request<Body>,
+    ) -> Result<Answer, Error> {
+        let limit = self.shared.timeout;
+        let exchange = self.shared.pool.exchange(request);
+        let answer = match tokio::time::timeout(limit, exchange).await {
+            Ok(Ok(answer)) => self.judge(what, answer),
+            Ok(Err(lost)) => Err(self.lost(lost)),
+            Err(_) => Err(self.late(limit)),
+        };
+        answer.map_err(|failure| failure.error.during(what, 1))
     }
 
     /// Classifies a failure to get an answer.

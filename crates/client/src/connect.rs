@@ -53,6 +53,26 @@ pub(crate) struct Options {
     pub secure: bool,
     /// Trusted roots as PEM, in the place of the platform's.
     pub roots: Option<Vec<u8>>,
+    /// The client's own certificate.
+    pub certificate: Option<Certificate>,
+}
+
+/// A certificate and its key as PEM.
+#[derive(Clone)]
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(dead_code, reason = "only TLS has certificates")
+)]
+pub(crate) struct Certificate {
+    pub chain: Vec<u8>,
+    pub key: Vec<u8>,
+}
+
+impl fmt::Debug for Certificate {
+    /// Shows nothing of the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate").finish_non_exhaustive()
+    }
 }
 
 pub(crate) fn connector(options: &Options) -> Result<Connector, Error> {
@@ -99,15 +119,14 @@ fn tls(options: &Options) -> Result<rustls::ClientConfig, Error> {
     }
     let Some(pem) = options.roots.as_deref() else {
         // A machine without any root can still use plain http: its https handshakes will fail.
-        return Ok(match config.clone().with_native_roots() {
-            Ok(config) => config.with_no_client_auth(),
+        let config = match config.clone().with_native_roots() {
+            Ok(config) => config,
             Err(error) => {
                 tracing::warn!(%error, "no trusted roots found; https will not work, set SSL_CERT_FILE");
-                config
-                    .with_root_certificates(rustls::RootCertStore::empty())
-                    .with_no_client_auth()
+                config.with_root_certificates(rustls::RootCertStore::empty())
             }
-        });
+        };
+        return identified(config, options.certificate.as_ref());
     };
     let mut store = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -119,7 +138,32 @@ fn tls(options: &Options) -> Result<rustls::ClientConfig, Error> {
     if store.is_empty() {
         return Err(unusable("there is no certificate in them".to_owned()));
     }
-    Ok(config.with_root_certificates(store).with_no_client_auth())
+    let config = config.with_root_certificates(store);
+    identified(config, options.certificate.as_ref())
+}
+
+/// Lets connections show the client's certificate, if it has one.
+#[cfg(feature = "tls")]
+fn identified(
+    config: rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert>,
+    certificate: Option<&Certificate>,
+) -> Result<rustls::ClientConfig, Error> {
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+
+    let Some(certificate) = certificate else {
+        return Ok(config.with_no_client_auth());
+    };
+    let unusable = |error: &dyn fmt::Display| {
+        Error::invalid(format!("the client's certificate is unusable: {error}"))
+    };
+    let chain = CertificateDer::pem_slice_iter(&certificate.chain);
+    let chain: Vec<_> = chain
+        .collect::<Result<_, _>>()
+        .map_err(|error| unusable(&error))?;
+    let key = PrivateKeyDer::from_pem_slice(&certificate.key).map_err(|error| unusable(&error))?;
+    config
+        .with_client_auth_cert(chain, key)
+        .map_err(|error| unusable(&error))
 }
 
 /// Looks names up and leaves out the addresses that may not be reached. An address that stands in a

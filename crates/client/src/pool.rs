@@ -193,9 +193,10 @@ mod tests {
         });
         let connector = connect::connector(&connect::Options {
             reach: Reach::Anywhere,
-            timeout: Duration::from_secs(5),
+            timeout: Duration::from_secs(60),
             secure: false,
             roots: None,
+            certificate: None,
         });
         (
             Pool::new(connector.unwrap(), address.parse().unwrap()),
@@ -278,7 +279,7 @@ mod tests {
     async fn say(pool: &Pool, body: impl AsRef<[u8]>) -> Result<Vec<u8>, Lost> {
         let request = Request::post("/").body(Body::from(body.as_ref().to_vec()));
         let request = request.unwrap();
-        let limit = Duration::from_secs(10);
+        let limit = Duration::from_secs(60);
         let answer = timeout(limit, pool.exchange(request)).await;
         answer.expect("no hanging").map(|answer| answer.body)
     }

@@ -5,7 +5,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use asyncgate_api::{Effect, Method, Operation, Spec};
+use asyncgate_api::{Effect, Operation, Spec};
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde::Serialize;
@@ -53,10 +53,7 @@ impl Prepared {
         let mut parts = Parts {
             target: spec.path.to_owned(),
             body: Vec::with_capacity(256),
-            has_body: match spec.method {
-                Method::Post | Method::Put => true,
-                Method::Get | Method::Delete => false,
-            },
+            has_body: spec.method.has_body(),
             wait: Duration::ZERO,
         };
         let written = hand_over(input, &mut parts).and_then(|()| match extra {

@@ -1,7 +1,8 @@
 //! The changes that a decision wants written. A store applies all of them in one commit, or none.
 
 use crate::{
-    PrincipalKey, Receipt, Relationship, Seq, Task, Timestamp, outbox::NewDispatch, task::Standing,
+    PrincipalKey, Receipt, Relationship, Seq, Task, Timestamp, metering::Metering,
+    outbox::NewDispatch, task::Standing,
 };
 
 /// A decision of any plane: the changes to write, and the answer once they are written.
@@ -28,6 +29,8 @@ pub struct Changes {
     pub delivered: Option<Delivery>,
     /// The new history of the principal that was seen.
     pub relationship: Option<Relationship>,
+    /// What the tenant used since it was metered last. Boxed, because hardly any decision has one.
+    pub metering: Option<Box<Metering>>,
     /// What other systems are told of it.
     pub outbox: Vec<NewDispatch>,
 }
@@ -46,6 +49,14 @@ pub struct TaskWrite {
     pub task: Task,
     /// The task's status and placement before this write; absent for a new task.
     pub before: Option<Standing>,
+}
+
+impl TaskWrite {
+    /// Returns true if the task was held under a lease and is not any more.
+    pub fn ends_lease(&self) -> bool {
+        let was_held = self.before.is_some_and(|before| before.status.is_held());
+        was_held && !self.task.status().is_held()
+    }
 }
 
 /// The place of an open obligation: its owner, and the place of its receipt.

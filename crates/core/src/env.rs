@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::{Ids, Policy, Timestamp};
+use crate::{
+    Ids, Policy, Timestamp,
+    identity::{Quota, QuotaName, Quotas},
+};
 
 /// The surroundings of one decision. Cloning gives the same ids again, so that a decision that a
 /// store must repeat comes out the same.
@@ -16,4 +19,14 @@ pub struct Env {
     pub instance: Arc<str>,
     /// The settings that rules read.
     pub policy: Arc<Policy>,
+    /// The quotas of the tenant that it decides for; absent if it has none.
+    pub quotas: Option<Arc<Quotas>>,
+}
+
+impl Env {
+    /// Returns one quota of the tenant.
+    pub fn quota(&self, name: QuotaName) -> Quota {
+        let quotas = self.quotas.as_ref();
+        quotas.map_or(Quota::None, |quotas| quotas.get(name))
+    }
 }

@@ -76,6 +76,10 @@ id!(
     /// An entry of an audit log. It carries no place.
     AuditId
 );
+id!(
+    /// An event that tells what a tenant used. It carries no place.
+    UsageEventId
+);
 
 impl TaskId {
     /// Returns the id's short form, unless its place is too large for one.
@@ -277,6 +281,11 @@ impl Ids {
     /// Draws the id of an entry of an audit log.
     pub fn audit(&mut self) -> AuditId {
         AuditId::from_bytes(self.correlation())
+    }
+
+    /// Draws the id of a usage event.
+    pub fn usage_event(&mut self) -> UsageEventId {
+        UsageEventId::from_bytes(self.correlation())
     }
 
     /// Draws a UUIDv7 that names nothing stored.

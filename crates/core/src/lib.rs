@@ -16,6 +16,7 @@ pub mod json;
 mod ledger;
 mod line;
 pub mod mailbox;
+pub mod metering;
 pub mod obligation;
 pub mod outbox;
 mod policy;
@@ -34,6 +35,7 @@ pub use class::{Class, ClassLoad, Reach};
 pub use env::Env;
 pub use id::{
     AuditId, Ids, LeaseId, MessageId, ReceiptId, RecordId, Seq, ShortId, Stamp, TaskId, TenantId,
+    UsageEventId,
 };
 
 pub use json::Json;
@@ -45,4 +47,4 @@ pub use rejection::Rejection;
 pub use relationship::{InstanceSight, Relationship};
 pub use task::{Placement, Task};
 pub use time::{NotATime, Timestamp};
-pub use usage::{Tally, Usage};
+pub use usage::{Tally, TenantLoad, Usage};

@@ -94,13 +94,17 @@ impl RetryPolicy {
 
 /// Takes dispatches that are due. If nobody says what became of them, they are due again after `patience_ms`.
 pub fn take(due: &[Dispatch], now: Timestamp, patience_ms: u64) -> Changes {
-    let next_try_at = later(now, patience_ms);
-    let taken = due.iter().map(|dispatch| Dispatch {
+    postpone(due, later(now, patience_ms))
+}
+
+/// Leaves dispatches untried until a time, because their destination is not well. That is no failure of theirs.
+pub fn postpone(dispatches: &[Dispatch], next_try_at: Timestamp) -> Changes {
+    let postponed = dispatches.iter().map(|dispatch| Dispatch {
         state: State::Pending { next_try_at },
         ..dispatch.clone()
     });
     Changes {
-        changed: taken.collect(),
+        changed: postponed.collect(),
         ..Changes::default()
     }
 }

@@ -1,6 +1,6 @@
 //! The reasons why a rule refuses. A refused decision changes nothing.
 
-use crate::{TaskId, task::Status};
+use crate::{TaskId, identity::QuotaExceeded, task::Status};
 
 /// A refusal by a rule of the task plane.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +49,9 @@ pub enum Rejection {
         /// The largest allowed number.
         limit: usize,
     },
+    /// With this there would be more of something than the tenant's quota allows.
+    #[error(transparent)]
+    Quota(#[from] QuotaExceeded),
     /// There are more of something than allowed.
     #[error("{what} exceeds {limit}")]
     LimitExceeded {

@@ -1,6 +1,6 @@
 //! What a tenant uses of the server, counted as it happens.
 
-use crate::{Changes, Receipt, Timestamp, task::Status};
+use crate::{Changes, ClassLoad, Receipt, Timestamp};
 
 /// The bytes that a receipt takes beside its body: ids, times, names and its link. A fixed figure, so that the same
 /// ledger counts the same everywhere.
@@ -27,7 +27,7 @@ impl Tally {
                     self.tasks_created += 1;
                     false
                 }
-                Some(status) => matches!(status, Status::Leased | Status::Running),
+                Some(status) => status.is_held(),
             };
             match (was_held, write.task.lease()) {
                 (false, Some(lease)) => self.move_balance(-lease.created_at.as_millis()),
@@ -65,6 +65,15 @@ pub struct Usage {
     pub tasks_created: u64,
     /// The time for which leases were held, those that are held now included.
     pub lease_seconds: u64,
+}
+
+/// What a tenant has in use, as the creation of one more task sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TenantLoad {
+    /// What it uses.
+    pub usage: Usage,
+    /// The classes of its tasks.
+    pub classes: ClassLoad,
 }
 
 impl Usage {

@@ -101,8 +101,9 @@ pub struct Call<'a> {
     pub operation: &'a str,
     /// The sort of operation, if it is one on messages.
     pub mailbox_op: Option<MailboxOp>,
-    /// All topics that it touches. Each of them must be allowed.
-    pub topics: &'a [Topic<'a>],
+    /// All topics that it touches, once its input was read. Each of them must be allowed; before that, conditions on
+    /// topics wait.
+    pub topics: Option<&'a [Topic<'a>]>,
     /// What `core::identity::may` returned: the scopes by which the role allows the call, of which one is
     /// enough; empty if it needs none.
     pub scopes: Scopes,
@@ -196,7 +197,8 @@ impl Caveat {
     /// Returns true if the call meets this caveat. `scopes` are those that met the caveats before it.
     fn allows(&self, call: &Call<'_>, scopes: &mut Scopes) -> bool {
         let all_topics = |allowed: &dyn Fn(&Topic<'_>) -> bool| {
-            !call.topics.is_empty() && call.topics.iter().all(allowed)
+            let known = |topics: &[Topic<'_>]| !topics.is_empty() && topics.iter().all(allowed);
+            call.topics.is_none_or(known)
         };
         match self {
             Self::Op(names) => names.iter().any(|name| {

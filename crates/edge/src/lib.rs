@@ -6,6 +6,7 @@
 
 mod answer;
 mod body;
+mod challenge;
 mod forwarded;
 mod inflate;
 mod keep;
@@ -18,6 +19,7 @@ pub use answer::{
     set_corr_id, status,
 };
 pub use body::{Arrival, BODY_TIMEOUT, BodyLimits, coding, read_body};
+pub use challenge::Challenge;
 pub use forwarded::forwarded_for;
 pub use inflate::{Coding, Inflate};
 pub use keep::{Keeper, keep_grant};

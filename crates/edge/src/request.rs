@@ -55,7 +55,7 @@ pub fn request_context(headers: &HeaderMap) -> RequestContext<'_> {
 }
 
 /// Returns the credential behind `Authorization: Bearer`. Other schemes are no credential.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, credential) = text(headers, &header::AUTHORIZATION)?.split_once(' ')?;
     // RFC 9110 lets the name of a scheme have any case.
     scheme

@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 
 /// The headers that tell browsers what they must not do with an answer.
 ///
-/// No answer is meant for a browser. If a page gets hold of one nevertheless, the browser does not run
+/// Few answers are meant for a browser. If a page gets hold of another one nevertheless, the browser does not run
 /// it, frame it, keep it on disk, or pass its address on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SecurityHeaders {
@@ -19,13 +19,15 @@ impl SecurityHeaders {
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (header::X_FRAME_OPTIONS, "DENY"),
             (header::REFERRER_POLICY, "no-referrer"),
-            (
-                header::CONTENT_SECURITY_POLICY,
-                "default-src 'none'; frame-ancestors 'none'",
-            ),
         ] {
             headers.insert(name, HeaderValue::from_static(value));
         }
+        // A page of ours has said itself what a browser may do with it.
+        headers
+            .entry(header::CONTENT_SECURITY_POLICY)
+            .or_insert(HeaderValue::from_static(
+                "default-src 'none'; frame-ancestors 'none'",
+            ));
         // A route whose answer everybody may keep has said so itself.
         headers
             .entry(header::CACHE_CONTROL)
@@ -55,12 +57,15 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_kept_is_not_forbidden_to_be() {
+    fn what_an_answer_says_itself_stays() {
         let mut headers = HeaderMap::new();
         let public = HeaderValue::from_static("public, max-age=300");
         headers.insert(header::CACHE_CONTROL, public.clone());
+        let page = HeaderValue::from_static("default-src 'none'; form-action 'self'");
+        headers.insert(header::CONTENT_SECURITY_POLICY, page.clone());
         SecurityHeaders { hsts: false }.apply(&mut headers);
         assert_eq!(headers[header::CACHE_CONTROL], public);
+        assert_eq!(headers[header::CONTENT_SECURITY_POLICY], page);
         assert!(!headers.contains_key(header::STRICT_TRANSPORT_SECURITY));
     }
 }

@@ -1,30 +1,35 @@
-//! The rights of a caller: by its role, and over the things of others.
+//! The rights of a caller: by its role and scopes, and over the things of others.
 
 use asyncgate_api::{Access, Code, PrincipalKind as Kind, Spec};
-use asyncgate_core::{Principal, PrincipalKind};
+use asyncgate_core::{
+    Principal, PrincipalKind, TenantId,
+    identity::{self, Missing, Role, Scope, Scopes},
+};
 use asyncgate_store::Parties;
 
-use crate::{Caller, Fault, Role, input, view};
+use crate::{Caller, Fault, input, view};
 
 impl Caller {
-    /// Returns true if the caller's role may call an operation at all.
+    /// Returns true if the caller's credential may call an operation at all.
     pub fn may_call(&self, spec: &Spec) -> bool {
         self.authorise(spec.access).is_ok()
     }
 
-    /// Refuses a caller whose role may not call an operation at all.
-    pub(crate) fn authorise(&self, access: Access) -> Result<(), Fault> {
-        let (allowed, required) = match (access, self.role) {
-            (_, Role::Admin) | (Access::Open | Access::Any, _) => (true, Role::Admin),
-            (Access::Agent, role) => (role == Role::Agent, Role::Agent),
-            (Access::Worker, role) => (role == Role::Worker, Role::Worker),
-            (Access::AgentOrWorker, _) => (true, Role::Agent),
-            (Access::Host | Access::HostAdmin | Access::Admin, _) => (false, Role::Admin),
+    /// Refuses a caller whose credential may not call an operation at all. Returns the scopes by which it may, of
+    /// which one is enough; none if every credential may.
+    pub(crate) fn authorise(&self, access: Access) -> Result<Scopes, Fault> {
+        let needed = match access {
+            Access::Open | Access::Any => &[],
+            Access::Needs(scopes) => scopes,
         };
-        if allowed {
-            return Ok(());
-        }
-        Err(self.forbidden(required, "your role does not allow this operation"))
+        let needed = needed.iter().map(|scope| view::core_scope(*scope));
+        identity::may(self.role, self.scopes, needed).map_err(|missing| {
+            let message = match missing {
+                Missing::Role(_) => "your role does not allow this operation",
+                Missing::Scope(_) => "your credential does not have the scope for this operation",
+            };
+            self.forbidden(missing, message)
+        })
     }
 
     /// Returns the principal that the call is about: the named one, or the caller's own.
@@ -58,8 +63,13 @@ impl Caller {
         if principal.kind == PrincipalKind::System && !reading {
             return Err(Fault::bad_request("nobody can act as the server itself"));
         }
-        if self.role != Role::Admin && !principal.is(&self.principal) {
-            return Err(self.forbidden(Role::Admin, "only an admin may act for another principal"));
+        let oversees = match reading {
+            true => self.sees_all(),
+            false => self.acts_for_all(),
+        };
+        if !oversees && !principal.is(&self.principal) {
+            let message = "only an admin may act for another principal";
+            return Err(self.forbidden(self.missing_to_oversee(reading), message));
         }
         Ok(principal)
     }
@@ -67,34 +77,63 @@ impl Caller {
     /// Refuses a caller that may not read a task. Its owner, its worker and an admin may.
     pub(crate) fn may_read(&self, parties: &Parties) -> Result<(), Fault> {
         let own = self.principal.key();
-        self.must(parties.owner == own || parties.worker.as_ref() == Some(&own))
+        let is_own = parties.owner == own || parties.worker.as_ref() == Some(&own);
+        match is_own || self.sees_all() {
+            true => Ok(()),
+            false => Err(self.not_own(true)),
+        }
     }
 
     /// Refuses a caller that may not act for `owner`.
     pub(crate) fn may_act_for(&self, owner: &Principal) -> Result<(), Fault> {
-        self.must(self.principal.is(owner))
-    }
-
-    /// Refuses a caller that is no admin, unless the thing is its own.
-    fn must(&self, is_own: bool) -> Result<(), Fault> {
-        if is_own || self.role == Role::Admin {
-            return Ok(());
+        match self.principal.is(owner) || self.acts_for_all() {
+            true => Ok(()),
+            false => Err(self.not_own(false)),
         }
-        Err(self.forbidden(Role::Admin, "this belongs to another principal"))
     }
 
-    /// Adds the role that this caller would need to a rule's refusal.
+    /// Returns the tenant that a call is about: the caller's own, or one that it names and may look after.
+    pub(crate) fn tenant_or_named(&self, named: Option<&str>) -> Result<TenantId, Fault> {
+        let Some(named) = named else {
+            return Ok(self.tenant);
+        };
+        let tenant: TenantId = input::id("tenant_id", named)?;
+        if tenant == self.tenant || self.runs_the_platform() {
+            return Ok(tenant);
+        }
+        let message = "only a platform admin may name another tenant";
+        Err(self.forbidden(Missing::Scope(Scope::PlatformAdmin), message))
+    }
+
+    /// Adds what this caller lacks to a rule's refusal.
     pub(crate) fn explain(&self, fault: Fault) -> Fault {
         if fault.code == Code::Forbidden {
-            return self.forbidden(Role::Admin, "this belongs to another principal");
+            return self.not_own(false);
         }
         fault
     }
 
-    fn forbidden(&self, required: Role, message: &'static str) -> Fault {
-        Fault::new(Code::Forbidden, message)
-            .with("required_role", required.as_str())
-            .with("your_role", self.role.as_str())
+    fn not_own(&self, reading: bool) -> Fault {
+        let missing = self.missing_to_oversee(reading);
+        self.forbidden(missing, "this belongs to another principal")
+    }
+
+    /// Returns what the caller lacks to read the things of others, or to act for them.
+    const fn missing_to_oversee(&self, reading: bool) -> Missing {
+        match (self.role, reading) {
+            (Role::Admin, true) => Missing::Scope(Scope::AdminRead),
+            (Role::Admin, false) => Missing::Scope(Scope::AdminWrite),
+            (Role::Agent | Role::Worker | Role::System, _) => Missing::Role(Role::Admin),
+        }
+    }
+
+    fn forbidden(&self, missing: Missing, message: &'static str) -> Fault {
+        let fault = Fault::new(Code::Forbidden, message);
+        let fault = match missing {
+            Missing::Role(role) => fault.with("required_role", role.as_str()),
+            Missing::Scope(scope) => fault.with("required_scope", scope.as_str()),
+        };
+        fault.with("your_role", self.role.as_str())
     }
 }
 

@@ -4,22 +4,25 @@
 //! (gRPC), the opening of a stream, Envoy's descriptors, and the server's own questions for clients
 //! that show no credential.
 //!
-//! Invariant: the steps have one order. The caller's role, readiness for new work, the limits of calls,
+//! Invariant: the steps have one order. The caller's role, scopes and conditions, readiness for new work, the limits of calls,
 //! decoding, the rules about what the input touches, the limit of messages, the operation. A caller without
 //! the right learns nothing about its input, and input that cannot be read has been paid for.
 
 use std::pin::pin;
 
 use asyncgate_api::{Code, Spec};
+use asyncgate_core::identity::Scopes;
 use asyncgate_store::Stopwatch;
 use tokio::sync::SemaphorePermit;
 use tracing::Instrument as _;
 
 use crate::{
-    Answer, Caller, Engine, Fault, Grant, Holder, Source, Touches, input,
+    Answer, Caller, Engine, Fault, Grant, Holder, Source, Touches,
+    caveats::{Wanted, named_for},
+    input,
     metrics::{OK, span},
     operations::Execute,
-    rate_headers::{Header, headers},
+    rate_headers::{Header, headers, note},
     registry::place,
 };
 
@@ -91,13 +94,24 @@ where
     let watch = Stopwatch::start();
     // Pinned where it is made, for the same reason.
     let running = pin!(async {
-        check_role(caller, &O::SPEC)?;
-        check_accepting(engine, &O::SPEC)?;
+        let scopes = match check_first(engine, caller, &O::SPEC) {
+            Ok(scopes) => scopes,
+            Err(fault) => {
+                let headers = engine.limit_headers(caller).await;
+                return Err(Fault { headers, ..fault });
+            }
+        };
         let mut told = engine.charge(caller, &O::SPEC).await?;
         let checked = |input| check_touches(engine, &O::SPEC, O::touches(&input)).map(|()| input);
         let done = match decode().and_then(checked) {
             Ok(input) => {
                 let messages = O::touches(&input).messages();
+                if let Some(caveats) = &caller.credential.caveats {
+                    let wanted = Wanted::of(O::touches(&input));
+                    // Boxed, so that the futures of calls without conditions stay small.
+                    Box::pin(engine.check_wanted(caller, caveats, &O::SPEC, scopes, wanted))
+                        .await?;
+                }
                 told = engine.charge_messages(caller, messages, told).await?;
                 operate(input).await
             }
@@ -105,7 +119,10 @@ where
         };
         let mut headers = headers(&told);
         match done {
-            Ok(done) => Ok(finish(done, headers)),
+            Ok(done) => {
+                note(&headers);
+                Ok(finish(done, headers))
+            }
             Err(mut fault) => {
                 headers.append(&mut fault.headers);
                 Err(Fault { headers, ..fault })
@@ -115,9 +132,12 @@ where
     let outcome = running
         .instrument(span::of(engine, &O::SPEC))
         .await
-        .map_err(|fault| engine.refuse(&O::SPEC, fault));
+        .map_err(|fault| engine.refuse(&O::SPEC, named_for(caller, fault)));
     if let Err(fault) = &outcome {
+        note(&fault.headers);
+        engine.note_used_up(caller, &O::SPEC, fault);
         check_listed(&O::SPEC, fault.code);
+        engine.note_refused(caller, &O::SPEC, fault);
     }
     let code = outcome
         .as_ref()
@@ -127,7 +147,15 @@ where
     outcome
 }
 
-fn check_role(caller: &Caller, spec: &Spec) -> Result<(), Fault> {
+/// Makes the checks that come before any charge. Returns the scopes by which the caller may call.
+fn check_first(engine: &Engine, caller: &Caller, spec: &Spec) -> Result<Scopes, Fault> {
+    let scopes = check_role(caller, spec)?;
+    engine.check_caveats(caller, spec, scopes)?;
+    check_accepting(engine, spec)?;
+    Ok(scopes)
+}
+
+fn check_role(caller: &Caller, spec: &Spec) -> Result<Scopes, Fault> {
     let allowed = caller.authorise(spec.access);
     span::note_authorised(allowed.is_ok());
     allowed
@@ -153,7 +181,12 @@ pub(crate) fn check_touches(
     match touches {
         Touches::Topic(topic) => input::check_name("topic", topic),
         // Messages are checked one by one: an unfit topic refuses only its message.
-        Touches::Nothing | Touches::Send(_) | Touches::Sends(_) | Touches::Task { .. } => Ok(()),
+        Touches::Nothing
+        | Touches::Send(_)
+        | Touches::Sends(_)
+        | Touches::Message(_)
+        | Touches::Acks(_)
+        | Touches::Task { .. } => Ok(()),
     }
 }
 

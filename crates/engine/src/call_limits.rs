@@ -1,16 +1,20 @@
-//! The limits of calls to the server itself.
+//! The limits of calls to the server itself: those of the operator, and the hourly quotas of the caller's tenant.
 //!
-//! A call is charged once, after its caller's role was checked and before its input is read. The messages that
-//! it brings are charged when they are known, all or none. A server without such limits pays one look at the
-//! settings.
+//! A call is charged once, after its caller's role was checked and before its input is read, to all of its limits or to
+//! none. The messages that it brings are charged when they are known. Where nothing is limited, a call pays two looks
+//! at what is in memory.
 
 use asyncgate_api::{Access, Code, CreateTask, Operation as _, Spec};
-use asyncgate_core::admission::{Asks, LimitCheck, SERVER_TENANT, Scope};
+use asyncgate_core::{
+    TenantId, Timestamp,
+    admission::{Asks, CallCheck, SERVER_TENANT, Scope, hourly_checks},
+};
 
 use crate::{
-    Caller, Engine, Fault,
+    Caller, Engine, Fault, Principal,
     operations::host_fault,
-    rate_headers::{Header, ReportedLimit, headers, tighter},
+    rate_headers::{Header, ReportedLimit, headers, is_wanted, note, tighter},
+    tenants::InForce,
 };
 
 impl Engine {
@@ -20,16 +24,27 @@ impl Engine {
         caller: &Caller,
         spec: &Spec,
     ) -> Result<Vec<ReportedLimit>, Fault> {
-        // Without a credential there is nobody to charge.
-        let is_anonymous = spec.access == Access::Open || caller.tenant == SERVER_TENANT;
-        if is_anonymous || !self.settings().limits.limits_calls() {
+        if is_anonymous(caller, spec) {
             return Ok(Vec::new());
         }
-        let makes_task = spec.name == CreateTask::SPEC.name;
+        let tenant = self.tenant(caller.tenant).await?;
+        let now = self.now();
+        let in_force = tenant.at(now);
         let limits = &self.settings().limits;
-        let checks = limits.call_checks(caller.tenant, &caller.principal, makes_task);
-        // Boxed, so that the futures of calls without limits stay small.
-        Box::pin(self.charge_all(caller, checks, Vec::new())).await
+        let mut told = Vec::new();
+        if in_force.is_rated || limits.limits_calls() {
+            let makes_task = spec.name == CreateTask::SPEC.name;
+            let (tenant, principal) = (caller.tenant, &caller.principal);
+            let mut checks = limits.call_checks(tenant, principal, makes_task);
+            if let (true, Some(quotas)) = (in_force.is_rated, &in_force.quotas) {
+                checks.extend(hourly_checks(quotas, tenant, principal, makes_task, 1));
+            }
+            // Boxed, so that the futures of calls without limits stay small.
+            told = Box::pin(self.charge_all(tenant, principal, now, checks, told)).await?;
+        }
+        // What a limit refuses is not metered.
+        tenant.count_call();
+        Ok(told)
     }
 
     /// Charges the messages that a call brings. Adds what is to be told of their limit to what was `told`
@@ -44,47 +59,114 @@ impl Engine {
         if messages == 0 || !limits.limits_calls() {
             return Ok(told);
         }
-        let checks = limits.message_checks(caller.tenant, &caller.principal, messages);
-        Box::pin(self.charge_all(caller, checks, told)).await
+        let (tenant, principal) = (caller.tenant, &caller.principal);
+        let checks = limits.message_checks(tenant, principal, messages);
+        Box::pin(self.charge_all(tenant, principal, self.now(), checks, told)).await
+    }
+
+    /// Charges the hourly quota of new tasks with one that comes by another way than a call. A cost of -1 gives it back.
+    pub(crate) async fn charge_task(
+        &self,
+        tenant: TenantId,
+        principal: &Principal,
+        cost: i64,
+    ) -> Result<(), Fault> {
+        let standing = self.tenant(tenant).await?;
+        let now = self.now();
+        let in_force = standing.at(now);
+        let (true, Some(quotas)) = (in_force.is_rated, &in_force.quotas) else {
+            return Ok(());
+        };
+        let mut checks = hourly_checks(quotas, tenant, principal, true, cost);
+        checks.retain(|asked| asked.scope == Scope::Tasks);
+        let told = Vec::new();
+        Box::pin(self.charge_all(tenant, principal, now, checks, told)).await?;
+        Ok(())
+    }
+
+    /// Returns the headers about the hourly quotas of a caller whose request did not come as far as a call, or was
+    /// refused before it was charged. Nothing is charged.
+    pub async fn limit_headers(&self, caller: &Caller) -> Vec<Header> {
+        if caller.tenant == SERVER_TENANT {
+            return Vec::new();
+        }
+        let now = self.now();
+        match self.tenant(caller.tenant).await {
+            Ok(standing) if standing.at(now).is_rated => {
+                Box::pin(self.look_at_quotas(caller, standing.at(now), now)).await
+            }
+            // Headers are no reason to fail.
+            Ok(_) | Err(_) => Vec::new(),
+        }
+    }
+
+    /// Notes the headers about the hourly quotas of a caller, for a facade whose request made no call.
+    pub async fn note_limits(&self, caller: &Caller) {
+        if is_wanted() {
+            note(&self.limit_headers(caller).await);
+        }
+    }
+
+    async fn look_at_quotas(
+        &self,
+        caller: &Caller,
+        in_force: &InForce,
+        now: Timestamp,
+    ) -> Vec<Header> {
+        let Some(quotas) = &in_force.quotas else {
+            return Vec::new();
+        };
+        let (tenant, principal) = (caller.tenant, &caller.principal);
+        let checks = hourly_checks(quotas, tenant, principal, false, 0);
+        let told = self.charge_all(tenant, principal, now, checks, Vec::new());
+        told.await.map(|told| headers(&told)).unwrap_or_default()
     }
 
     async fn charge_all(
         &self,
-        caller: &Caller,
-        checks: Vec<(Scope, LimitCheck)>,
+        tenant: TenantId,
+        principal: &Principal,
+        now: Timestamp,
+        checks: Vec<CallCheck>,
         mut told: Vec<ReportedLimit>,
     ) -> Result<Vec<ReportedLimit>, Fault> {
         if checks.is_empty() {
             return Ok(told);
         }
-        let now = self.now();
         let asks = Asks {
-            limits: checks.iter().map(|(_, check)| check.clone()).collect(),
+            limits: checks.iter().map(|asked| asked.check.clone()).collect(),
             ..Asks::default()
         };
         let answered = self.host.admit(SERVER_TENANT, now, asks).await;
         let answered = answered.map_err(host_fault)?.answer;
-        let mut refused: Option<(Scope, ReportedLimit)> = None;
-        for ((scope, check), limited) in checks.iter().zip(&answered.limits) {
+        let mut refused: Option<(&CallCheck, ReportedLimit)> = None;
+        for (asked, limited) in checks.iter().zip(&answered.limits) {
+            let check = &asked.check;
             self.metrics.admission.limited(&check.policy, limited);
-            let bucket = scope.bucket(caller.tenant, &caller.principal);
-            let limit = ReportedLimit::new(scope.as_str(), &bucket, check, limited, now);
+            let bucket = asked.scope.bucket(tenant, principal);
+            let limit = ReportedLimit::new(asked.policy(), &bucket, check, limited, now);
             let other = refused.as_ref();
             let is_tightest = other.is_none_or(|(_, other)| tighter(&limit, other).is_lt());
             if !limit.allowed && is_tightest {
-                refused = Some((*scope, limit.clone()));
+                refused = Some((asked, limit.clone()));
             }
             told.push(limit);
         }
         match refused {
             None => Ok(told),
-            Some((scope, limit)) => Err(refusal(scope, &limit, headers(&told))),
+            Some((asked, limit)) => Err(refusal(asked, &limit, headers(&told))),
         }
     }
 }
 
+/// Returns true if there is nobody to charge.
+fn is_anonymous(caller: &Caller, spec: &Spec) -> bool {
+    spec.access == Access::Open || caller.tenant == SERVER_TENANT
+}
+
 /// Makes the fault of a call that a limit refuses.
-fn refusal(scope: Scope, limit: &ReportedLimit, headers: Vec<Header>) -> Fault {
+fn refusal(asked: &CallCheck, limit: &ReportedLimit, headers: Vec<Header>) -> Fault {
+    let scope = asked.scope;
     // No wait helps a call that brings more messages than the limit ever allows.
     let too_many = scope == Scope::Messages && limit.retry_after_secs.is_none();
     let message = match scope {
@@ -105,6 +187,9 @@ fn refusal(scope: Scope, limit: &ReportedLimit, headers: Vec<Header>) -> Fault {
         .with("error", "rate_limit_exceeded")
         .with("bucket", limit.bucket.as_str())
         .with("limit", limit.limit);
+    if let Some(quota) = asked.quota {
+        fault = fault.with("quota", quota.as_str());
+    }
     if let Some(secs) = limit.window_secs {
         fault = fault.with("window", window(secs));
     }

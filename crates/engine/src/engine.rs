@@ -2,21 +2,26 @@
 
 use std::{
     collections::HashSet,
+    convert::Infallible,
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use asyncgate_admission::{Guard, Host, Tiers};
-use asyncgate_core::{Env, Ids, Rejection, Stamp, TenantId, Timestamp, mailbox};
-use asyncgate_store::{Decided, Declared, Health, Messages, Plane, Store, Tasks};
+use asyncgate_api::Code;
+use asyncgate_core::{Env, Ids, Rejection, Stamp, TenantId, Timestamp, identity, mailbox};
+use asyncgate_store::{
+    Decided, Declared, Dispatches, Health, Messages, Plane, Store, Tasks, identity::Records,
+};
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
-    Budget, Clock, Entropy, Events, Fault, Settings, Signer, mailbox::DrainMeter, metrics::Metrics,
-    refusals::Refusals,
+    Budget, Caller, Clock, Courier, CryptoMetrics, Entropy, Events, Fault, Keyring, Settings,
+    Signer, audit::AuditQueue, mailbox::DrainMeter, metrics::Metrics, refusals::Refusals,
+    refused_rights::Deeds, tenants::Tenants, used_up::UsedUpQuotas,
 };
 
 /// How late a round of the watch over messages may be.
@@ -35,8 +40,9 @@ pub struct Engine {
     last_stamp: AtomicU64,
     draining: watch::Sender<bool>,
     pub(crate) signer: Option<Arc<dyn Signer>>,
-    /// Tenants whose ledgers have grown since they were signed last.
-    grown: Mutex<HashSet<TenantId>>,
+    /// Tenants whose ledgers have grown.
+    grown: Mutex<Grown>,
+    pub(crate) courier: Option<Arc<dyn Courier>>,
     /// The speed at which messages leave the mailbox.
     pub(crate) drain_meter: DrainMeter,
     pub(crate) events: Events,
@@ -49,12 +55,26 @@ pub struct Engine {
     /// True if that host is not the store.
     pub(crate) own_host: bool,
     pub(crate) tiers: Tiers,
+    /// What counts for each tenant.
+    pub(crate) tenants: Tenants,
     pub(crate) metrics: Metrics,
     pub(crate) refusals: Refusals,
+    pub(crate) used_up: UsedUpQuotas,
+    /// What callers did in the last minute, so that the audit log says it once.
+    pub(crate) deeds: Deeds,
+    pub(crate) audit_queue: AuditQueue,
+    keyring: Option<Arc<dyn Keyring>>,
     /// The memory for bodies and answers under way.
     budget: Budget,
     /// The pages that may be put together at the same time.
     pub(crate) pages: Semaphore,
+}
+
+/// Tenants whose ledgers have grown since something was done with them last.
+#[derive(Debug, Default)]
+struct Grown {
+    unsigned: HashSet<TenantId>,
+    unmetered: HashSet<TenantId>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -85,6 +105,7 @@ impl Engine {
             host: Guard::new(host, settings.admission.clone()),
             own_host: false,
             tiers: Tiers::new(Arc::clone(&store)),
+            tenants: Tenants::default(),
             started_at: now,
             store,
             clock,
@@ -94,12 +115,17 @@ impl Engine {
             draining: watch::Sender::new(false),
             signer: None,
             grown: Mutex::default(),
+            courier: None,
             drain_meter: DrainMeter::default(),
             events: Events::default(),
             accepting: AtomicBool::new(true),
             scanned_at: AtomicI64::new(now.as_millis()),
             metrics,
             refusals: Refusals::default(),
+            used_up: UsedUpQuotas::default(),
+            deeds: Deeds::default(),
+            audit_queue: AuditQueue::default(),
+            keyring: None,
             budget: Budget::new(budget_bytes),
             pages: Semaphore::new(MAX_PAGES),
         }
@@ -110,6 +136,38 @@ impl Engine {
     pub fn with_signer(mut self, signer: Arc<dyn Signer>) -> Self {
         self.signer = Some(signer);
         self
+    }
+
+    /// Gives the engine the server's secrets. Without them it makes no credentials.
+    #[must_use]
+    pub fn with_keyring(mut self, keyring: Arc<dyn Keyring>) -> Self {
+        self.keyring = Some(keyring);
+        self
+    }
+
+    /// Returns the server's secrets.
+    pub fn keyring(&self) -> Result<&dyn Keyring, Fault> {
+        let missing = || Fault::new(Code::Unavailable, "this server makes no credentials");
+        self.keyring.as_deref().ok_or_else(missing)
+    }
+
+    /// Gives the engine somebody who brings dispatches to other systems. Without one they wait.
+    #[must_use]
+    pub fn with_courier(mut self, courier: Arc<dyn Courier>) -> Self {
+        self.courier = Some(courier);
+        self
+    }
+
+    /// Lets the engine and others count cryptography together.
+    #[must_use]
+    pub fn with_crypto_metrics(mut self, metrics: CryptoMetrics) -> Self {
+        self.metrics.crypto = metrics;
+        self
+    }
+
+    /// Returns the counters of cryptography.
+    pub fn crypto_metrics(&self) -> &CryptoMetrics {
+        &self.metrics.crypto
     }
 
     /// Lets another host than the store decide about nonces, limits and revocations.
@@ -132,6 +190,7 @@ impl Engine {
         self.store.mailbox().set_replay_window(window);
         self.host.reload(settings.admission.clone());
         self.metrics.mailbox.begin_classes(&settings);
+        self.tenants.reload(&settings.tenants);
         *self
             .settings
             .write()
@@ -199,15 +258,35 @@ impl Engine {
         *self.draining.borrow()
     }
 
-    /// Notes that a tenant's ledger has grown since it was signed.
-    pub(crate) fn mark_grown(&self, tenant: TenantId) {
-        let mut grown = self.grown.lock().unwrap_or_else(PoisonError::into_inner);
-        grown.insert(tenant);
+    fn grown(&self) -> MutexGuard<'_, Grown> {
+        self.grown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a tenant's ledger has grown.
+    pub(crate) fn note_grown(&self, tenant: TenantId) {
+        let mut grown = self.grown();
+        grown.unsigned.insert(tenant);
+        grown.unmetered.insert(tenant);
+    }
+
+    /// Notes that a tenant's ledger could not be signed.
+    pub(crate) fn mark_unsigned(&self, tenant: TenantId) {
+        self.grown().unsigned.insert(tenant);
+    }
+
+    /// Notes that a tenant could not be metered.
+    pub(crate) fn mark_unmetered(&self, tenant: TenantId) {
+        self.grown().unmetered.insert(tenant);
     }
 
     /// Takes the tenants whose ledgers have grown since the last call.
-    pub(crate) fn take_grown(&self) -> HashSet<TenantId> {
-        std::mem::take(&mut *self.grown.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn take_unsigned(&self) -> HashSet<TenantId> {
+        std::mem::take(&mut self.grown().unsigned)
+    }
+
+    /// Takes the tenants whose ledgers have grown since they were metered last.
+    pub(crate) fn take_unmetered(&self) -> HashSet<TenantId> {
+        std::mem::take(&mut self.grown().unmetered)
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -237,6 +316,29 @@ impl Engine {
         }
     }
 
+    /// Waits for something on behalf of a caller, at most for `limit`, and not beyond the start of draining or the end of
+    /// the caller's credential. The limit counts from this call, not from the first poll.
+    pub(crate) fn wait_as(
+        &self,
+        caller: &Caller,
+        event: impl Future<Output = ()>,
+        limit: Duration,
+    ) -> impl Future<Output = bool> {
+        let keyring = self.keyring.as_deref();
+        let ended = keyring.map(|keyring| keyring.until_ended(caller));
+        let waiting = self.wait_for(event, limit);
+        async move {
+            let Some(ended) = ended else {
+                return waiting.await;
+            };
+            tokio::select! {
+                biased;
+                came = waiting => came,
+                () = ended => false,
+            }
+        }
+    }
+
     /// Runs a decision of any plane in a transaction of `tenant`. `weight` is how much memory its input holds.
     ///
     /// The decision is given the time at which the store decides it; ids and settings are those of this moment.
@@ -252,23 +354,25 @@ impl Engine {
         P: Refuses + Plane<Reads = R>,
         T: Send + 'static,
     {
-        let (store, env) = (self.store.as_ref(), self.env(self.now()));
+        let (store, env) = (self.store.as_ref(), self.env(tenant, self.now()));
         let decided = asyncgate_store::transact(store, tenant, env, weight, reads, decide);
         // An `async` block and no `async fn`, for the reason that the store's `transact` gives.
         async move {
             let decided = decided.await?;
             let committed = decided.map_err(|rejection| P::fault(self, rejection))?;
             if committed.receipts > 0 {
-                self.mark_grown(tenant);
+                self.note_grown(tenant);
             }
             Ok(committed.output)
         }
     }
 
-    /// Returns what a rule may know of the world at `now`.
-    pub(crate) fn env(&self, now: Timestamp) -> Env {
+    /// Returns what a rule that decides for a tenant may know of the world at `now`.
+    pub(crate) fn env(&self, tenant: TenantId, now: Timestamp) -> Env {
         let settings = self.settings();
+        let standing = self.tenants.known(tenant);
         Env {
+            quotas: standing.and_then(|standing| standing.at(now).quotas.clone()),
             now,
             ids: self.ids(now),
             instance: Arc::clone(&settings.instance_id),
@@ -276,8 +380,13 @@ impl Engine {
         }
     }
 
+    /// Draws a random number.
+    pub(crate) fn random(&self) -> u64 {
+        self.entropy.next_u64()
+    }
+
     /// Returns a source of ids whose stamp this engine has never given out before.
-    fn ids(&self, now: Timestamp) -> Ids {
+    pub(crate) fn ids(&self, now: Timestamp) -> Ids {
         let floor = Stamp::of_millis(now.as_millis()).as_u64();
         let next = |last: u64| Some(floor.max(last + 1));
         let last = self
@@ -306,5 +415,17 @@ impl Refuses for Tasks {
 impl Refuses for Messages {
     fn fault(engine: &Engine, rejection: mailbox::Rejection) -> Fault {
         engine.mailbox_fault(rejection)
+    }
+}
+
+impl Refuses for Dispatches {
+    fn fault(_: &Engine, rejection: Infallible) -> Fault {
+        match rejection {}
+    }
+}
+
+impl Refuses for Records {
+    fn fault(_: &Engine, rejection: identity::Rejection) -> Fault {
+        rejection.into()
     }
 }

@@ -7,6 +7,8 @@
     reason = "a test fails by panicking"
 )]
 
+mod keyring;
+
 use std::{
     sync::{
         Arc,
@@ -22,9 +24,11 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::Instant;
 
+pub use keyring::FakeKeyring;
+
 use crate::{
-    Authenticator, Caller, Clock, Engine, Entropy, Fault, RequestContext, Role, Settings, Source,
-    registry,
+    Answer, Authenticator, Caller, Clock, Engine, Entropy, Fault, RequestContext, Role, Settings,
+    Source, registry,
 };
 
 /// The time at which tests begin, in milliseconds since 1970.
@@ -96,17 +100,14 @@ pub const TENANT: TenantId = TenantId::from_bytes([7; 16]);
 
 /// Returns a service with a role.
 pub fn caller(role: Role) -> Caller {
-    Caller {
-        tenant: TENANT,
-        principal: Principal::new(PrincipalKind::Service, "admin"),
-        role,
-    }
+    let admin = Principal::new(PrincipalKind::Service, "admin");
+    Caller::new(TENANT, admin, role)
 }
 
 /// The key of an admin in [`FakeKeys`].
 pub const ADMIN_KEY: &str = "admin";
 
-/// An authenticator with a key for an admin ([`ADMIN_KEY`]), one for an agent (`agent`), and one for an admin
+/// An authenticator with a key for a platform admin ([`ADMIN_KEY`]), one for an agent (`agent`), and one for an admin
 /// that ends soon after it was accepted (`brief`). With the key `down` it answers that the stored keys cannot
 /// be read.
 #[derive(Debug)]
@@ -118,7 +119,7 @@ impl Authenticator for FakeKeys {
         request: &RequestContext<'a>,
     ) -> BoxFuture<'a, Result<Caller, Fault>> {
         let answer = match request.credential {
-            Some(ADMIN_KEY | "brief") => Ok(caller(Role::Admin)),
+            Some(ADMIN_KEY | "brief") => Ok(caller(Role::Admin).with_platform()),
             Some("agent") => Ok(caller(Role::Agent)),
             Some("down") => Err(Fault::new(Code::Unavailable, "no keys").retry_after(3)),
             _ => Err(Fault::new(Code::Unauthorized, "no such key")),
@@ -143,6 +144,8 @@ pub struct TestEngine {
     pub store: Arc<MemoryStore>,
     /// Its clock.
     pub clock: Arc<FakeClock>,
+    /// Its keyring.
+    pub keyring: Arc<FakeKeyring>,
 }
 
 impl Default for TestEngine {
@@ -159,17 +162,30 @@ impl TestEngine {
 
     /// Makes an engine on a store that may have a past.
     pub fn over(store: Arc<MemoryStore>, clock: Arc<FakeClock>, settings: Settings) -> Self {
+        Self::prepared(store, clock, settings, |engine| engine)
+    }
+
+    /// Makes an engine on a store that may have a past, and gives it what else it needs.
+    pub fn prepared(
+        store: Arc<MemoryStore>,
+        clock: Arc<FakeClock>,
+        settings: Settings,
+        prepare: impl FnOnce(Engine) -> Engine,
+    ) -> Self {
         let entropy = Arc::new(Counter::default());
+        let keyring = Arc::new(FakeKeyring::default());
         let engine = Engine::new(
             Arc::<MemoryStore>::clone(&store),
             Arc::<FakeClock>::clone(&clock),
             entropy,
             settings,
         );
+        let engine = engine.with_keyring(Arc::<FakeKeyring>::clone(&keyring));
         Self {
-            engine: Arc::new(engine),
+            engine: Arc::new(prepare(engine)),
             store,
             clock,
+            keyring,
         }
     }
 
@@ -182,12 +198,31 @@ impl TestEngine {
 
     /// Calls an operation by its name.
     pub async fn call(&self, role: Role, operation: &str, input: &Value) -> Result<Value, Fault> {
+        self.call_as(&caller(role), operation, input).await
+    }
+
+    /// Calls an operation by its name, as anybody.
+    pub async fn call_as(
+        &self,
+        caller: &Caller,
+        operation: &str,
+        input: &Value,
+    ) -> Result<Value, Fault> {
+        let answer = self.answer_to(caller, operation, input).await?;
+        Ok(serde_json::from_slice(&answer.json).unwrap())
+    }
+
+    /// Calls an operation by its name, as anybody. Returns the whole answer.
+    pub async fn answer_to(
+        &self,
+        caller: &Caller,
+        operation: &str,
+        input: &Value,
+    ) -> Result<Answer, Fault> {
         let found = registry().iter().find(|it| it.spec.name == operation);
         let entry = found.unwrap_or_else(|| panic!("no operation {operation}"));
         let input = input.to_string();
-        let source = Source::Json(input.as_bytes());
-        let answer = (entry.call)(&self.engine, &caller(role), source).await?;
-        Ok(serde_json::from_slice(&answer.json).unwrap())
+        (entry.call)(&self.engine, caller, Source::Json(input.as_bytes())).await
     }
 
     /// Returns the ledger of [`TENANT`], up to ten thousand receipts.

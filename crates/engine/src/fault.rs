@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 
 use asyncgate_api::{Code, Misread};
-use asyncgate_core::Rejection;
+use asyncgate_core::{
+    Rejection,
+    identity::{self, KeyRejection, QuotaExceeded},
+};
 use asyncgate_store::Error;
 use serde_json::{Map, Value};
 
@@ -35,6 +38,8 @@ pub struct Fault {
     pub cause: Option<String>,
     /// HTTP headers of the answer.
     pub headers: Vec<Header>,
+    /// True if somebody tried to cross a line that only an attacker or a mistake crosses. The audit log says so.
+    pub is_alarm: bool,
 }
 
 impl Fault {
@@ -47,6 +52,7 @@ impl Fault {
             retry_after_seconds: None,
             cause: None,
             headers: Vec::new(),
+            is_alarm: false,
         }
     }
 
@@ -111,6 +117,13 @@ impl Fault {
         self.with("retry_after", seconds)
     }
 
+    /// Marks the refusal as one that somebody should look at.
+    #[must_use]
+    pub const fn alarm(mut self) -> Self {
+        self.is_alarm = true;
+        self
+    }
+
     /// Adds the internal cause, for the log.
     #[must_use]
     pub fn because(mut self, cause: impl Into<String>) -> Self {
@@ -156,10 +169,48 @@ impl From<Rejection> for Fault {
             Rejection::TooManyClasses { limit } => Self::new(Code::QuotaExceeded, message)
                 .with("limit", limit)
                 .retry_after(CLASSES_RETRY_SECS),
+            Rejection::Quota(exceeded) => exceeded.into(),
             Rejection::LimitExceeded { limit, .. } => {
                 Self::new(Code::LimitExceeded, message).with("limit", limit)
             }
         }
+    }
+}
+
+impl From<identity::Rejection> for Fault {
+    fn from(rejection: identity::Rejection) -> Self {
+        let message = rejection.to_string();
+        let code = match rejection {
+            identity::Rejection::NotFound => Code::NotFound,
+            identity::Rejection::AnotherTenant | identity::Rejection::Narrowed => Code::Forbidden,
+            identity::Rejection::Beyond(scope) => {
+                return Self::new(Code::Forbidden, message).with("required_scope", scope.as_str());
+            }
+            identity::Rejection::UnfitName
+            | identity::Rejection::ServerItself
+            | identity::Rejection::MacaroonLife
+            | identity::Rejection::Password(_)
+            | identity::Rejection::Client(_) => Code::BadRequest,
+            identity::Rejection::NameTaken
+            | identity::Rejection::OwnTenant
+            | identity::Rejection::Key(
+                KeyRejection::Ended | KeyRejection::Replaced | KeyRejection::LastPlatformAdmin,
+            ) => Code::Conflict,
+            identity::Rejection::Key(KeyRejection::TwoExpiries | KeyRejection::ExpiryNotAhead) => {
+                Code::BadRequest
+            }
+        };
+        Self::new(code, message)
+    }
+}
+
+impl From<QuotaExceeded> for Fault {
+    fn from(exceeded: QuotaExceeded) -> Self {
+        let message = exceeded.to_string();
+        Self::new(Code::QuotaExceeded, message)
+            .with("quota", exceeded.quota.as_str())
+            .with("limit", exceeded.limit)
+            .with("current", exceeded.current)
     }
 }
 

@@ -155,13 +155,7 @@ impl Engine {
             ..Asks::default()
         };
         let new = new_task(ingress, payload);
-        let (verdicts, created) = match self.own_host {
-            false => self.create_admitted(ingress.tenant, now, asks, new).await?,
-            true => {
-                self.admit_and_create(ingress.tenant, now, asks, new)
-                    .await?
-            }
-        };
+        let (verdicts, created) = self.create_within_quota(ingress, now, asks, new).await?;
         let limited = verdicts.limits.first().copied();
         if let Some(limited) = &limited {
             self.metrics.admission.limited(&check.policy, limited);
@@ -174,7 +168,7 @@ impl Engine {
         match created {
             Some(created) => {
                 self.metrics.created.inc();
-                self.mark_grown(ingress.tenant);
+                self.note_grown(ingress.tenant);
                 Ok(Received {
                     task_id: created.task.id.to_string(),
                     status: view::status(created.task.status()),
@@ -183,6 +177,28 @@ impl Engine {
             }
             None => Err(refusal(&verdicts, headers)),
         }
+    }
+
+    /// Charges the hourly quota of the tenant's tasks, and creates the task. What is refused afterwards is given back: a
+    /// replay costs nothing.
+    async fn create_within_quota(
+        &self,
+        ingress: &Ingress,
+        now: Timestamp,
+        asks: Asks,
+        new: NewTask,
+    ) -> Result<(Verdicts, Option<Created>), Fault> {
+        let (tenant, principal) = (ingress.tenant, &ingress.principal);
+        self.charge_task(tenant, principal, 1).await?;
+        let done = match self.own_host {
+            false => self.create_admitted(tenant, now, asks, new).await,
+            true => self.admit_and_create(tenant, now, asks, new).await,
+        };
+        if !matches!(done, Ok((_, Some(_)))) {
+            // If it cannot be given back, it comes back with time.
+            let _ = self.charge_task(tenant, principal, -1).await;
+        }
+        done
     }
 
     /// Returns the check of the limit for a message with this key.
@@ -219,7 +235,7 @@ impl Engine {
         new: NewTask,
     ) -> Result<(Verdicts, Option<Created>), Fault> {
         let weight = TASK_WEIGHT + new.payload.len();
-        let (store, env) = (self.store.as_ref(), self.env(now));
+        let (store, env) = (self.store.as_ref(), self.env(tenant, now));
         let decided = transact_admitted(store, tenant, env, weight, asks, creating(new)).await;
         let unchanged = |error| {
             let message = "storage does not answer; nothing was changed; send it again";
@@ -246,7 +262,11 @@ impl Engine {
             return Ok((verdicts, None));
         }
         let weight = TASK_WEIGHT + new.payload.len();
-        let (store, env, reads) = (self.store.as_ref(), self.env(now), ReadSet::default());
+        let (store, env, reads) = (
+            self.store.as_ref(),
+            self.env(tenant, now),
+            ReadSet::default(),
+        );
         let decided = transact(store, tenant, env, weight, reads, creating(new)).await;
         let used = |error| {
             let message =

@@ -1,7 +1,9 @@
 //! The engine's metrics. Labels are operation names and codes: few and fixed.
 
 mod admission;
+mod crypto;
 mod mailbox;
+mod outbox;
 mod reorder;
 pub(crate) mod span;
 
@@ -23,7 +25,11 @@ use prometheus_client::{
 
 use crate::{Durability, Engine, Fault, Settings, registry};
 use admission::AdmissionMetrics;
+pub use crypto::{
+    CryptoMetrics, CryptoWork, Downgrade, HandshakeResult, KeyExchange, Signature, Surface,
+};
 use mailbox::{Classes, MailboxMetrics};
+use outbox::OutboxMetrics;
 
 /// The number of topics that are read at a time.
 const TOPICS_PER_LOOK: usize = 1_000;
@@ -82,6 +88,8 @@ pub(crate) struct Metrics {
     waiting: Gauge,
     pub(crate) mailbox: MailboxMetrics,
     pub(crate) admission: AdmissionMetrics,
+    pub(crate) outbox: OutboxMetrics,
+    pub(crate) crypto: CryptoMetrics,
 }
 
 impl Default for Metrics {
@@ -100,6 +108,8 @@ impl Default for Metrics {
             waiting: Gauge::default(),
             mailbox: MailboxMetrics::default(),
             admission: AdmissionMetrics::default(),
+            outbox: OutboxMetrics::default(),
+            crypto: CryptoMetrics::default(),
         }
     }
 }
@@ -189,12 +199,14 @@ impl Engine {
             metrics.waiting.clone(),
         );
         metrics.admission.register(registry);
+        metrics.outbox.register(registry);
     }
 
-    /// Adds the metrics of the mailbox and of the host to `registry`. Their names are those that operators
-    /// know from elsewhere, so `registry` should put no prefix in front of them.
+    /// Adds the metrics of the mailbox, of the host and of cryptography to `registry`. Their names are those that
+    /// operators know from elsewhere, so `registry` should put no prefix in front of them.
     pub fn register_mailbox_metrics(&self, registry: &mut Registry) {
         self.metrics.mailbox.register(registry);
+        self.metrics.crypto.register(registry);
         self.host.register_metrics(registry);
         registry.register(
             "bus_lagged",
@@ -223,6 +235,9 @@ impl Engine {
         if let Ok(rows) = self.store.admission().rows().await {
             let rows = i64::try_from(rows).unwrap_or(i64::MAX);
             self.metrics.admission.rows.set(rows);
+        }
+        if let Ok(load) = self.store.outbox().outbox_load().await {
+            self.metrics.outbox.set_load(load);
         }
         if let Ok(load) = self.store.mailbox().load(self.now()).await {
             let settings = self.settings();

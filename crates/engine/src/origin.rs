@@ -13,6 +13,7 @@ use std::{
 tokio::task_local! {
     static REMOTE: Remote;
     static CORR_ID: CorrId;
+    static USER_AGENT: UserAgent;
 }
 
 /// The client of a request: the other end of its connection, or somebody behind a proxy there.
@@ -87,6 +88,27 @@ impl CorrId {
     /// Returns the id of the request that is being answered, if one is.
     pub fn current() -> Option<Self> {
         CORR_ID.try_get().ok()
+    }
+}
+
+/// The program that says it sent a request. Only requests that the audit log will tell of carry it along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserAgent(Option<Arc<str>>);
+
+impl UserAgent {
+    /// Takes over what a request says.
+    pub fn new(said: Option<&str>) -> Self {
+        Self(said.map(Arc::from))
+    }
+
+    /// Runs `work` on behalf of a request of this program.
+    pub fn scope<F: Future>(self, work: F) -> impl Future<Output = F::Output> {
+        USER_AGENT.scope(self, work)
+    }
+
+    /// Returns the program that sent the request that is being answered, if that is known.
+    pub fn current() -> Option<Arc<str>> {
+        USER_AGENT.try_get().ok()?.0
     }
 }
 

@@ -1,6 +1,6 @@
 //! HTTP headers about limits, under the names in use today and those of the coming standard.
 
-use std::cmp::Ordering;
+use std::{cell::RefCell, cmp::Ordering};
 
 use asyncgate_api::LimitVerdict;
 use asyncgate_core::{
@@ -12,6 +12,34 @@ use crate::operations::unix;
 
 /// A header's name and text.
 pub type Header = (&'static str, String);
+
+tokio::task_local! {
+    /// The headers of the calls that the current request has made so far.
+    static NOTED: RefCell<Vec<Header>>;
+}
+
+/// Runs the work of a request. Returns with its result the headers about limits that its last call should be answered
+/// with, for facades whose answers hold several calls or are not made of an [`Answer`](crate::Answer).
+pub async fn with_rate_headers<F: Future>(work: F) -> (F::Output, Vec<Header>) {
+    let noting = async {
+        let output = work.await;
+        (output, NOTED.with(RefCell::take))
+    };
+    NOTED.scope(RefCell::default(), noting).await
+}
+
+/// Notes headers about limits for the facade that asked for them, if it did.
+pub(crate) fn note(headers: &[Header]) {
+    // Whoever does not limit calls pays nothing for this.
+    if !headers.is_empty() {
+        let _ = NOTED.try_with(|noted| *noted.borrow_mut() = headers.to_vec());
+    }
+}
+
+/// Returns true if somebody waits for headers and has none yet.
+pub(crate) fn is_wanted() -> bool {
+    NOTED.try_with(|noted| noted.borrow().is_empty()) == Ok(true)
+}
 
 /// The figures of a limit that headers report.
 #[derive(Debug, Clone)]

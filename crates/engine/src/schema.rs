@@ -153,6 +153,10 @@ mod tests {
     use asyncgate_core::{
         ReceiptType,
         admission::{SubjectKind, Tier},
+        identity::{
+            TenantTier,
+            audit::{Event, Severity},
+        },
     };
     use schemars::json_schema;
 
@@ -242,6 +246,14 @@ mod tests {
         assert_eq!(names, json!(ReceiptType::ALL.map(ReceiptType::as_str)));
         let names = input_of("set_tier")["$defs"]["TierName"]["enum"].clone();
         assert_eq!(names, json!(Tier::ALL.map(Tier::as_str)));
+        let names = input_of("list_audit")["$defs"]["AuditEvent"]["enum"].clone();
+        assert_eq!(names, json!(Event::ALL.map(Event::as_str)));
+        let names = input_of("list_audit")["$defs"]["SeverityName"]["enum"].clone();
+        assert_eq!(names, json!(Severity::ALL.map(Severity::as_str)));
+        let names = input_of("create_tenant")["$defs"]["TenantTierName"]["enum"].clone();
+        assert_eq!(names, json!(TenantTier::ALL.map(TenantTier::as_str)));
+        let names = input_of("create_key")["$defs"]["RoleName"]["enum"].clone();
+        assert_eq!(names, json!(["agent", "worker", "admin"]));
         let names = input_of("host_revoke")["$defs"]["SubjectKind"]["enum"].clone();
         for name in names.as_array().unwrap() {
             assert!(

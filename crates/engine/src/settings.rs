@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use asyncgate_core::{Policy, admission::Limits};
+use asyncgate_core::{Policy, admission::Limits, mailbox::TopicClasses, outbox::RetryPolicy};
 use asyncgate_warrants::{Network, RevocationPolicy};
 
-use crate::{Domains, Ingresses};
+use crate::{Domains, Ingresses, MeteringSettings, TenantSettings, outbox::RETRIES};
 
 /// The engine's settings. They can be replaced while it runs.
 #[derive(Debug, Clone)]
@@ -38,8 +38,16 @@ pub struct Settings {
     pub sweep_interval_ms: u64,
     /// The time between two signed heads of a ledger that grows; 0 means that none are written.
     pub sign_interval_seconds: u64,
+    /// The days for which entries of audit logs are kept.
+    pub audit_retention_days: u32,
     /// The policies of limits.
     pub limits: Arc<Limits>,
+    /// The quotas of tenants.
+    pub tenants: Arc<TenantSettings>,
+    /// When tenants are metered.
+    pub metering: MeteringSettings,
+    /// How often and for how long what goes to other systems is tried.
+    pub retries: RetryPolicy,
     /// The ways in for senders that sign.
     pub ingress: Arc<Ingresses>,
     /// The settings that verify warrants.
@@ -48,23 +56,19 @@ pub struct Settings {
     pub domains: Arc<Domains>,
     /// The settings of the guard before the host of admission.
     pub admission: asyncgate_admission::Settings,
-    /// Prefixes of topics, each with the class that stands for the topic in metrics and logs. The first
-    /// prefix that fits counts.
-    pub topic_classes: Vec<(String, String)>,
+    /// The classes of topics, for metrics, logs and rights.
+    pub topic_classes: TopicClasses,
 }
 
 impl Settings {
     /// Returns the class that stands for a topic in metrics and logs.
     pub fn topic_class(&self, topic: &str) -> &str {
-        let mut classes = self.topic_classes.iter();
-        let found = classes.find(|(prefix, _)| topic.starts_with(prefix.as_str()));
-        found.map_or(OTHER, |(_, class)| class)
+        self.topic_classes.first(topic).unwrap_or(OTHER)
     }
 
-    /// Returns every class that a topic may have.
+    /// Returns every class that may stand for a topic in metrics and logs.
     pub fn classes(&self) -> impl Iterator<Item = &str> {
-        let named = self.topic_classes.iter().map(|(_, class)| class.as_str());
-        named.chain([OTHER])
+        self.topic_classes.names().chain([OTHER])
     }
 }
 
@@ -131,7 +135,11 @@ impl Default for Settings {
             max_bootstrap_items: 200,
             sweep_interval_ms: 10_000,
             sign_interval_seconds: 3_600,
+            audit_retention_days: 90,
             limits: Arc::new(Limits::default()),
+            tenants: Arc::default(),
+            metering: MeteringSettings::default(),
+            retries: RETRIES,
             ingress: Arc::default(),
             warrants: Arc::new(asyncgate_warrants::Policy {
                 trusted_roots: Vec::new(),
@@ -141,7 +149,7 @@ impl Default for Settings {
             }),
             domains: Arc::default(),
             admission: asyncgate_admission::Settings::default(),
-            topic_classes: Vec::new(),
+            topic_classes: TopicClasses::default(),
         }
     }
 }

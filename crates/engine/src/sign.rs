@@ -6,9 +6,9 @@ use asyncgate_core::{
     Changes, Decision, Env, Head, TenantId, Timestamp,
     receipt::{SignedHead, record_signature},
 };
-use asyncgate_store::{ReadSet, Snapshot};
+use asyncgate_store::{ReadSet, Snapshot, Stopwatch};
 
-use crate::{Engine, Fault};
+use crate::{CryptoMetrics, CryptoWork, Engine, Fault, Signature};
 
 /// An Ed25519 key that the server alone has.
 pub trait Signer: Send + Sync {
@@ -28,7 +28,8 @@ impl Engine {
         signed_at: Timestamp,
     ) -> Option<SignedHead> {
         let signer = self.signer.as_ref()?;
-        Some(sign_with(signer, tenant, head, signed_at))
+        let metrics = self.crypto_metrics();
+        Some(sign_with(signer, metrics, tenant, head, signed_at))
     }
 
     /// Writes a signed head into every ledger that has grown, once an interval, until the engine drains. With an
@@ -48,10 +49,10 @@ impl Engine {
             if interval.is_zero() {
                 continue;
             }
-            for tenant in self.take_grown() {
+            for tenant in self.take_unsigned() {
                 if let Err(fault) = self.sign_ledger(tenant).await {
                     tracing::error!(cause = fault.cause, "could not sign a ledger; trying again");
-                    self.mark_grown(tenant);
+                    self.mark_unsigned(tenant);
                 }
             }
         }
@@ -62,10 +63,11 @@ impl Engine {
         let Some(signer) = self.signer.clone() else {
             return Ok(());
         };
+        let metrics = self.crypto_metrics().clone();
         let decide = move |env: Env, snapshot: Snapshot| {
             let mut changes = Changes::default();
             if snapshot.head > 0 {
-                let signed = sign_with(&signer, tenant, snapshot.ledger, env.now);
+                let signed = sign_with(&signer, &metrics, tenant, snapshot.ledger, env.now);
                 changes = record_signature(env, snapshot.head, &signed).changes;
             }
             let output = ();
@@ -73,7 +75,7 @@ impl Engine {
         };
         let (store, env, reads) = (
             self.store.as_ref(),
-            self.env(self.now()),
+            self.env(tenant, self.now()),
             ReadSet::default(),
         );
         // Not by `Engine::transact`: that would mark the ledger as grown, and it would be signed for ever.
@@ -84,14 +86,19 @@ impl Engine {
 
 fn sign_with(
     signer: &Arc<dyn Signer>,
+    metrics: &CryptoMetrics,
     tenant: TenantId,
     head: Head,
     signed_at: Timestamp,
 ) -> SignedHead {
+    let statement = head.statement(tenant, signed_at);
+    let watch = Stopwatch::start();
+    let signature = signer.sign(&statement);
+    metrics.took(CryptoWork::Sign(Signature::Ed25519), watch.elapsed());
     SignedHead {
         head,
         signed_at,
         public_key: signer.public_key(),
-        signature: signer.sign(&head.statement(tenant, signed_at)),
+        signature,
     }
 }

@@ -1,6 +1,6 @@
 //! The things that a decoded call touches, as far as a rule may ask about them.
 
-use asyncgate_api::{Batch, SendInput};
+use asyncgate_api::{AckInput, Batch, SendInput};
 
 /// The topics, task types and bytes of a call. It borrows the input, so that stating them costs nothing.
 #[derive(Debug, Clone, Copy, Default)]
@@ -14,6 +14,10 @@ pub enum Touches<'a> {
     Send(&'a SendInput),
     /// Messages on their way to their topics. Each is checked and refused alone.
     Sends(&'a Batch<SendInput>),
+    /// A message that is there already, by its id.
+    Message(&'a str),
+    /// Messages that are there already. Each is settled or refused alone.
+    Acks(&'a Batch<AckInput>),
     /// A new task.
     Task {
         /// Its type.
@@ -28,7 +32,12 @@ impl<'a> Touches<'a> {
     pub fn topics(self) -> impl Iterator<Item = &'a str> {
         let topic = match self {
             Self::Topic(topic) => Some(topic),
-            Self::Nothing | Self::Send(_) | Self::Sends(_) | Self::Task { .. } => None,
+            Self::Nothing
+            | Self::Send(_)
+            | Self::Sends(_)
+            | Self::Message(_)
+            | Self::Acks(_)
+            | Self::Task { .. } => None,
         };
         let sends = self.sends().map(|send| send.topic.as_str());
         topic.into_iter().chain(sends)
@@ -38,9 +47,12 @@ impl<'a> Touches<'a> {
     pub fn bytes(self) -> usize {
         match self {
             Self::Task { bytes, .. } => bytes,
-            Self::Nothing | Self::Topic(_) | Self::Send(_) | Self::Sends(_) => {
-                self.sends().map(payload_bytes).sum()
-            }
+            Self::Nothing
+            | Self::Topic(_)
+            | Self::Send(_)
+            | Self::Sends(_)
+            | Self::Message(_)
+            | Self::Acks(_) => self.sends().map(payload_bytes).sum(),
         }
     }
 
@@ -49,15 +61,36 @@ impl<'a> Touches<'a> {
         match self {
             Self::Send(_) => 1,
             Self::Sends(sends) => sends.len(),
-            Self::Nothing | Self::Topic(_) | Self::Task { .. } => 0,
+            Self::Nothing
+            | Self::Topic(_)
+            | Self::Message(_)
+            | Self::Acks(_)
+            | Self::Task { .. } => 0,
         }
+    }
+
+    /// Returns the ids of the messages that the call is about, as they came.
+    pub fn message_ids(self) -> impl Iterator<Item = &'a str> {
+        let (one, many) = match self {
+            Self::Message(id) => (Some(id), None),
+            Self::Acks(acks) => (None, Some(acks)),
+            Self::Nothing | Self::Topic(_) | Self::Send(_) | Self::Sends(_) | Self::Task { .. } => {
+                (None, None)
+            }
+        };
+        let many = many.into_iter().flat_map(Batch::readable);
+        one.into_iter().chain(many.map(|ack| ack.msg_id.as_str()))
     }
 
     fn sends(self) -> impl Iterator<Item = &'a SendInput> {
         let (one, many) = match self {
             Self::Send(send) => (Some(send), None),
             Self::Sends(sends) => (None, Some(sends)),
-            Self::Nothing | Self::Topic(_) | Self::Task { .. } => (None, None),
+            Self::Nothing
+            | Self::Topic(_)
+            | Self::Message(_)
+            | Self::Acks(_)
+            | Self::Task { .. } => (None, None),
         };
         one.into_iter()
             .chain(many.into_iter().flat_map(Batch::readable))

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use asyncgate_api as api;
 use asyncgate_core::{
-    Json, Principal, PrincipalKind, Relationship, Task, TenantId,
+    Json, Principal, PrincipalKey, PrincipalKind, Relationship, Task, TenantId, Timestamp,
+    identity::{Scope, Scopes},
+    metering::{UsageEvent, Used},
     task::{Contract, Deadline, End, Lease, Requirements, Status},
 };
 use asyncgate_store::{DeliveredReceipt, MAX_ANSWER_BYTES};
@@ -20,6 +22,47 @@ pub(crate) fn core_kind(kind: api::PrincipalKind) -> PrincipalKind {
         api::PrincipalKind::Human => PrincipalKind::Human,
         api::PrincipalKind::System => PrincipalKind::System,
     }
+}
+
+pub(crate) const fn core_scope(scope: api::Scope) -> Scope {
+    match scope {
+        api::Scope::TasksRead => Scope::TasksRead,
+        api::Scope::TasksWrite => Scope::TasksWrite,
+        api::Scope::TasksLease => Scope::TasksLease,
+        api::Scope::ReceiptsRead => Scope::ReceiptsRead,
+        api::Scope::ReceiptsAck => Scope::ReceiptsAck,
+        api::Scope::AdminRead => Scope::AdminRead,
+        api::Scope::AdminWrite => Scope::AdminWrite,
+        api::Scope::MailboxSend => Scope::MailboxSend,
+        api::Scope::MailboxRecv => Scope::MailboxRecv,
+        api::Scope::MailboxAdmin => Scope::MailboxAdmin,
+        api::Scope::HostUse => Scope::HostUse,
+        api::Scope::HostAdmin => Scope::HostAdmin,
+        api::Scope::PlatformAdmin => Scope::PlatformAdmin,
+    }
+}
+
+const fn scope(scope: Scope) -> api::Scope {
+    match scope {
+        Scope::TasksRead => api::Scope::TasksRead,
+        Scope::TasksWrite => api::Scope::TasksWrite,
+        Scope::TasksLease => api::Scope::TasksLease,
+        Scope::ReceiptsRead => api::Scope::ReceiptsRead,
+        Scope::ReceiptsAck => api::Scope::ReceiptsAck,
+        Scope::AdminRead => api::Scope::AdminRead,
+        Scope::AdminWrite => api::Scope::AdminWrite,
+        Scope::MailboxSend => api::Scope::MailboxSend,
+        Scope::MailboxRecv => api::Scope::MailboxRecv,
+        Scope::MailboxAdmin => api::Scope::MailboxAdmin,
+        Scope::HostUse => api::Scope::HostUse,
+        Scope::HostAdmin => api::Scope::HostAdmin,
+        Scope::PlatformAdmin => api::Scope::PlatformAdmin,
+    }
+}
+
+/// Returns scopes in the order in which they are listed everywhere.
+pub(crate) fn scopes(scopes: Scopes) -> Vec<api::Scope> {
+    scopes.iter().map(scope).collect()
 }
 
 fn kind(kind: PrincipalKind) -> api::PrincipalKind {
@@ -59,6 +102,15 @@ pub(crate) fn principal(principal: &Principal) -> api::Principal {
         kind: kind(principal.kind),
         id: name(&principal.id),
         instance_id: principal.instance_id.as_ref().map(name),
+    }
+}
+
+/// Returns a principal that acts through no instance.
+pub(crate) fn principal_key(key: &PrincipalKey) -> api::Principal {
+    api::Principal {
+        kind: kind(key.kind),
+        id: name(&key.id),
+        instance_id: None,
     }
 }
 
@@ -269,5 +321,27 @@ impl Engine {
             uptime: self.uptime_seconds(),
             environment: settings.environment.clone(),
         }
+    }
+}
+
+/// Returns a usage event as it is listed and billed.
+pub(crate) fn usage_event(tenant: TenantId, event: &UsageEvent) -> api::UsageEventRecord {
+    api::UsageEventRecord {
+        usage_event_id: event.id.to_string(),
+        tenant_id: tenant.to_string(),
+        seq: event.seq,
+        since: event.since.as_ref().map(Timestamp::to_string),
+        until: event.until.to_string(),
+        used: used(&event.used),
+        total: used(&event.total),
+    }
+}
+
+const fn used(used: &Used) -> api::UsedAmounts {
+    api::UsedAmounts {
+        tasks_created: used.tasks_created,
+        lease_seconds: used.lease_seconds,
+        receipt_byte_seconds: used.receipt_byte_seconds,
+        api_calls: used.api_calls,
     }
 }

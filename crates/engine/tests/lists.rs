@@ -40,11 +40,8 @@ impl World {
     async fn call_in(&self, tenant: u8, operation: &str, input: Value) -> Result<Value, Fault> {
         let mut entries = registry().iter();
         let entry = entries.find(|entry| entry.spec.name == operation).unwrap();
-        let caller = Caller {
-            tenant: TenantId::from_bytes([tenant; 16]),
-            principal: Principal::new(PrincipalKind::Service, "admin"),
-            role: Role::Admin,
-        };
+        let admin = Principal::new(PrincipalKind::Service, "admin");
+        let caller = Caller::new(TenantId::from_bytes([tenant; 16]), admin, Role::Admin);
         let input = input.to_string();
         let answer = (entry.call)(&self.0, &caller, Source::Json(input.as_bytes())).await?;
         Ok(serde_json::from_slice(&answer.json).unwrap())

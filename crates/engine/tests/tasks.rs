@@ -99,11 +99,8 @@ impl Gate {
 }
 
 fn caller(role: Role, kind: PrincipalKind, id: &str) -> Caller {
-    Caller {
-        tenant: TenantId::from_bytes([1; 16]),
-        principal: Principal::new(kind, id),
-        role,
-    }
+    let tenant = TenantId::from_bytes([1; 16]);
+    Caller::new(tenant, Principal::new(kind, id), role)
 }
 
 fn admin() -> Caller {

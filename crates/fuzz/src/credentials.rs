@@ -86,7 +86,7 @@ pub fn caveats(input: &[u8]) {
     let call = Call {
         operation: "mailbox_send",
         mailbox_op: Some(MailboxOp::Send),
-        topics: &[topic],
+        topics: Some(&[topic]),
         scopes: Scopes::NONE,
         tenant: TenantId::from_bytes([1; 16]),
         principal: &principal,
@@ -132,7 +132,15 @@ fn verified(token: &str) -> bool {
     verify(&keys, token, &expected).is_ok()
 }
 
-fn signed(claims: &[u8]) -> Option<String> {
+/// Returns the public half of the key, as a document.
+pub(crate) fn jwks() -> serde_json::Value {
+    let key = KEY.as_ref().map(|key| key.verifying_key().clone());
+    let keys: KeySet = key.into_iter().collect();
+    keys.to_jwks()
+}
+
+/// Signs any claims with the key.
+pub(crate) fn sign_claims(claims: &[u8]) -> Option<String> {
     let key = KEY.as_ref()?;
     let header = json!({"alg": "RS256", "kid": key.verifying_key().kid()}).to_string();
     let encode = |part: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(part);
@@ -152,7 +160,7 @@ pub fn tokens(input: &[u8]) {
 /// Returns signed tokens.
 pub fn token_seeds() -> Vec<Vec<u8>> {
     let claims = claim_seeds();
-    let tokens = claims.iter().filter_map(|claims| signed(claims));
+    let tokens = claims.iter().filter_map(|claims| sign_claims(claims));
     tokens.map(String::into_bytes).collect()
 }
 
@@ -160,7 +168,7 @@ pub fn token_seeds() -> Vec<Vec<u8>> {
 /// a millisecond, so only what looks like an object is signed.
 pub fn token_claims(input: &[u8]) {
     if input.starts_with(b"{")
-        && let Some(token) = signed(input)
+        && let Some(token) = sign_claims(input)
         && verified(&token)
     {
         let read: Result<serde_json::Value, _> = serde_json::from_slice(input);

@@ -5,8 +5,10 @@
 //! without instrumentation.
 
 mod admission;
+mod bearers;
 mod credentials;
 mod mutate;
+mod oauth;
 mod targets;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

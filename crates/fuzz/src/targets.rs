@@ -13,7 +13,7 @@ use asyncgate_grpc::pb;
 use prost::Message;
 use serde_json::{Value, json};
 
-use crate::{admission, credentials};
+use crate::{admission, bearers, credentials, oauth};
 
 /// A reader of strangers' input, with the check on it.
 #[derive(Debug, Clone, Copy)]
@@ -93,6 +93,31 @@ pub const fn targets() -> &'static [Target] {
             name: "token_claims",
             run: credentials::token_claims,
             seeds: credentials::claim_seeds,
+        },
+        Target {
+            name: "oauth_requests",
+            run: oauth::requests,
+            seeds: oauth::request_seeds,
+        },
+        Target {
+            name: "oauth_addresses",
+            run: oauth::addresses,
+            seeds: oauth::address_seeds,
+        },
+        Target {
+            name: "id_tokens",
+            run: oauth::id_tokens,
+            seeds: oauth::id_token_seeds,
+        },
+        Target {
+            name: "provider_keys",
+            run: oauth::provider_keys,
+            seeds: oauth::key_seeds,
+        },
+        Target {
+            name: "bearers",
+            run: bearers::bearers,
+            seeds: bearers::bearer_seeds,
         },
     ]
 }

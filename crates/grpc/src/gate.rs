@@ -3,8 +3,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use asyncgate_edge::{BodyLimits, correlate, request_context, response, set_corr_id};
-use asyncgate_engine::{Authenticator, Engine};
+use asyncgate_edge::{BodyLimits, add_headers, correlate, request_context, response, set_corr_id};
+use asyncgate_engine::{Authenticator, Engine, with_rate_headers};
 use axum::body::Body;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
 use tokio::time::timeout;
@@ -37,11 +37,15 @@ impl Gate {
     pub(crate) async fn pass(&self, request: Request<Body>) -> Response<Body> {
         let corr_id = correlate(request.headers(), || self.engine.corr_id());
         let mut response = if is_grpc(request.headers()) {
-            match corr_id.scope(self.call(request, &corr_id.text)).await {
+            let call = corr_id.scope(self.call(request, &corr_id.text));
+            let (answer, headers) = Box::pin(with_rate_headers(call)).await;
+            let mut response = match answer {
                 Ok(Ok(response)) => response,
                 Ok(Err(fault)) => status(&fault, &corr_id.text).into_http(),
                 Err(status) => status.into_http(),
-            }
+            };
+            add_headers(response.headers_mut(), &headers);
+            response
         } else {
             not_grpc()
         };

@@ -127,8 +127,14 @@ impl Call<'_> {
         match method {
             Method::Send => self.send().await,
             Method::RecvStream => self.receive().await,
-            Method::SendStream => Ok(self.stream(method, stream::send)),
-            Method::AckStream => Ok(self.stream(method, stream::ack)),
+            Method::SendStream => {
+                self.engine.note_limits(&self.caller).await;
+                Ok(self.stream(method, stream::send))
+            }
+            Method::AckStream => {
+                self.engine.note_limits(&self.caller).await;
+                Ok(self.stream(method, stream::ack))
+            }
             Method::SendBatch => {
                 unary::<api::SendMessages, pb::SendBatchRequest, pb::SendBatchResponse>(self).await
             }

@@ -43,7 +43,9 @@ const fn status_code(code: Code) -> tonic::Code {
         Code::Unauthorized | Code::ECapAuth | Code::InvalidSignature => {
             tonic::Code::Unauthenticated
         }
-        Code::Forbidden | Code::ECapScope | Code::ProtectedKey => tonic::Code::PermissionDenied,
+        Code::Forbidden | Code::ECapScope | Code::ProtectedKey | Code::TenantSuspended => {
+            tonic::Code::PermissionDenied
+        }
         Code::TaskNotFound
         | Code::ReceiptNotFound
         | Code::NotFound
@@ -59,7 +61,8 @@ const fn status_code(code: Code) -> tonic::Code {
         | Code::EStaleLease
         | Code::ENotLeased
         | Code::ELeased
-        | Code::EIdemConflict => tonic::Code::FailedPrecondition,
+        | Code::EIdemConflict
+        | Code::Conflict => tonic::Code::FailedPrecondition,
         Code::TooLarge
         | Code::EFrameTooLarge
         | Code::QuotaExceeded

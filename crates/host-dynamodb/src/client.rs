@@ -22,7 +22,7 @@ use crate::{BadSetup, address, credentials::Credentials, refusal::Refusal, sign}
 
 /// The longest time that a request may take, and the longest wait for a connection. Callers have deadlines of
 /// their own; this one ensures that no request stays for ever.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// The most requests at once, each on a connection of its own.
 const MAX_CONNECTIONS: usize = 128;
@@ -44,6 +44,7 @@ pub(crate) struct Client {
     credentials: Credentials,
     /// The wall clock, because AWS compares the time of a request with its own.
     wall: fn() -> Timestamp,
+    patience: Duration,
     room: Semaphore,
 }
 
@@ -53,6 +54,7 @@ impl Client {
         region: String,
         credentials: Credentials,
         wall: fn() -> Timestamp,
+        patience: Duration,
     ) -> Result<Self, BadSetup> {
         let mut http = HttpConnector::new();
         http.set_nodelay(true);
@@ -74,24 +76,26 @@ impl Client {
             region,
             credentials,
             wall,
+            patience,
             room: Semaphore::new(MAX_CONNECTIONS),
         })
     }
 
     /// Calls an operation, such as `PutItem`.
     pub(crate) async fn call(&self, operation: &str, input: &Value) -> Result<Value, Refusal> {
-        let room = timeout(PATIENCE, self.room.acquire()).await;
+        let room = timeout(self.patience, self.room.acquire()).await;
         let Ok(Ok(_room)) = room else {
             return Err(Refusal::Failed(Error::Busy));
         };
-        match timeout(PATIENCE, self.exchange(operation, input)).await {
+        match timeout(self.patience, self.exchange(operation, input)).await {
             Ok(Ok((StatusCode::OK, answer))) => serde_json::from_slice(&answer)
                 .map_err(|_| Refusal::corrupt("the answer is no JSON")),
             Ok(Ok((status, answer))) => Err(Refusal::read(status, &answer)),
             Ok(Err(cause)) => Err(Refusal::unavailable(&cause)),
             Err(_) => Err(Refusal::unavailable(&format!(
-                "no answer from {} within {PATIENCE:?}",
-                address::shown(&self.endpoint)
+                "no answer from {} within {:?}",
+                address::shown(&self.endpoint),
+                self.patience
             ))),
         }
     }

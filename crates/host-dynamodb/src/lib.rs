@@ -22,7 +22,7 @@ mod transaction;
 
 pub use address::{Address, BadAddress};
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use asyncgate_core::{
     TenantId, Timestamp,
@@ -82,6 +82,25 @@ impl DynamoHost {
         env: impl Fn(&str) -> Option<String>,
         wall: fn() -> Timestamp,
     ) -> Result<Self, BadSetup> {
+        Self::make(address, env, wall, client::PATIENCE)
+    }
+
+    /// Makes a host that waits for an answer as long as it takes, within reason: a busy machine makes emulators slow.
+    #[cfg(feature = "emulated")]
+    pub fn emulated(
+        address: &Address,
+        env: impl Fn(&str) -> Option<String>,
+        wall: fn() -> Timestamp,
+    ) -> Result<Self, BadSetup> {
+        Self::make(address, env, wall, Duration::from_secs(120))
+    }
+
+    fn make(
+        address: &Address,
+        env: impl Fn(&str) -> Option<String>,
+        wall: fn() -> Timestamp,
+        patience: Duration,
+    ) -> Result<Self, BadSetup> {
         let region = match &address.region {
             Some(region) => region.clone(),
             None => {
@@ -98,7 +117,7 @@ impl DynamoHost {
         Ok(Self(Arc::new(Shared {
             table: Table {
                 name: address.table.clone(),
-                client: Client::new(endpoint, region, credentials, wall)?,
+                client: Client::new(endpoint, region, credentials, wall, patience)?,
             },
             row_locks: RowLocks::default(),
             batches: Batches::default(),

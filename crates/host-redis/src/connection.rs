@@ -3,8 +3,9 @@
 //! Requests of all callers go out together, as many as are waiting, and answers come back in order. A request is
 //! sent once: if the connection is then lost, that is an error, because nobody knows whether the request was
 //! done. A reply of another kind than its request has means that requests and replies are out of step, so the
-//! connection is left: the replies after it may be meant for other callers. A server that does not answer for [`PATIENCE`] is left and dialled again. Once dialling has failed,
-//! requests fail at once until there is a connection, so that callers can act on their failure mode.
+//! connection is left: the replies after it may be meant for other callers. A server that does not answer for
+//! [`PATIENCE`] is left and dialled again. Once dialling has failed, requests fail at once until there is a
+//! connection, so that callers can act on their failure mode.
 
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
@@ -187,25 +188,9 @@ async fn exchange(socket: Socket, requests: &mut mpsc::Receiver<Request>) -> End
     let cause = loop {
         let room = MAX_REQUESTS - waiting.len();
         tokio::select! {
-            count = requests.recv_many(&mut batch, room), if room > 0 && gathered.len() < MAX_GATHERED => {
-                if count == 0 {
-                    return Ended::Unwanted;
-                }
-                if waiting.is_empty() {
-                    since = Instant::now();
-                }
-                // Requests of callers who have gone are not sent: nobody would know that their nonces were used.
-                let wanted = batch.drain(..).filter(|request: &Request| !request.reply.is_closed());
-                for Request { bytes, answers, kind, reply, _room } in wanted {
-                    gathered.extend_from_slice(&bytes);
-                    waiting.push_back(Waiting { answers, kind, reply, _room });
-                }
-            }
-            sent = send(&mut writer, &mut gathered, &mut unflushed), if unflushed || !gathered.is_empty() => {
-                if let Err(error) = sent {
-                    break format!("lost {node}: {error}");
-                }
-            }
+            // An answer that is there counts, however late this side comes to look: the time for it may be over
+            // because this machine was busy, and that is no silence of the server.
+            biased;
             read = reader.read_buf(&mut received) => {
                 match read {
                     Ok(0) => break format!("{node} closed the connection"),
@@ -219,6 +204,25 @@ async fn exchange(socket: Socket, requests: &mut mpsc::Receiver<Request>) -> End
             }
             () = sleep_until(since + PATIENCE), if !waiting.is_empty() => {
                 break format!("{node} has not answered for {PATIENCE:?}");
+            }
+            sent = send(&mut writer, &mut gathered, &mut unflushed), if unflushed || !gathered.is_empty() => {
+                if let Err(error) = sent {
+                    break format!("lost {node}: {error}");
+                }
+            }
+            count = requests.recv_many(&mut batch, room), if room > 0 && gathered.len() < MAX_GATHERED => {
+                if count == 0 {
+                    return Ended::Unwanted;
+                }
+                if waiting.is_empty() {
+                    since = Instant::now();
+                }
+                // Requests of callers who have gone are not sent: nobody would know that their nonces were used.
+                let wanted = batch.drain(..).filter(|request: &Request| !request.reply.is_closed());
+                for Request { bytes, answers, kind, reply, _room } in wanted {
+                    gathered.extend_from_slice(&bytes);
+                    waiting.push_back(Waiting { answers, kind, reply, _room });
+                }
             }
         }
     };

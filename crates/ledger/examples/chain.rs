@@ -13,7 +13,7 @@ mod world;
 use std::{hint::black_box, time::Instant};
 
 use asyncgate_core::{
-    ClassLoad, Link,
+    Link, TenantLoad,
     task::{self, NewTask},
 };
 use world::{TENANT, World, json, new_task};
@@ -32,7 +32,7 @@ fn main() {
             payload: json(r#"{"text":"hello, gate","n":1}"#),
             ..new_task("bench")
         };
-        world.run(|env, head| task::create(env, head, new, None, ClassLoad::default()));
+        world.run(|env, head| task::create(env, head, new, None, TenantLoad::default()));
     }
     let mut micros: Vec<f64> = (0..ROUNDS).map(|_| measure(&world)).collect();
     micros.sort_by(f64::total_cmp);

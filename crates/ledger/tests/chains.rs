@@ -14,6 +14,7 @@ fn env() -> Env {
         ids: Ids::new(Stamp::of_millis(1_760_000_000_000), 7),
         instance: "i".into(),
         policy: Arc::new(Policy::default()),
+        quotas: None,
     }
 }
 

@@ -53,6 +53,9 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// Returns the limits of a body that may have `max_bytes`. Without a caller it is a stranger's.
     fn body_limits(&self, caller: Option<&Self::Caller>, max_bytes: usize) -> BodyLimits;
 
+    /// Notes what is to be told of the limits of a caller whose message called no operation.
+    fn note_limits<'a>(&'a self, caller: &'a Self::Caller) -> BoxFuture<'a, ()>;
+
     /// Makes a correlation id.
     fn corr_id(&self) -> Arc<str>;
 }
@@ -103,7 +106,7 @@ impl Backend for EngineBackend {
     fn usual_toolset(&self, caller: &Caller) -> Toolset {
         match caller.role {
             Role::Worker => Toolset::Worker,
-            Role::Agent | Role::Admin => Toolset::Agent,
+            Role::Agent | Role::Admin | Role::System => Toolset::Agent,
         }
     }
 
@@ -125,6 +128,10 @@ impl Backend for EngineBackend {
             Some(caller) => limits.of(caller.tenant),
             None => limits,
         }
+    }
+
+    fn note_limits<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, ()> {
+        Box::pin(self.engine.note_limits(caller))
     }
 
     fn corr_id(&self) -> Arc<str> {

@@ -85,6 +85,11 @@ impl<B: Backend> Dispatcher<B> {
         }
     }
 
+    /// Notes what is to be told of the limits of a caller.
+    pub(crate) async fn note_limits(&self, caller: &B::Caller) {
+        self.backend.note_limits(caller).await;
+    }
+
     /// Returns the limits of a body that may have `max_bytes`. Without a caller it is a stranger's.
     pub(crate) fn body_limits(&self, caller: Option<&B::Caller>, max_bytes: usize) -> BodyLimits {
         self.backend.body_limits(caller, max_bytes)

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use asyncgate_api::Code;
 use asyncgate_edge::{
-    BodyLimits, Keeper, coding, correlate, error_response, json_response, read_body,
+    BodyLimits, Keeper, add_headers, coding, correlate, error_response, json_response, read_body,
     request_context, response, set_corr_id, status,
 };
-use asyncgate_engine::Fault;
+use asyncgate_engine::{Fault, with_rate_headers};
 use axum::{
     Router,
     body::{Body, HttpBody as _},
@@ -101,10 +101,12 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
         // The id names this exchange, which may hold many calls: a message in it may have another.
         corr_id.given = false;
         let answering = self.post(&parts, body, &corr_id.text);
-        let mut response = match corr_id.scope(answering).await {
+        let (answer, headers) = with_rate_headers(corr_id.scope(answering)).await;
+        let mut response = match answer {
             Ok(response) => response,
             Err(refusal) => refusal.into_response(&corr_id.text),
         };
+        add_headers(response.headers_mut(), &headers);
         set_corr_id(&mut response, &corr_id.text);
         response
     }
@@ -150,6 +152,8 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
             Refusal::new(self.dispatcher.refuse(tool.as_deref(), fault))
         })?;
         let answer = self.answer(&client, headers, &body, corr_id).await;
+        // A message that called no tool has not been told of limits yet.
+        self.dispatcher.note_limits(&client.caller).await;
         Ok(answer.into_response(form, &keeper))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use asyncgate_api::{Access, Code, Effect, Method, Plane, Spec, Toolset};
+use asyncgate_api::{Access, Code, Effect, Method, Plane, Scope, Spec, Toolset};
 use asyncgate_edge::BodyLimits;
 use asyncgate_engine::{Answer, Bodies, Budget, Fault, Holder, RequestContext, TenantId};
 use futures_util::future::BoxFuture;
@@ -22,6 +22,9 @@ pub(crate) const ALICE: &str = "alice";
 pub(crate) const BOB: &str = "bob";
 /// An admin.
 pub(crate) const ROOT: &str = "root";
+
+/// The access of a tool that only admins may call.
+const ADMINS: Access = Access::Needs(&[Scope::AdminWrite]);
 
 const BASE: Spec = Spec {
     name: "echo_all",
@@ -46,7 +49,7 @@ static SPECS: [Spec; 5] = [
         name: "wait",
         path: "/wait",
         tool: Some("fake.wait"),
-        access: Access::Worker,
+        access: Access::Needs(&[Scope::TasksLease]),
         effect: Effect::Advance,
         ..BASE
     },
@@ -54,7 +57,7 @@ static SPECS: [Spec; 5] = [
         name: "refuse",
         path: "/refuse",
         tool: Some("fake.refuse"),
-        access: Access::Admin,
+        access: ADMINS,
         effect: Effect::Add,
         ..BASE
     },
@@ -159,7 +162,7 @@ impl Backend for Fake {
 
     /// Lists are by role here; a call is never refused, so that tests can tell one from the other.
     fn may_call(&self, caller: &&'static str, operation: usize) -> bool {
-        *caller == ROOT || SPECS[operation].access != Access::Admin
+        *caller == ROOT || SPECS[operation].access != ADMINS
     }
 
     fn usual_toolset(&self, caller: &&'static str) -> Toolset {
@@ -193,6 +196,10 @@ impl Backend for Fake {
             budget: Budget::new(self.budget_bytes.unwrap_or(1 << 30)),
             holder: Holder::tenant(TenantId::from_bytes([1; 16])),
         }
+    }
+
+    fn note_limits<'a>(&'a self, _: &'a Self::Caller) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
     }
 
     fn corr_id(&self) -> Arc<str> {

@@ -46,7 +46,7 @@ pub(crate) async fn gather(
     }
     match spec.method {
         Method::Get | Method::Delete => Ok(Input::Form(form(spec, path, query))),
-        Method::Post | Method::Put => {
+        Method::Post | Method::Put | Method::Patch => {
             refuse_browser_forms(headers)?;
             let body = read_body(body, coding(headers)?, limits).await?;
             splice(spec, path, query, headers, body).map(Input::Json)

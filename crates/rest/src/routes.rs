@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, LazyLock};
 
-use asyncgate_api::{Access, Code, Method, Spec};
+use asyncgate_api::{Access, Code, Method, Plane, Spec};
 use asyncgate_edge::{
     BodyLimits, add_headers, answer, correlate, error_response, json_response, keep_grant,
     request_context, set_corr_id,
 };
 use asyncgate_engine::{
-    Answer, Authenticator, Caller, CorrId, Engine, Entry, Fault, Principal, Role, TenantId,
-    registry,
+    Answer, Authenticator, Caller, CorrId, Engine, Entry, Fault, Principal, Role, Scopes, TenantId,
+    UserAgent, registry,
 };
 use axum::{
     Router,
@@ -102,6 +102,7 @@ fn route(app: &Arc<App>, entry: &'static Entry) -> MethodRouter {
         Method::Get => MethodFilter::GET,
         Method::Post => MethodFilter::POST,
         Method::Put => MethodFilter::PUT,
+        Method::Patch => MethodFilter::PATCH,
         Method::Delete => MethodFilter::DELETE,
     };
     on(method, move |request: Request<Body>| {
@@ -113,7 +114,13 @@ fn route(app: &Arc<App>, entry: &'static Entry) -> MethodRouter {
 impl App {
     async fn serve(&self, entry: &Entry, request: Request<Body>) -> Response<Body> {
         let corr_id = self.corr_id(request.headers());
-        answer(&corr_id, self.call(entry, request)).await
+        if entry.spec.plane != Plane::Identity {
+            return answer(&corr_id, self.call(entry, request)).await;
+        }
+        // The audit log tells of these. They are rare, so the box costs nothing.
+        let agent = UserAgent::new(request_context(request.headers()).user_agent);
+        let work = Box::pin(agent.scope(self.call(entry, request)));
+        answer(&corr_id, work).await
     }
 
     async fn call(&self, entry: &Entry, request: Request<Body>) -> Result<Response<Body>, Fault> {
@@ -136,8 +143,14 @@ impl App {
             // The credential comes first: a stranger's body is not read.
             let caller = self.caller(spec, &parts.headers).await?;
             let limits = BodyLimits::new(&self.engine, limit).of(caller.tenant);
-            let input = input::gather(spec, &parts, body, limits).await?;
-            Ok((caller, input))
+            match input::gather(spec, &parts, body, limits).await {
+                Ok(input) => Ok((caller, input)),
+                Err(mut fault) => {
+                    let mut headers = self.engine.limit_headers(&caller).await;
+                    headers.append(&mut fault.headers);
+                    Err(Fault { headers, ..fault })
+                }
+            }
         };
         received
             .await
@@ -164,9 +177,12 @@ impl App {
 /// The caller of an operation that is open to everyone. It has no rights.
 fn nobody() -> Caller {
     Caller {
-        tenant: TenantId::from_bytes([0; 16]),
-        principal: Principal::system(),
-        role: Role::Worker,
+        scopes: Scopes::NONE,
+        ..Caller::new(
+            TenantId::from_bytes([0; 16]),
+            Principal::system(),
+            Role::Worker,
+        )
     }
 }
 

@@ -7,8 +7,8 @@
 use std::{convert::Infallible, sync::Arc};
 
 use asyncgate_api::{Operation, ReceiveMessages};
-use asyncgate_edge::{Keeper, error_response, set_corr_id};
-use asyncgate_engine::{Fault, Streamed, decode};
+use asyncgate_edge::{Keeper, add_headers, error_response, set_corr_id};
+use asyncgate_engine::{Fault, Streamed, decode, with_rate_headers};
 use axum::{
     body::Body,
     http::{HeaderValue, Request, Response, header},
@@ -31,11 +31,13 @@ pub(crate) const DOC: &str = "Takes what POST /v1/recv takes and stays open. Eac
 /// Opens a stream and answers with it.
 pub(crate) async fn serve(app: Arc<App>, request: Request<Body>) -> Response<Body> {
     let corr_id = app.corr_id(request.headers());
-    let mut response = match corr_id.scope(open(&app, request)).await {
+    let (opened, limits) = with_rate_headers(corr_id.scope(open(&app, request))).await;
+    let mut response = match opened {
         Ok(body) => Response::new(body),
         Err(fault) => return error_response(&fault, &corr_id.text),
     };
     let headers = response.headers_mut();
+    add_headers(headers, &limits);
     for (name, value) in [
         (header::CONTENT_TYPE, "application/x-ndjson"),
         (header::CACHE_CONTROL, "no-store"),

@@ -36,6 +36,7 @@ With a server running, and its key in ASYNCGATE_API_KEY:
   asyncgate task list
   asyncgate mail send jobs 'paint the fence'
   asyncgate mail recv jobs --wait 30
+  asyncgate key create --role worker            a key of its own for each worker and agent
   asyncgate verify
 ";
 

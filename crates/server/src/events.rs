@@ -9,10 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asyncgate_api::Code;
-use asyncgate_edge::{answer, correlate, request_context, response};
-use asyncgate_engine::{
-    Authenticator, Caller, Engine, Event, Fault, RequestContext, Role, Subscription,
-};
+use asyncgate_edge::{add_headers, answer, correlate, request_context, response};
+use asyncgate_engine::{Authenticator, Caller, Engine, Event, Fault, RequestContext, Subscription};
 use asyncgate_rest::EVENTS;
 use axum::Router;
 use axum::body::Body;
@@ -51,7 +49,10 @@ async fn serve(State(app): State<App>, headers: HeaderMap) -> Response {
         let context = request_context(&headers);
         let admitted = app.admit(&context).await;
         let caller = admitted.inspect_err(|fault| app.engine.note_refusal(fault))?;
-        Ok(app.follow(&caller, app.keys.until_ended(&context)))
+        let mut response = app.follow(&caller, app.keys.until_ended(&context));
+        let limits = app.engine.limit_headers(&caller).await;
+        add_headers(response.headers_mut(), &limits);
+        Ok(response)
     };
     answer(&corr_id, following).await
 }
@@ -60,7 +61,7 @@ impl App {
     /// Refuses everybody but admins.
     async fn admit(&self, context: &RequestContext<'_>) -> Result<Caller, Fault> {
         let caller = self.keys.authenticate(context).await?;
-        if caller.role != Role::Admin {
+        if !caller.sees_all() {
             let fault = Fault::new(Code::Forbidden, "only an admin may read events");
             return Err(fault.with("required_role", "admin"));
         }

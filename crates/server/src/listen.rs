@@ -22,11 +22,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asyncgate_edge::{SecurityHeaders, correlate, error_response, forwarded_for};
+use asyncgate_edge::{Challenge, SecurityHeaders, correlate, error_response, forwarded_for};
 use asyncgate_engine::{Engine, Fault, Remote};
 use axum::body::HttpBody;
 use axum::extract::Request;
-use axum::http::{Version, header};
+use axum::http::{StatusCode, Version, header};
 use axum::response::Response;
 use axum::{BoxError, Router};
 use bytes::Bytes;
@@ -40,7 +40,6 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
 use crate::progress::{Cut, Progress, Timeouts};
@@ -66,7 +65,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const UNSENT_BYTES: u32 = 32 << 10;
 
 /// The settings of a listener.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// The most open connections.
     pub bounds: Bounds,
@@ -74,6 +73,8 @@ pub struct Options {
     pub timeouts: Timeouts,
     /// Tells browsers to come by TLS only, also where this listener does not speak it itself.
     pub hsts: bool,
+    /// The address by which clients reach the server, if it is known.
+    pub public_url: Option<Arc<str>>,
 }
 
 /// The counts of a listener.
@@ -131,7 +132,7 @@ pub enum Socket {
     /// From the network.
     Tcp(TcpListener),
     /// From the network, with TLS.
-    Tls(TcpListener, Reloadable<TlsAcceptor>),
+    Tls(TcpListener, Reloadable<Arc<tls::Acceptor>>),
     /// From processes of this machine.
     Unix(UnixSocket),
 }
@@ -174,7 +175,7 @@ impl Socket {
 /// A connection.
 enum Stream {
     Tcp(TcpStream),
-    Tls(TlsAcceptor, TcpStream),
+    Tls(Arc<tls::Acceptor>, TcpStream),
     Unix(UnixStream),
 }
 
@@ -215,13 +216,16 @@ impl Listener {
         let (stage, _) = watch::channel(Stage::Serving);
         let seats = Seats::new(options.bounds);
         let timeouts = Reloadable::new(options.timeouts);
-        let hsts = options.hsts || matches!(socket, Socket::Tls(..));
+        let is_tls = matches!(socket, Socket::Tls(..));
+        let hsts = options.hsts || is_tls;
         let connection = Connection {
             service: Service {
                 router,
                 engine,
                 traffic: metrics.traffic.clone(),
                 security: SecurityHeaders { hsts },
+                public_url: options.public_url,
+                scheme: if is_tls { "https" } else { "http" },
             },
             timeouts: timeouts.clone(),
             metrics,
@@ -268,6 +272,8 @@ struct Service {
     engine: Arc<Engine>,
     traffic: Arc<Traffic>,
     security: SecurityHeaders,
+    public_url: Option<Arc<str>>,
+    scheme: &'static str,
 }
 
 impl Service {
@@ -276,10 +282,15 @@ impl Service {
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let passage = self.traffic.begin(request.method(), request.uri().path());
+        let challenge = Challenge::of(&request);
         let mut response = match check_host(&request) {
             Ok(()) => self.route(request).await,
             Err(fault) => self.refuse(&request, &fault),
         };
+        if response.status() == StatusCode::UNAUTHORIZED {
+            let base = self.public_url.as_deref();
+            challenge.complete(response.headers_mut(), base, self.scheme);
+        }
         self.security.apply(response.headers_mut());
         passage.answered(response.status());
         response

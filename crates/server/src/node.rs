@@ -1,12 +1,15 @@
 //! A node: the data directory, the clock, the store, and the engine on top. `serve` and `mcp` share it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use asyncgate_admission::Minimal;
+use asyncgate_auth::{Auth, ServerKeyring};
 use asyncgate_core::{Locatability, Policy, Timestamp};
-use asyncgate_engine::{Bodies, Clock, Durability, Engine};
+use asyncgate_courier::{Destination, HttpCourier, Secret};
+use asyncgate_engine::{BILLING, Bodies, Clock, CryptoMetrics, Durability, Engine};
 use asyncgate_host_redis::RedisHost;
 use asyncgate_store::Store;
 use asyncgate_store::memory::MemoryStore;
@@ -21,16 +24,19 @@ use crate::domains::for_domains;
 use crate::ledger_key::LedgerKey;
 use crate::memory;
 use crate::readiness::Monitor;
+use crate::secrets;
 use crate::supervise::keep;
 
-/// The name of the database in the data directory. It holds everything but the keys.
+/// The name of the database in the data directory. It holds everything but the secrets of the server.
 pub const DATABASE: &str = "asyncgate.db";
 
 /// A running engine with its store and clock.
 pub struct Node {
     pub engine: Arc<Engine>,
     pub clock: Arc<dyn Clock>,
+    keyring: Arc<ServerKeyring>,
     store: Arc<dyn Store>,
+    courier: Arc<HttpCourier>,
     /// Counts how often background work had to begin again.
     pub restarts: Counter,
     // Fields are dropped in order. The lock on the directory must be the last: the store writes until
@@ -41,7 +47,9 @@ pub struct Node {
 impl Node {
     /// Opens the store that the settings name and starts an engine on it. Must run within a runtime, and
     /// may block on the disk.
-    pub fn open(settings: &Settings) -> anyhow::Result<Self> {
+    pub fn open(settings: &Settings, crypto: CryptoMetrics) -> anyhow::Result<Self> {
+        // Files that cannot be used stop the start before anything is made.
+        let for_auth = secrets::for_auth(settings)?;
         let (store, data_dir, signer): (Arc<dyn Store>, _, _) = match settings.store {
             StoreKind::Memory => {
                 tracing::warn!(
@@ -62,8 +70,20 @@ impl Node {
         let clock = Arc::new(start_clock(store.as_ref()));
         let entropy = Arc::new(Random::seed()?);
         store.mailbox().set_weights(settings.weights.clone());
+        let courier = HttpCourier::new(destinations(settings)).context("billing.webhook_url")?;
+        let courier = Arc::new(courier);
+        let keyring = ServerKeyring::open(
+            store.clone(),
+            clock.clone(),
+            secrets::files(settings),
+            secrets::machine(),
+            &for_auth,
+        )?;
         let engine = Engine::new(store.clone(), clock.clone(), entropy, for_engine(settings))
-            .with_signer(Arc::new(signer));
+            .with_crypto_metrics(crypto)
+            .with_signer(Arc::new(signer))
+            .with_keyring(keyring.clone())
+            .with_courier(courier.clone());
         let engine = match &settings.admission_backend {
             Backend::Store => engine,
             Backend::Minimal => {
@@ -87,10 +107,34 @@ impl Node {
         Ok(Self {
             engine: Arc::new(engine),
             clock,
+            keyring,
             store,
+            courier,
             restarts: Counter::default(),
             _data_dir: data_dir,
         })
+    }
+
+    /// Makes the authenticator of this node.
+    pub fn authenticator(&self, settings: &Settings) -> anyhow::Result<Auth> {
+        let for_auth = secrets::for_auth(settings)?;
+        let (engine, keyring) = (self.engine.clone(), self.keyring.clone());
+        Ok(Auth::new(engine, keyring, self.clock.clone(), &for_auth)?)
+    }
+
+    /// Reads the files of secrets again.
+    pub fn reload_secrets(&self, settings: &Settings) {
+        match secrets::for_auth(settings) {
+            Ok(for_auth) => self.keyring.reload(&for_auth),
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::error!(
+                    event = "auth.reload",
+                    error,
+                    "the secrets stay as they were"
+                );
+            }
+        }
     }
 
     /// Makes the monitor of this node.
@@ -100,22 +144,43 @@ impl Node {
 
     /// Puts other settings in force for all calls that begin after this one.
     pub fn reload(&self, settings: &Settings) {
+        if let Err(error) = self.courier.set_destinations(destinations(settings)) {
+            tracing::error!(%error, "billing.webhook_url stays as it was");
+        }
         self.engine.reload(for_engine(settings));
         self.store.mailbox().set_weights(settings.weights.clone());
     }
 
     /// Starts the background work of the engine, which ends when the engine drains: it acts on the
-    /// deadlines of tasks and messages, and signs ledgers from time to time.
+    /// deadlines of tasks and messages, signs ledgers and meters tenants from time to time, sends what is in the outbox,
+    /// writes audit entries, and forgets what identity has kept long enough.
     pub fn background(&self) -> JoinHandle<()> {
         let (engine, restarts) = (self.engine.clone(), self.restarts.clone());
         tokio::spawn(async move {
             tokio::join!(
                 keep("deadlines", restarts.clone(), || engine.watch_deadlines()),
                 keep("scanner", restarts.clone(), || engine.watch_messages()),
-                keep("signer", restarts, || engine.sign_ledgers()),
+                keep("signer", restarts.clone(), || engine.sign_ledgers()),
+                keep("meter", restarts.clone(), || engine.meter_tenants()),
+                keep("courier", restarts.clone(), || engine.send_dispatches()),
+                keep("audit", restarts.clone(), || engine.write_audit()),
+                keep("audit retention", restarts, || engine.forget_old_identity()),
             );
         })
     }
+}
+
+/// Returns the places to which something is sent, by name.
+fn destinations(settings: &Settings) -> HashMap<String, Destination> {
+    let billing = settings.tenants.billing.as_ref().map(|billing| {
+        let destination = Destination {
+            address: billing.address.clone(),
+            secret: Secret::new(billing.secret.reveal()),
+            patience: billing.patience,
+        };
+        (BILLING.to_owned(), destination)
+    });
+    billing.into_iter().collect()
 }
 
 fn open_sqlite(data_dir: &DataDir, settings: &Settings) -> anyhow::Result<SqliteStore> {
@@ -124,6 +189,7 @@ fn open_sqlite(data_dir: &DataDir, settings: &Settings) -> anyhow::Result<Sqlite
         max_queued_jobs: settings.writer_queue_jobs,
         max_queued_bytes: settings.writer_queue_bytes,
         readers: settings.sqlite_readers,
+        ..Options::default()
     };
     SqliteStore::open(&path, &options).with_context(|| format!("{}", path.display()))
 }
@@ -200,7 +266,11 @@ pub fn for_engine(settings: &Settings) -> asyncgate_engine::Settings {
         max_bootstrap_items: settings.max_bootstrap_items,
         sweep_interval_ms: settings.lease_sweep_interval.as_secs() * 1_000,
         sign_interval_seconds: settings.ledger_sign_interval.as_secs(),
+        audit_retention_days: settings.audit_retention_days,
         limits: Arc::new(settings.limits.clone()),
+        tenants: Arc::new(settings.tenants.quotas.clone()),
+        metering: settings.tenants.metering,
+        retries: settings.tenants.retries,
         ingress: Arc::new(settings.ingress.clone()),
         warrants: Arc::new(settings.warrants.clone()),
         domains: Arc::new(for_domains(&settings.domains)),

@@ -22,6 +22,11 @@ impl Running {
         }
     }
 
+    /// Returns the settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.effective.settings
+    }
+
     /// Logs that there is no config file: an operator may have expected one to be read.
     pub fn announce(&self) {
         if self.inputs.file.is_none() {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use asyncgate_auth::{Auth, PlainKey};
 use asyncgate_edge::correlated;
-use asyncgate_engine::{Authenticator, Engine};
+use asyncgate_engine::{Authenticator, CryptoMetrics, Engine};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use futures_util::future::join_all;
@@ -16,15 +17,16 @@ use tokio::time::sleep;
 
 use crate::config::Settings;
 use crate::events;
-use crate::keys::{Keys, Token};
 use crate::listen::{Bounds, Listener, Metrics, Options, Socket};
 use crate::loopback;
 use crate::node::{Node, for_mcp};
+use crate::oauth;
 use crate::ops::{self, Vitals as _};
 use crate::output;
 use crate::progress::Timeouts;
 use crate::readiness::Monitor;
 use crate::reload::Running;
+use crate::secrets::warn_of_open_doors;
 use crate::signals::{Signals, Wish};
 use crate::supervise::keep;
 use crate::tls::Tls;
@@ -41,30 +43,37 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     // Signals come first: from here on none of them kills the process in the middle of something.
     let mut signals = Signals::listen().context("cannot listen to signals")?;
     // A certificate that cannot be used stops the start before anything listens.
-    let tls = settings.tls.as_ref().map(Tls::open).transpose()?;
+    let crypto = CryptoMetrics::default();
+    let open = |options| Tls::open(options, crypto.clone());
+    let tls = settings.tls.as_ref().map(open).transpose()?;
     // A port that is taken must not leave a new database and key behind.
     let sockets = Sockets::bind(&settings, tls.as_ref()).await?;
-    let node = Node::open(&settings)?;
-    let (keys, fresh) = Keys::open(&settings, &node.clock)?;
-    let keys = Arc::new(keys);
-    if let Some(token) = &fresh {
-        show_once(token);
+    let node = Node::open(&settings, crypto)?;
+    warn_of_open_doors(&settings);
+    let auth = node.authenticator(&settings)?;
+    if let Some(key) = auth.begin().await? {
+        show_once(&key);
     }
     let monitor = Arc::new(node.monitor());
     let background = node.background();
+    let tending = tokio::spawn({
+        let (auth, restarts) = (auth.clone(), node.restarts.clone());
+        async move { keep("credentials", restarts, || auth.tend()).await }
+    });
     let watching = tokio::spawn({
         let (monitor, restarts) = (monitor.clone(), node.restarts.clone());
         async move { keep("monitor", restarts, || monitor.watch()).await }
     });
-    let registry = registry(&node, &keys, &monitor);
-    let routes = routes(&settings, &node, keys.clone(), &monitor);
+    let registry = registry(&node, &auth, &monitor);
+    let routes = routes(&settings, &node, Arc::new(auth), &monitor);
     let listeners = sockets.serve(&settings, &node.engine, routes, &monitor, registry)?;
     monitor.bound();
     let address = listeners.iter().find_map(Listener::address);
     let address = address.context("nothing listens on the network")?;
     running.announce();
     warn_of_clear_text(&settings);
-    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "serving");
+    let pq_mode = settings.tls.as_ref().map(|tls| tls.pq.as_str());
+    tracing::info!(%address, pq_mode, version = env!("CARGO_PKG_VERSION"), "serving");
     let scheme = if settings.tls.is_some() {
         "https"
     } else {
@@ -75,11 +84,11 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     while signals.next().await == Wish::Reload {
         running.reload(|settings| {
             node.reload(settings);
-            keys.reload(settings);
             for listener in &listeners {
                 listener.set_timeouts(timeouts(settings));
             }
         });
+        node.reload_secrets(running.settings());
         if let Some(tls) = &tls {
             tls.reload();
         }
@@ -98,7 +107,7 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     };
     node.engine.drain();
     // Background work stops by itself when the engine drains; a transaction may be under way.
-    let last = async { tokio::join!(background, watching) };
+    let last = async { tokio::join!(background, watching, tending) };
     let _ = tokio::time::timeout(LAST_SWEEP, last).await;
     if finished {
         tracing::info!("stopped");
@@ -233,24 +242,29 @@ impl Sockets {
 fn routes(
     settings: &Settings,
     node: &Node,
-    keys: Arc<dyn Authenticator>,
+    auth: Arc<dyn Authenticator>,
     monitor: &Arc<Monitor>,
 ) -> Router {
     let engine = &node.engine;
     let options = asyncgate_rest::Options {
         max_body_bytes: settings.max_body_bytes,
     };
-    let rest = asyncgate_rest::router(engine.clone(), keys.clone(), options);
-    let mcp = asyncgate_mcp::router(engine.clone(), keys.clone(), for_mcp(settings));
-    let grpc = asyncgate_grpc::router(engine.clone(), keys.clone(), for_grpc(monitor.clone()));
-    let events = events::router(engine.clone(), keys, monitor.clone());
+    let rest = asyncgate_rest::router(engine.clone(), auth.clone(), options);
+    let mcp = asyncgate_mcp::router(engine.clone(), auth.clone(), for_mcp(settings));
+    let grpc = asyncgate_grpc::router(engine.clone(), auth.clone(), for_grpc(monitor.clone()));
+    let events = events::router(engine.clone(), auth, monitor.clone());
     let domains = asyncgate_rest::domain_router(engine.clone());
     let ingress = asyncgate_rest::ingress_router(engine.clone());
-    rest.merge(mcp)
+    let all = rest
+        .merge(mcp)
         .merge(grpc)
         .merge(events)
         .merge(domains)
-        .merge(ingress)
+        .merge(ingress);
+    match oauth::router(settings, engine) {
+        Some(oauth) => all.merge(oauth),
+        None => all,
+    }
 }
 
 fn for_grpc(monitor: Arc<Monitor>) -> asyncgate_grpc::Options {
@@ -260,11 +274,11 @@ fn for_grpc(monitor: Arc<Monitor>) -> asyncgate_grpc::Options {
 }
 
 /// Returns all metrics but those of the listeners.
-fn registry(node: &Node, keys: &Keys, monitor: &Monitor) -> Registry {
+fn registry(node: &Node, auth: &Auth, monitor: &Monitor) -> Registry {
     let engine = &node.engine;
     let mut registry = Registry::default();
     engine.register_mailbox_metrics(&mut registry);
-    keys.register_metrics(&mut registry);
+    auth.register_metrics(&mut registry);
     registry.register(
         "service_restarts",
         "Times that background work ended by a defect and began again",
@@ -287,11 +301,11 @@ async fn second_stop(signals: &mut Signals) {
 }
 
 /// Shows the first key. It does not go through the log, which others may collect and keep.
-fn show_once(token: &Token) {
+fn show_once(key: &PlainKey) {
     output::mutter(&format!(
         "asyncgate: this is the admin API key; it is shown only now. \
          Commands take it from ASYNCGATE_API_KEY.\n\n    {}\n",
-        token.reveal()
+        key.reveal()
     ));
 }
 
@@ -303,6 +317,7 @@ fn options(settings: &Settings) -> Options {
         },
         timeouts: timeouts(settings),
         hsts: settings.hsts,
+        public_url: settings.public_url.as_deref().map(Arc::from),
     }
 }
 

@@ -1,9 +1,10 @@
 //! `asyncgate mcp`: serves MCP to one client on stdin and stdout.
 
 use anyhow::Context as _;
+use asyncgate_auth::platform_admin;
+use asyncgate_engine::CryptoMetrics;
 
 use crate::config::Settings;
-use crate::keys::admin;
 use crate::node::{Node, for_mcp};
 use crate::signals::{Signals, Wish};
 
@@ -12,11 +13,11 @@ use crate::signals::{Signals, Wish};
 /// No credential is asked for: whoever can start the process can read the data directory.
 pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let mut signals = Signals::listen().context("cannot listen to signals")?;
-    let node = Node::open(&settings)?;
+    let node = Node::open(&settings, CryptoMetrics::default())?;
     let background = node.background();
     let client = asyncgate_mcp::stdio(
         node.engine.clone(),
-        admin(),
+        platform_admin(),
         for_mcp(&settings),
         tokio::io::stdin(),
         tokio::io::stdout(),

@@ -23,7 +23,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 const OTHER: &str = "other";
 
 /// The methods that are told apart; the last stands for all others.
-const METHODS: [&str; 5] = ["GET", "POST", "PUT", "DELETE", OTHER];
+const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", OTHER];
 
 /// The statuses that are told apart; others count as the first of their hundred.
 const STATUSES: [u16; 24] = [
@@ -81,6 +81,7 @@ impl Default for Traffic {
                 .chain([asyncgate_rest::INGRESS_PATH])
                 .chain(asyncgate_grpc::PATHS)
                 .chain([asyncgate_mcp::PATH])
+                .chain(asyncgate_oauth::PATHS)
                 .chain(own),
         )
     }
@@ -288,12 +289,15 @@ mod tests {
         text
     }
 
-    /// gRPC and MCP describe themselves in other ways.
+    /// gRPC, MCP and OAuth describe themselves in other ways.
     #[test]
     fn every_route_is_in_the_openapi_document() {
         let document = asyncgate_rest::openapi();
         let elsewhere = |path: &str| {
-            path == OTHER || path == asyncgate_mcp::PATH || asyncgate_grpc::PATHS.contains(&path)
+            path == OTHER
+                || path == asyncgate_mcp::PATH
+                || asyncgate_grpc::PATHS.contains(&path)
+                || asyncgate_oauth::PATHS.contains(&path)
         };
         for route in Traffic::default().routes {
             let described = document["paths"].get(route.template).is_some();

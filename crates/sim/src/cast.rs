@@ -38,11 +38,11 @@ pub fn cast() -> Vec<Actor> {
 fn of_tenant(tenant: usize) -> Vec<Actor> {
     let actor = |name: &str, kind, role, offers| Actor {
         tenant,
-        caller: Arc::new(Caller {
-            tenant: tenant_id(tenant),
-            principal: Principal::new(kind, name),
+        caller: Arc::new(Caller::new(
+            tenant_id(tenant),
+            Principal::new(kind, name),
             role,
-        }),
+        )),
         offers,
     };
     let worker = |name, offers| actor(name, PrincipalKind::Worker, Role::Worker, offers);

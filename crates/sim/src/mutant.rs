@@ -20,7 +20,7 @@ use std::{
 
 use asyncgate_core::{
     Changes, ClassLoad, Head, ObligationKey, PrincipalKey, ReceiptId, ReceiptType, Relationship,
-    Task, TaskId, TenantId, Timestamp, mailbox::Message, task::State,
+    Task, TaskId, TenantId, Timestamp, Usage, mailbox::Message, task::State,
 };
 use asyncgate_store::{
     Answer, Decide, DeliveredReceipt, Depths, Error, Health, Job, Parties, Plane, ReadSet,
@@ -42,6 +42,8 @@ pub enum Mutant {
     ForgetsKeys,
     /// It does not count the classes of tasks.
     ForgetsClasses,
+    /// It does not count what a tenant uses.
+    ForgetsUsage,
     /// It offers a task again that was just leased.
     LeasesTwice,
     /// It leaves a discharged obligation in the index.
@@ -114,10 +116,11 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every defect.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::AnswersBeforeCommit,
         Self::ForgetsKeys,
         Self::ForgetsClasses,
+        Self::ForgetsUsage,
         Self::LeasesTwice,
         Self::DropsCloses,
         Self::BurnsAttempts,
@@ -278,6 +281,7 @@ fn shown(mutant: Mutant, snapshot: &mut Snapshot, kept: &mut Kept) {
     match mutant {
         Mutant::ForgetsKeys => snapshot.keyed = None,
         Mutant::ForgetsClasses => snapshot.classes = ClassLoad::default(),
+        Mutant::ForgetsUsage => snapshot.usage = Usage::default(),
         Mutant::LeasesTwice => snapshot.claimable.extend(kept.tasks.pop()),
         Mutant::AcceptsStaleLeases => {
             kept.tasks.clone_from(&snapshot.tasks);
@@ -502,6 +506,15 @@ impl Store for Mutated {
 
     fn usage(&self, tenant: TenantId, now: Timestamp) -> Answer<'_, asyncgate_core::Usage> {
         self.store.usage(tenant, now)
+    }
+
+    fn usage_events(
+        &self,
+        tenant: TenantId,
+        before: Option<asyncgate_core::Seq>,
+        limit: usize,
+    ) -> Answer<'_, Vec<asyncgate_core::metering::UsageEvent>> {
+        self.store.usage_events(tenant, before, limit)
     }
 
     fn depths(&self) -> Answer<'_, Depths> {

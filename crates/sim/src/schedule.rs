@@ -2,7 +2,11 @@
 
 use std::fmt::{self, Write};
 
-use asyncgate_core::{Locatability, Policy, mailbox};
+use asyncgate_core::{
+    Locatability, Policy,
+    identity::{Quota, QuotaName, Quotas},
+    mailbox,
+};
 
 use crate::{rng::Rng, step::Step};
 
@@ -78,6 +82,12 @@ setup! {
     wants_lease: bool,
     /// The number of classes that tasks may have.
     classes: usize,
+    /// The number of tasks of a tenant that may be active; 0 means any number.
+    active: u64,
+    /// The number of leases that a tenant may hold; 0 means any number.
+    leases: u64,
+    /// The number of receipts that a task may have before no more progress is taken; 0 means any number.
+    receipts: u64,
 }
 
 /// The percentages of calls about messages. Half of the worlds have no messages and most others nothing
@@ -116,6 +126,9 @@ impl Setup {
             given_bytes: *rng.pick(&[24, 524_288]),
             wants_lease: rng.one_in(4),
             classes: *rng.pick(&[3, 10_000, 10_000]),
+            active: *rng.pick(&[0, 0, 8, 30]),
+            leases: *rng.pick(&[0, 0, 1, 3]),
+            receipts: *rng.pick(&[0, 0, 5]),
         }
     }
 
@@ -139,6 +152,19 @@ impl Setup {
             mailbox: self.mail_policy(),
             ..Policy::default()
         }
+    }
+
+    /// Returns the quotas of every tenant.
+    pub fn quotas(&self) -> Quotas {
+        let bounds = [
+            (QuotaName::ActiveTasks, self.active),
+            (QuotaName::ConcurrentLeases, self.leases),
+            (QuotaName::ReceiptsPerTask, self.receipts),
+        ];
+        let bounds = bounds.into_iter().filter(|(_, most)| *most > 0);
+        bounds.fold(Quotas::default(), |quotas, (name, most)| {
+            quotas.with(name, Quota::AtMost(most))
+        })
     }
 
     fn mail_policy(&self) -> mailbox::Policy {
@@ -183,10 +209,13 @@ impl Schedule {
     /// Reads the text that `Display` writes; lines that begin with `#` are for people. An error names the
     /// line that cannot be read.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // Older schedules are from before there were messages or two ways to call, and do not mention them.
+        // Older schedules are from before there were messages, two ways to call, or quotas, and do not mention them.
         let mut setup = Setup {
             mail: 0,
             typed: false,
+            active: 0,
+            leases: 0,
+            receipts: 0,
             ..Setup::of_seed(0)
         };
         let mut steps = Vec::new();

@@ -455,6 +455,15 @@ impl Store for SimStore {
         self.read(|below| below.usage(tenant, now))
     }
 
+    fn usage_events(
+        &self,
+        tenant: TenantId,
+        before: Option<asyncgate_core::Seq>,
+        limit: usize,
+    ) -> Answer<'_, Vec<asyncgate_core::metering::UsageEvent>> {
+        self.read(|below| below.usage_events(tenant, before, limit))
+    }
+
     fn depths(&self) -> Answer<'_, Depths> {
         self.read(|below| below.depths())
     }

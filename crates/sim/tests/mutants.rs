@@ -15,6 +15,7 @@ fn rules(mutant: Mutant) -> &'static [&'static str] {
         // A repeated create that is taken for a new one may find no room for its class.
         Mutant::ForgetsKeys => &["one task per key", "verdict"],
         Mutant::ForgetsClasses => &["verdict"],
+        Mutant::ForgetsUsage => &["verdict", "claim order"],
         Mutant::LeasesTwice => &["claim order", "at most one lease"],
         Mutant::DropsCloses => &["obligations closed"],
         Mutant::BurnsAttempts => &["attempts only by reported failures"],
@@ -41,7 +42,13 @@ fn rules(mutant: Mutant) -> &'static [&'static str] {
             "acknowledged",
         ],
         Mutant::MixesTenants => &["verdict"],
-        Mutant::LosesWrites => &["gapless ledger", "tasks", "claim order", "ledger"],
+        Mutant::LosesWrites => &[
+            "gapless ledger",
+            "tasks",
+            "claim order",
+            "ledger",
+            "first delivery",
+        ],
         Mutant::LosesWakeUps => &["no lost wake-up", "deadlines are met"],
         Mutant::ReadsStale => &[
             "truthful observability",

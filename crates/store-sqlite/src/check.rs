@@ -18,6 +18,7 @@ use crate::{
     codec::{self, Key, SEQ_BITS},
     db::Db,
     ledgers::{read_depths, read_tally},
+    metering,
     reader::read_error,
     rows::task,
     schema,
@@ -330,7 +331,7 @@ pub(crate) fn tally(
             return Err(Finding::Wrong(what).at(format!("tenant {id}")));
         }
     }
-    Ok(())
+    metering::check(db, tenant).map_err(|found| found.at(format!("tenant {id}")))
 }
 
 /// Checks, after all tenants, that the indexes have no other rows.

@@ -12,6 +12,7 @@ mod file;
 mod identity;
 mod ledgers;
 mod mailbox;
+mod metering;
 mod outbox;
 #[cfg(test)]
 mod plans;
@@ -28,10 +29,12 @@ mod writer;
 use std::{
     path::Path,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use asyncgate_core::{
-    Head, PrincipalKey, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp, Usage,
+    Head, PrincipalKey, ReceiptId, Relationship, Seq, Task, TaskId, TenantId, Timestamp, Usage,
+    metering::UsageEvent,
 };
 use asyncgate_store::{
     Answer, DeliveredReceipt, Depths, Error, Health, Parties, ReceiptFilter, SeqPage, Signals,
@@ -56,6 +59,8 @@ pub struct Options {
     pub max_queued_jobs: usize,
     /// The most bytes that they may hold together.
     pub max_queued_bytes: usize,
+    /// The time that a transaction may take before it is committed: others wait so long behind costly jobs.
+    pub max_batch_time: Duration,
     /// The number of threads that read.
     pub readers: usize,
 }
@@ -65,6 +70,7 @@ impl Default for Options {
         Self {
             max_queued_jobs: 4_096,
             max_queued_bytes: 64 << 20,
+            max_batch_time: Duration::from_millis(5),
             readers: 2,
         }
     }
@@ -261,6 +267,17 @@ impl Store for SqliteStore {
 
     fn usage(&self, tenant: TenantId, now: Timestamp) -> Answer<'_, Usage> {
         self.read_of(tenant, move |db, tenant| query::usage(db, tenant, now))
+    }
+
+    fn usage_events(
+        &self,
+        tenant: TenantId,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Answer<'_, Vec<UsageEvent>> {
+        self.read_of(tenant, move |db, tenant| {
+            metering::newest(db, tenant, before, limit)
+        })
     }
 
     fn depths(&self) -> Answer<'_, Depths> {

@@ -201,6 +201,20 @@ pub(crate) fn depths(db: &mut Db) -> Result<Depths> {
         .query_row([], read_depths)
 }
 
+/// Counts the receipts about a task, up to a bound.
+pub(crate) fn receipts_about(db: &Db, tenant: i64, id: TaskId, most: u64) -> Result<u64> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let mut select = db.conn.prepare_cached(
+        "SELECT receipt FROM receipt INDEXED BY receipt_task WHERE task = ?1 LIMIT ?2",
+    )?;
+    let mut rows = select.query(params![Key::new(tenant, id.seq()).0, most])?;
+    let mut counted = 0;
+    while rows.next()?.is_some() {
+        counted += 1;
+    }
+    Ok(counted)
+}
+
 pub(crate) fn usage(db: &mut Db, tenant: i64, now: Timestamp) -> Result<Usage> {
     db.conn
         .prepare_cached(

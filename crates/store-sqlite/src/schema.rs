@@ -8,7 +8,7 @@
 use rusqlite::Connection;
 
 /// Each step brings a file from the version that is its index to the next.
-pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8];
+pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9];
 /// The oldest version that can be read as it stands.
 const OLDEST_READABLE: u32 = 3;
 /// The first version whose table `message` has the partition keys.
@@ -17,6 +17,8 @@ const WITH_PARTITIONS: u32 = 5;
 const WITH_CONTRACTS: u32 = 6;
 /// The first version that has the tables of identity and counts what tenants use.
 const WITH_RECORDS: u32 = 8;
+/// The first version that has the table of usage events.
+const WITH_USAGE_EVENTS: u32 = 9;
 
 const V1: &str = "
     CREATE TABLE tenant (
@@ -360,6 +362,26 @@ const V8: &str = "
     CREATE INDEX outbox_dead ON outbox (dispatch) WHERE died_at IS NOT NULL;
 ";
 
+/// What tenants used, a row for each time in which one did. The totals are those at the end of that time.
+const V9: &str = "
+    CREATE TABLE usage_event (
+        event               INTEGER PRIMARY KEY,
+        event_id            BLOB NOT NULL,
+        since               INTEGER,
+        until               INTEGER NOT NULL,
+        receipt_bytes       INTEGER NOT NULL,
+        tasks_created       INTEGER NOT NULL,
+        lease_seconds       INTEGER NOT NULL,
+        byte_seconds        INTEGER NOT NULL,
+        api_calls           INTEGER NOT NULL,
+        total_tasks_created INTEGER NOT NULL,
+        total_lease_seconds INTEGER NOT NULL,
+        total_byte_seconds  INTEGER NOT NULL,
+        total_api_calls     INTEGER NOT NULL,
+        sum                 BLOB NOT NULL
+    );
+";
+
 /// Shows the tasks of a file that is only read as a newer file has them.
 const OLDER_TASKS: &str = "
     CREATE TEMP VIEW task AS
@@ -407,6 +429,12 @@ pub(crate) fn check(conn: &Connection) -> Result<(), Error> {
 pub(crate) fn has_records(conn: &Connection) -> rusqlite::Result<bool> {
     let found: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
     Ok(found >= WITH_RECORDS)
+}
+
+/// Returns true if the file has the table of usage events.
+pub(crate) fn has_usage_events(conn: &Connection) -> rusqlite::Result<bool> {
+    let found: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    Ok(found >= WITH_USAGE_EVENTS)
 }
 
 /// Brings the file to the newest version, each step in a transaction of its own.

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, Result, params};
 
 use crate::{
     codec::{self, Key},
-    outbox, query,
+    metering, outbox, query,
     rows::{receipt, task},
     transaction::Writable,
 };
@@ -49,6 +49,12 @@ impl Rows<Tasks> for Writable {
         if let Some(class) = &reads.class {
             snapshot.classes = self.live()?.of(tenant, class);
         }
+        if let Some((id, most)) = reads.receipts_about {
+            snapshot.receipts_about = query::receipts_about(&self.db, tenant, id, most)?;
+        }
+        if let Some(oldest) = reads.metered {
+            snapshot.metered = metering::metered(&self.db, tenant, oldest)?;
+        }
         Ok(snapshot)
     }
 
@@ -68,6 +74,9 @@ impl Rows<Tasks> for Writable {
             ledger.depths.count(before, write.task.status());
         }
         self.write(number, changes, &links)?;
+        if let Some(metering) = &changes.metering {
+            metering::add(&self.db, number, metering)?;
+        }
         outbox::add(&self.db, &changes.outbox)
     }
 }

@@ -30,8 +30,6 @@ use crate::{
 const MAX_BATCH: usize = 256;
 /// The bytes that a transaction may write before it is committed.
 const MAX_BATCH_BYTES: usize = 8 << 20;
-/// The time that a transaction may take before it is committed: others wait so long behind costly jobs.
-const MAX_BATCH_TIME: Duration = Duration::from_millis(5);
 /// The pages that the log may grow before they are moved into the main file.
 const CHECKPOINT_PAGES: u32 = 1_000;
 /// The time after which a failing disk is tried again when nobody writes.
@@ -167,6 +165,7 @@ impl Writer {
             shared: Arc::clone(&shared),
             log_pages,
             checkpointed: 0,
+            max_batch_time: options.max_batch_time,
         };
         let thread = thread::Builder::new()
             .name("sqlite-writer".to_owned())
@@ -237,6 +236,7 @@ struct Worker {
     /// The size of the log at the last checkpoint. The log starts again from the front only when no reader is in the way,
     /// so it may be large without holding much that is new.
     checkpointed: u32,
+    max_batch_time: Duration,
 }
 
 /// The jobs that ran in the open transaction, with what they wrote.
@@ -248,6 +248,8 @@ struct Batch<'a> {
     first: Option<Turn<Waiting>>,
     /// The number of jobs that may still be taken.
     left: usize,
+    /// The time after which no more are taken.
+    longest: Duration,
     begun: Stopwatch,
     /// The charge for the job that is running, and when it began.
     running: Option<(Charge, Duration)>,
@@ -256,11 +258,12 @@ struct Batch<'a> {
 impl<'a> Batch<'a> {
     /// Returns the jobs that wait at this moment. Later ones wait for the next commit, so that the first of these
     /// is not answered later and later.
-    fn new(queue: &'a FairQueue<Waiting>, first: Turn<Waiting>) -> Self {
+    fn new(queue: &'a FairQueue<Waiting>, first: Turn<Waiting>, longest: Duration) -> Self {
         Self {
             queue,
             first: Some(first),
             left: queue.len().min(MAX_BATCH - 1),
+            longest,
             begun: Stopwatch::start(),
             running: None,
         }
@@ -272,7 +275,7 @@ impl Iterator for Batch<'_> {
 
     fn next(&mut self) -> Option<Waiting> {
         let now = self.begun.elapsed();
-        let more = self.left > 0 && now < MAX_BATCH_TIME;
+        let more = self.left > 0 && now < self.longest;
         let turn = match (self.running.take(), self.first.take()) {
             (None, first) => first,
             (Some((charge, since)), _) if more => {
@@ -305,7 +308,7 @@ impl Worker {
             match queue.pop(PROBE_INTERVAL) {
                 Popped::Job(first) => {
                     self.read_sends();
-                    self.batch(Batch::new(queue, first));
+                    self.batch(Batch::new(queue, first, self.max_batch_time));
                 }
                 Popped::Nothing => self.probe(),
                 Popped::Closed => break,

@@ -8,7 +8,7 @@
 use std::{path::Path, sync::Arc};
 
 use asyncgate_core::{
-    ClassLoad, Rejection,
+    ClassLoad, Rejection, TenantLoad,
     task::{self, NewTask, Requirements},
 };
 use asyncgate_store::{
@@ -93,7 +93,7 @@ async fn a_task_that_is_rolled_back_does_not_count() {
         weight: 0,
         decide: Box::new(move |_, _| {
             let new = of_type("never");
-            let created = task::create(env.clone(), 0, new, None, ClassLoad::default());
+            let created = task::create(env.clone(), 0, new, None, TenantLoad::default());
             created.ok().map(|created| created.changes)
         }),
     };

@@ -80,7 +80,7 @@ async fn it_is_read_and_its_rows_are_not_rewritten() {
     let found = tasks(driver.store(), driver.tenant).await.unwrap();
     assert_eq!(found.len(), TASKS);
     drop(driver);
-    assert_eq!(query::<i64>(&path, "PRAGMA user_version"), 8);
+    assert_eq!(query::<i64>(&path, "PRAGMA user_version"), 9);
     assert_eq!(kinds(&path), (22, 0));
     verify(&path).unwrap();
 }

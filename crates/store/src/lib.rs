@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use asyncgate_core::{
     Head, Link, Principal, PrincipalKey, Receipt, ReceiptId, ReceiptType, Relationship, Seq, Tally,
-    Task, TaskId, TenantId, Timestamp, Usage, task::Status,
+    Task, TaskId, TenantId, Timestamp, Usage, metering::UsageEvent, task::Status,
 };
 use futures_util::future::BoxFuture;
 
@@ -45,7 +45,7 @@ pub use outbox::Dispatches;
 pub use plane::{Declared, Plane, Work, Written, flow};
 pub use remembered::Remembered;
 pub use shares::Shares;
-pub use signals::{Deliveries, EndWaiter, MessageWaiter, Signals, TaskWaiter};
+pub use signals::{Deliveries, EndWaiter, MessageWaiter, RoomWaiter, Signals, TaskWaiter};
 pub use tasks::{IdempotencyKey, ReadSet, Snapshot, Tasks};
 pub use transaction::{Rows, Transaction};
 pub use waiters::{AnyOffer, Interest, Waiter, WorkerMark, take_or_wait};
@@ -149,6 +149,14 @@ pub trait Store: Send + Sync {
 
     /// Returns what a tenant uses at a time, which is now.
     fn usage(&self, tenant: TenantId, now: Timestamp) -> Answer<'_, Usage>;
+
+    /// Returns usage events of a tenant before a place, the newest first.
+    fn usage_events(
+        &self,
+        tenant: TenantId,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Answer<'_, Vec<UsageEvent>>;
 
     /// Returns the number of tasks of each status, over all tenants.
     fn depths(&self) -> Answer<'_, Depths>;

@@ -160,7 +160,10 @@ impl Written {
         match self {
             Self::Tasks(changes) => signals.publish(tenant, changes),
             Self::Messages(changes) => signals.publish_messages(tenant, changes),
-            Self::Records(_) | Self::Dispatches(_) | Self::Admission => {}
+            Self::Records(changes) if changes.outbox.is_empty() => {}
+            Self::Dispatches(changes) if changes.new.is_empty() => {}
+            Self::Records(_) | Self::Dispatches(_) => signals.publish_dispatch(),
+            Self::Admission => {}
         }
     }
 }

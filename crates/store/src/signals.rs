@@ -25,6 +25,8 @@ use crate::waiters::{AnyOffer, Waiter, Waiters, lock};
 #[derive(Debug)]
 pub struct Signals {
     workers: Waiters<TenantId, Reach>,
+    /// Workers whose tenant holds as many leases as it may.
+    room: Waiters<TenantId, AnyOffer>,
     receivers: Waiters<(TenantId, Arc<str>), AnyOffer>,
     /// The number of [`EndWaiter`]s, to be read without the lock.
     end_waiters: AtomicUsize,
@@ -34,10 +36,13 @@ pub struct Signals {
     watched: AtomicI64,
     messages_due: Notify,
     messages_watched: AtomicI64,
+    dispatches: Notify,
 }
 
 /// A worker in the queue for tasks that it can serve.
 pub type TaskWaiter<'a> = Waiter<'a, TenantId, Reach>;
+/// A worker in the queue for the end of another lease of its tenant.
+pub type RoomWaiter<'a> = Waiter<'a, TenantId, AnyOffer>;
 /// A receiver in the queue for messages of a topic.
 pub type MessageWaiter<'a> = Waiter<'a, (TenantId, Arc<str>), AnyOffer>;
 
@@ -55,6 +60,7 @@ impl Default for Signals {
     fn default() -> Self {
         Self {
             workers: Waiters::default(),
+            room: Waiters::default(),
             receivers: Waiters::default(),
             end_waiters: AtomicUsize::default(),
             ends: Mutex::default(),
@@ -63,6 +69,7 @@ impl Default for Signals {
             watched: AtomicI64::new(i64::MAX),
             messages_due: Notify::default(),
             messages_watched: AtomicI64::new(i64::MAX),
+            dispatches: Notify::default(),
         }
     }
 }
@@ -71,6 +78,18 @@ impl Signals {
     /// Registers a worker that will look for tasks it can serve.
     pub fn task_waiter(&self, tenant: TenantId, reach: Reach) -> TaskWaiter<'_> {
         self.workers.register(tenant, reach)
+    }
+
+    /// Registers a worker that will look whether its tenant may hold one more lease.
+    pub fn room_waiter(&self, tenant: TenantId) -> RoomWaiter<'_> {
+        self.room.register(tenant, AnyOffer)
+    }
+
+    /// Wakes a worker whose tenant may hold more leases than before.
+    pub fn publish_room(&self, tenant: TenantId) {
+        if !self.room.is_empty() {
+            self.room.wake_one(&tenant, &());
+        }
     }
 
     /// Registers a receiver that will look for messages of a topic.
@@ -125,6 +144,17 @@ impl Signals {
         self.messages_due.notified().await;
     }
 
+    /// Waits until something is written that must reach another system. What was written since the last call counts
+    /// too.
+    pub async fn new_dispatch(&self) {
+        self.dispatches.notified().await;
+    }
+
+    /// Notes that something was written that must reach another system.
+    pub(crate) fn publish_dispatch(&self) {
+        self.dispatches.notify_one();
+    }
+
     /// Wakes the callers that wait for what `changes` wrote. Backends call it after the commit, so that
     /// whoever is woken finds it.
     pub fn publish(&self, tenant: TenantId, changes: &Changes) {
@@ -135,6 +165,9 @@ impl Signals {
             {
                 self.due.notify_one();
             }
+            if write.ends_lease() {
+                self.publish_room(tenant);
+            }
             match placement {
                 Placement::Due { .. } => {}
                 // A class is made of copies of names: nothing is copied while nobody waits.
@@ -142,6 +175,9 @@ impl Signals {
                 Placement::Ready { .. } => self.workers.wake_one(&tenant, &write.task.class()),
                 Placement::Ended => self.publish_end(tenant, write.task.id),
             }
+        }
+        if !changes.outbox.is_empty() {
+            self.publish_dispatch();
         }
     }
 

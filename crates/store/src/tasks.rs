@@ -1,9 +1,11 @@
 //! The plane of tasks: the rows that its decisions declare and are shown.
 
 use asyncgate_core::{
-    Changes, Class, ClassLoad, Env, Head, PrincipalKey, Reach, Receipt, ReceiptId, Rejection,
-    Relationship, Seq, Task, TaskId, Usage,
-    task::{self, Created, NewTask},
+    Changes, Class, ClassLoad, Decision, Env, Head, Json, PrincipalKey, Reach, Receipt, ReceiptId,
+    Rejection, Relationship, Seq, Task, TaskId, TenantLoad, Usage,
+    identity::Quota,
+    metering::Metered,
+    task::{self, Claim, Claimed, Created, Hold, NewTask},
 };
 
 use crate::{Decided, Declared, Job, Plane, Work, fair::Lane};
@@ -48,6 +50,10 @@ pub struct ReadSet {
     pub relationship: Option<PrincipalKey>,
     /// The class of a task to be created.
     pub class: Option<Class>,
+    /// The number of receipts about a task, counted up to a bound.
+    pub receipts_about: Option<(TaskId, u64)>,
+    /// The last usage event, and the oldest ones, this many at most.
+    pub metered: Option<usize>,
 }
 
 impl ReadSet {
@@ -58,6 +64,19 @@ impl ReadSet {
         Self {
             keyed: key.map(|key| IdempotencyKey { owner, key }),
             class: Some(new.class()),
+            ..Self::default()
+        }
+    }
+
+    /// Declares what a report of progress needs, within a quota of receipts for each task.
+    pub fn to_report(id: TaskId, quota: Quota) -> Self {
+        Self {
+            tasks: vec![id],
+            // Without a quota nobody asks how many there are.
+            receipts_about: match quota {
+                Quota::None => None,
+                Quota::AtMost(most) => Some((id, most)),
+            },
             ..Self::default()
         }
     }
@@ -72,7 +91,7 @@ impl Declared for ReadSet {
 
     fn rows(&self) -> usize {
         let claimed = self.claimable.as_ref().map_or(0, |(_, limit)| *limit);
-        self.tasks.len() + claimed
+        self.tasks.len() + claimed + self.metered.unwrap_or(0)
     }
 }
 
@@ -108,11 +127,31 @@ pub struct Snapshot {
     pub relationship: Option<Relationship>,
     /// The classes in use, as the declared class sees them.
     pub classes: ClassLoad,
+    /// The number of receipts about the declared task, or the bound if there are more.
+    pub receipts_about: u64,
+    /// The declared usage events.
+    pub metered: Metered,
 }
 
 impl Snapshot {
     /// Decides on the creation of a task from what [`ReadSet::to_create`] declared.
     pub fn create(self, env: Env, new: NewTask) -> Decided<Tasks, Created> {
-        task::create(env, self.head, new, self.keyed, self.classes)
+        let load = TenantLoad {
+            usage: self.usage,
+            classes: self.classes,
+        };
+        task::create(env, self.head, new, self.keyed, load)
+    }
+
+    /// Leases the claimable tasks that were declared.
+    pub fn claim(self, env: Env, claim: &Claim) -> Decision<Claimed> {
+        let held = self.usage.concurrent_leases;
+        task::claim(env, self.head, claim, self.claimable, held)
+    }
+
+    /// Records progress of the task that [`ReadSet::to_report`] declared.
+    pub fn progress(mut self, env: Env, hold: &Hold, value: Json) -> Decided<Tasks, ()> {
+        let task = self.tasks.pop().ok_or(Rejection::TaskNotFound)?;
+        task::progress(env, self.head, hold, task, value, self.receipts_about)
     }
 }

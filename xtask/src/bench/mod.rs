@@ -5,6 +5,7 @@
 //! report medians, because the speed of a shared machine drifts.
 
 mod admission;
+mod auth;
 mod caller;
 mod cost;
 mod create;
@@ -52,6 +53,8 @@ pub enum Command {
     Proof(Options<proof::Part>),
     /// Admission: decisions within the process and over HTTP, warrants, ten million keys
     Admission(Options<admission::Part>),
+    /// Credentials beside the shared key, the first use of a key, many tenants, TLS handshakes
+    Auth(Options<auth::Part>),
     /// A quiet tenant beside attacks by another one, and beside strangers
     Neighbours(Options<neighbours::Attack>),
     /// All attacks at once beside a quiet tenant, for long: nothing acknowledged is lost, and memory stays flat
@@ -171,6 +174,7 @@ pub fn run(command: &Command) -> Result<()> {
         Command::Mailbox(options) => mailbox::run(options),
         Command::Proof(options) => proof::run(options),
         Command::Admission(options) => admission::run(options),
+        Command::Auth(options) => auth::run(options),
         Command::Neighbours(options) => neighbours::run(options),
         Command::Soak(options) => neighbours::soak(options),
         Command::Attack(options) => neighbours::attack(options),

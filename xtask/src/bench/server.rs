@@ -209,7 +209,9 @@ fn address(child: &mut Child) -> Result<SocketAddr> {
     let mut lines = BufReader::new(stdout).lines();
     for line in lines.by_ref() {
         let line = line?;
-        if let Some(addr) = line.strip_prefix("listening on http://") {
+        let addr = line.strip_prefix("listening on http://");
+        let addr = addr.or_else(|| line.strip_prefix("listening on https://"));
+        if let Some(addr) = addr {
             let addr = addr
                 .trim()
                 .parse()

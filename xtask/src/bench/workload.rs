@@ -281,7 +281,7 @@ impl Workload for Pages {
     }
 }
 
-fn expect(wanted: u16, status: u16, body: &[u8]) -> Result<()> {
+pub fn expect(wanted: u16, status: u16, body: &[u8]) -> Result<()> {
     if status != wanted {
         bail!("expected {wanted}, got {status}: {}", http::shown(body));
     }

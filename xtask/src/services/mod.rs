@@ -2,6 +2,7 @@
 //! private port and directory of the loopback interface, stopped when dropped.
 
 mod apt;
+pub mod authlib;
 pub mod beanstalkd;
 pub mod clients;
 pub mod dynamodb;

@@ -39,10 +39,35 @@ const RULES: &[(&str, Sees)] = &[
             "asyncgate-admission",
             "asyncgate-api",
             "asyncgate-core",
+            "asyncgate-credentials",
             "asyncgate-domains",
             "asyncgate-store",
             "asyncgate-warrants",
         ]),
+    ),
+    (
+        "asyncgate-auth",
+        Sees::Only(&[
+            "asyncgate-api",
+            "asyncgate-core",
+            "asyncgate-credentials",
+            "asyncgate-engine",
+            "asyncgate-store",
+        ]),
+    ),
+    (
+        "asyncgate-oauth",
+        Sees::Only(&[
+            "asyncgate-api",
+            "asyncgate-core",
+            "asyncgate-credentials",
+            "asyncgate-edge",
+            "asyncgate-engine",
+        ]),
+    ),
+    (
+        "asyncgate-courier",
+        Sees::Only(&["asyncgate-core", "asyncgate-engine"]),
     ),
     (
         "asyncgate-edge",
@@ -60,10 +85,25 @@ const RULES: &[(&str, Sees)] = &[
         "asyncgate-mcp",
         Sees::Only(&["asyncgate-api", "asyncgate-edge", "asyncgate-engine"]),
     ),
+    (
+        "asyncgate-oauth",
+        Sees::Only(&[
+            "asyncgate-api",
+            "asyncgate-core",
+            "asyncgate-credentials",
+            "asyncgate-edge",
+            "asyncgate-engine",
+        ]),
+    ),
     ("asyncgate-client", Sees::Only(&["asyncgate-api"])),
     (
         "asyncgate-cli",
-        Sees::Only(&["asyncgate-client", "asyncgate-core", "asyncgate-ledger"]),
+        Sees::Only(&[
+            "asyncgate-client",
+            "asyncgate-core",
+            "asyncgate-credentials",
+            "asyncgate-ledger",
+        ]),
     ),
     (
         "asyncgate-ledger",

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Provenance;
 use crate::{
-    Access, Code, Effect, Method, NoInput, bounds,
+    Access, Code, Effect, Method, NoInput, Scope, bounds,
     forms::{self, way},
     operation::operation,
 };
@@ -18,7 +18,7 @@ operation!(
     method: Method::Post,
     path: "/v1/host/nonces/check",
     tool: Some("host.check_nonces"),
-    access: Access::Host,
+    access: Access::Needs(&[Scope::HostUse]),
     effect: Effect::Add,
     summary: "Use a nonce, or up to 1,000, once.",
     doc: "Records a nonce within a namespace and says whether it was new (accepted) or used before \
@@ -100,7 +100,7 @@ operation!(
     method: Method::Post,
     path: "/v1/host/counters/increment",
     tool: Some("host.increment_counter"),
-    access: Access::Host,
+    access: Access::Needs(&[Scope::HostUse]),
     effect: Effect::Add,
     summary: "Count a call in a window of time, and compare with a limit.",
     doc: "Windows begin at multiples of window_secs since 1970. Every call counts, also one that \
@@ -185,7 +185,7 @@ operation!(
     method: Method::Post,
     path: "/v1/host/revocations/check",
     tool: Some("host.check_revocations"),
-    access: Access::Host,
+    access: Access::Needs(&[Scope::HostUse]),
     effect: Effect::Read,
     summary: "Ask whether a warrant or key, or up to 1,000, is revoked.",
     doc: "Answers valid, revoked, or valid_cached: not revoked when the registry could last be asked. \
@@ -267,7 +267,7 @@ operation!(
     method: Method::Post,
     path: "/v1/host/revocations",
     tool: Some("host.revoke"),
-    access: Access::HostAdmin,
+    access: Access::Needs(&[Scope::HostAdmin]),
     effect: Effect::End,
     summary: "Revoke a warrant, or all warrants of an issuer's or holder's key.",
     doc: "From now on the subject is not valid. Revoking it again changes nothing: the first reason and \
@@ -307,7 +307,7 @@ operation!(
     method: Method::Delete,
     path: "/v1/host/revocations/{kind}/{hash}",
     tool: Some("host.unrevoke"),
-    access: Access::HostAdmin,
+    access: Access::Needs(&[Scope::HostAdmin]),
     effect: Effect::End,
     summary: "Take a revocation back.",
     doc: "The subject is valid again, here at once and elsewhere when kept answers have aged.",
@@ -339,7 +339,7 @@ operation!(
     method: Method::Get,
     path: "/v1/host/revocations",
     tool: Some("host.revocations"),
-    access: Access::HostAdmin,
+    access: Access::Needs(&[Scope::HostAdmin]),
     effect: Effect::Read,
     summary: "List what is revoked.",
     doc: "Lists revocations by kind and hash.",
@@ -386,7 +386,7 @@ operation!(
     method: Method::Get,
     path: "/v1/host/health",
     tool: Some("host.health"),
-    access: Access::Host,
+    access: Access::Needs(&[Scope::HostUse]),
     effect: Effect::Read,
     upkeep: true,
     summary: "Say how the backend of admission is doing.",

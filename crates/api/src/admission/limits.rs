@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Provenance;
 use crate::{
-    Access, Code, Effect, Method, bounds,
+    Access, Code, Effect, Method, Scope, bounds,
     forms::{self, way},
     operation::operation,
 };
@@ -20,7 +20,7 @@ operation!(
     method: Method::Post,
     path: "/v1/limits/check",
     tool: Some("limits.check"),
-    access: Access::Host,
+    access: Access::Needs(&[Scope::HostUse]),
     effect: Effect::Add,
     summary: "Ask whether a limit allows something, and charge it.",
     doc: "Takes tokens from the policy's bucket for the key (or counts in its window, or takes the next \
@@ -237,7 +237,7 @@ operation!(
     method: Method::Get,
     path: "/v1/limits/policies",
     tool: Some("limits.policies"),
-    access: Access::Host,
+    access: Access::Needs(&[Scope::HostUse]),
     effect: Effect::Read,
     summary: "List the policies that limits can be asked by.",
     doc: "Lists the built-in policies and those of the settings.",

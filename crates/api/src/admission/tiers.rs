@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, Effect, Method, forms, operation::operation};
+use crate::{Access, Effect, Method, Scope, forms, operation::operation};
 
 /// A client's tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -26,7 +26,7 @@ operation!(
     method: Method::Put,
     path: "/v1/admin/tiers/{client}",
     tool: None,
-    access: Access::Admin,
+    access: Access::Needs(&[Scope::AdminWrite]),
     effect: Effect::Advance,
     summary: "Set a client's tier (admin).",
     doc: "Counts at once on this server and within 30 seconds on others, until it is taken back or its \
@@ -57,7 +57,7 @@ operation!(
     method: Method::Get,
     path: "/v1/admin/tiers/{client}",
     tool: None,
-    access: Access::Admin,
+    access: Access::Needs(&[Scope::AdminRead]),
     effect: Effect::Read,
     summary: "Read a client's tier (admin).",
     doc: "The tier that counts now, whether it was set or stands in the settings.",
@@ -70,7 +70,7 @@ operation!(
     method: Method::Delete,
     path: "/v1/admin/tiers/{client}",
     tool: None,
-    access: Access::Admin,
+    access: Access::Needs(&[Scope::AdminWrite]),
     effect: Effect::Advance,
     summary: "Take a client's tier back (admin).",
     doc: "The client has the tier of the settings again, which is answered.",
@@ -91,7 +91,7 @@ operation!(
     method: Method::Get,
     path: "/v1/admin/tiers",
     tool: None,
-    access: Access::Admin,
+    access: Access::Needs(&[Scope::AdminRead]),
     effect: Effect::Read,
     summary: "List the clients that have a tier of their own (admin).",
     doc: "Lists clients whose tier was set or stands in the settings, by name.",

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Provenance;
-use crate::{Access, Effect, Method, forms, operation::operation};
+use crate::{Access, Effect, Method, Scope, forms, operation::operation};
 
 operation!(
     /// Verifies a call by its warrants.
@@ -14,7 +14,7 @@ operation!(
     method: Method::Post,
     path: "/v1/host/verify",
     tool: Some("host.verify"),
-    access: Access::Host,
+    access: Access::Needs(&[Scope::HostUse]),
     effect: Effect::Add,
     summary: "Ask whether a chain of warrants allows a call.",
     doc: "Checks signatures, the chain from a trusted root, times, the tool, its arguments and the \

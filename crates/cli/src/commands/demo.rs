@@ -1,7 +1,8 @@
 //! `asyncgate demo`: a worker dies in the middle of a task, and nothing is lost.
 //!
-//! A server, an agent and two workers run as processes of this same binary, on a directory that is
-//! thrown away. Each step is printed when the server's ledger shows that it happened.
+//! A server and two workers run as processes of this same binary, on a directory that is thrown away; this
+//! process is their operator and the agent. Agent and workers have keys of their own, which allow nothing
+//! else. Each step is printed when the server's ledger shows that it happened.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -13,8 +14,8 @@ use anyhow::{Context as _, bail};
 use asyncgate_client::{
     Client,
     api::{
-        CreateTaskInput, GetTaskInput, ListLedgerInput, ListOpenObligationsInput, ReceiptRecord,
-        TaskRecord,
+        CreateKeyInput, CreateTaskInput, GetTaskInput, ListLedgerInput, ListOpenObligationsInput,
+        PrincipalKind, PrincipalName, ReceiptRecord, TaskRecord,
     },
 };
 use asyncgate_ledger::{Expectations, Story};
@@ -45,11 +46,11 @@ impl Demo {
     }
 }
 
-/// The running demo: its server and a client of it.
+/// The running demo: its server, and its operator as a client of it.
 struct Play {
     program: std::path::PathBuf,
     url: String,
-    client: Client,
+    operator: Client,
     _server: Process,
 }
 
@@ -86,16 +87,34 @@ impl Play {
         Ok(Self {
             program,
             url: url.to_owned(),
-            client: Client::new(url, KEY)?,
+            operator: Client::new(url, KEY)?,
             _server: server,
         })
     }
 
-    fn worker(&self, id: &str) -> anyhow::Result<Process> {
+    /// Makes a key that is good for one principal, with the rights of its role.
+    async fn key(&self, role: &str, kind: PrincipalKind, id: &str) -> anyhow::Result<String> {
+        let input = CreateKeyInput {
+            tenant_id: None,
+            principal: PrincipalName {
+                kind,
+                id: id.to_owned(),
+            },
+            role: role.to_owned(),
+            scopes: None,
+            expires_at: None,
+            expires_in_secs: Some(3_600),
+            label: Some("demo".to_owned()),
+        };
+        Ok(self.operator.create_key(&input).await?.key.0)
+    }
+
+    async fn worker(&self, id: &str) -> anyhow::Result<Process> {
+        let key = self.key("worker", PrincipalKind::Worker, id).await?;
         let child = Command::new(&self.program)
             .args(["worker", "--id", id, "--lease-ttl", "2", "--json"])
             .env("ASYNCGATE_URL", &self.url)
-            .env("ASYNCGATE_API_KEY", KEY)
+            .env("ASYNCGATE_API_KEY", key)
             .stdout(Stdio::null())
             .spawn()
             .context("cannot start a worker")?;
@@ -103,17 +122,23 @@ impl Play {
     }
 
     async fn tell(&mut self) -> anyhow::Result<()> {
-        step("Alice, an agent, hands over a task. The answer comes when it is on disk.");
-        let created = self.client.create_task(&task()?).await?;
+        step("Alice, an agent, gets a key of her own. With it she is Alice and nobody else.");
+        let key = self.key("agent", PrincipalKind::Agent, "alice").await?;
+        let alice = Client::new(self.url.as_str(), key)?;
+        let me = alice.whoami().await?;
+        note(&format!("{} with the role {}", who(&me.principal), me.role));
+
+        step("She hands over a task. The answer comes when it is on disk.");
+        let created = alice.create_task(&task()?).await?;
         let id = created.task_id;
         note(&format!("task {id}"));
         note(&format!(
             "{} obligation is open: Alice is owed an outcome",
-            self.open().await?
+            open(&alice).await?
         ));
 
-        step("Worker w1 takes it.");
-        let first = self.worker("w1")?;
+        step("Worker w1, with a key of its own, takes it.");
+        let first = self.worker("w1").await?;
         let accepted = self.receipt(&id, "task.accepted", 1).await?;
         note(&format!(
             "{} by {}, lease {}",
@@ -129,7 +154,7 @@ impl Play {
             "Its lease runs out after 2 seconds. Nobody polls; the deadline itself wakes the server.",
         );
         let expired = self.receipt(&id, "lease.expired", 1).await?;
-        let task = self.task(&id, 0).await?;
+        let task = read(&alice, &id, 0).await?;
         note(&format!(
             "{} at {}",
             expired.receipt_type, expired.created_at
@@ -140,7 +165,7 @@ impl Play {
         ));
 
         step("Worker w2 takes it and finishes.");
-        let _second = self.worker("w2")?;
+        let _second = self.worker("w2").await?;
         let accepted = self.receipt(&id, "task.accepted", 2).await?;
         note(&format!(
             "{} by {}, lease {}",
@@ -148,7 +173,7 @@ impl Play {
             who(&accepted.from),
             lease(&accepted)
         ));
-        let task = self.task(&id, 15).await?;
+        let task = read(&alice, &id, 15).await?;
         let Some(result) = &task.result else {
             bail!("the task did not end in time");
         };
@@ -156,40 +181,18 @@ impl Play {
         note(&format!("{:?} with {value}", result.outcome));
         note(&format!(
             "{} obligations are open: a receipt with proof closed it",
-            self.open().await?
+            open(&alice).await?
         ));
 
         step("The ledger tells the story, and anyone can verify it.");
         self.verify(&id).await
     }
 
-    async fn task(&self, id: &str, wait: u32) -> anyhow::Result<TaskRecord> {
-        let input = GetTaskInput {
-            task_id: id.to_owned(),
-            wait_seconds: Some(wait),
-            ..GetTaskInput::default()
-        };
-        Ok(self.client.get_task(&input).await?)
-    }
-
-    async fn open(&self) -> anyhow::Result<usize> {
-        let alice = ListOpenObligationsInput {
-            principal_id: Some("alice".to_owned()),
-            ..ListOpenObligationsInput::default()
-        };
-        Ok(self
-            .client
-            .list_open_obligations(&alice)
-            .await?
-            .open_obligations
-            .len())
-    }
-
     /// Waits for the `nth` receipt of a type about the task.
     async fn receipt(&self, id: &str, kind: &str, nth: usize) -> anyhow::Result<ReceiptRecord> {
         let look = async {
             loop {
-                let mut found = self.client.ledger(ListLedgerInput {
+                let mut found = self.operator.ledger(ListLedgerInput {
                     task_id: Some(id.to_owned()),
                     ..ListLedgerInput::default()
                 });
@@ -214,7 +217,7 @@ impl Play {
             expectations: Expectations::default(),
             story: Some(Story::about(id.parse()?)),
         };
-        let report = checks.server(&self.client).await?;
+        let report = checks.server(&self.operator).await?;
         for line in checks.story.iter().flat_map(Story::lines) {
             note(&line);
         }
@@ -226,6 +229,23 @@ impl Play {
     }
 }
 
+/// Reads a task, perhaps after waiting for its end.
+async fn read(client: &Client, id: &str, wait: u32) -> anyhow::Result<TaskRecord> {
+    let input = GetTaskInput {
+        task_id: id.to_owned(),
+        wait_seconds: Some(wait),
+        ..GetTaskInput::default()
+    };
+    Ok(client.get_task(&input).await?)
+}
+
+/// Counts what the client's principal is owed.
+async fn open(client: &Client) -> anyhow::Result<usize> {
+    let own = ListOpenObligationsInput::default();
+    let open = client.list_open_obligations(&own).await?;
+    Ok(open.open_obligations.len())
+}
+
 fn task() -> anyhow::Result<CreateTaskInput> {
     let payload = serde_json::value::to_raw_value(&serde_json::json!({
         "seconds": 4,
@@ -235,7 +255,6 @@ fn task() -> anyhow::Result<CreateTaskInput> {
         task_type: "sleep_then_return".to_owned(),
         payload: Some(payload),
         idempotency_key: Some("demo".to_owned()),
-        principal_id: Some("alice".to_owned()),
         ..CreateTaskInput::default()
     })
 }

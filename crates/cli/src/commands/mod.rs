@@ -2,8 +2,10 @@
 
 mod completions;
 mod demo;
+mod identity;
 mod ledger;
 mod limit;
+mod login;
 mod mail;
 mod mcp;
 mod nonce;
@@ -57,6 +59,31 @@ Examples:
     Ledger(ledger::Ledger),
     /// Do tasks, by a command of your own or by the built-in handlers.
     Worker(worker::Worker),
+    /// Enter by the browser; later commands act as you.
+    Login(login::Login),
+    /// Forget the login, and end its tokens.
+    Logout(login::Logout),
+    /// Say who the server takes you for.
+    Whoami(identity::WhoAmI),
+    /// Make, list, replace and end API keys.
+    #[command(subcommand)]
+    Key(identity::Key),
+    /// Make tenants, change what they may use, and suspend them.
+    #[command(subcommand)]
+    Tenant(identity::Tenant),
+    /// Mint macaroons, end them, and look into them.
+    #[command(subcommand)]
+    Macaroon(identity::Macaroon),
+    /// Say which people may enter, and as whom.
+    #[command(subcommand)]
+    Identity(identity::Identity),
+    /// Register programs that ask people for tokens, and remove them.
+    #[command(subcommand)]
+    Client(identity::OauthClient),
+    /// Say what a tenant uses, and what it may use.
+    Usage(identity::Usage),
+    /// Read the audit log: who was let in, who was not, who changed what.
+    Audit(identity::Audit),
 }
 
 impl RemoteCommand {
@@ -74,6 +101,16 @@ impl RemoteCommand {
             Self::Revocations(command) => command.run().await,
             Self::Ledger(command) => command.run().await,
             Self::Worker(command) => command.run().await,
+            Self::Login(command) => command.run().await,
+            Self::Logout(command) => command.run().await,
+            Self::Whoami(command) => command.run().await,
+            Self::Key(command) => command.run().await,
+            Self::Tenant(command) => command.run().await,
+            Self::Macaroon(command) => command.run().await,
+            Self::Identity(command) => command.run().await,
+            Self::Client(command) => command.run().await,
+            Self::Usage(command) => command.run().await,
+            Self::Audit(command) => command.run().await,
         }
     }
 }

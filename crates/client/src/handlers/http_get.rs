@@ -114,6 +114,7 @@ impl HttpGet {
             timeout: options.timeout.min(Duration::from_secs(10)),
             secure: true,
             roots: None,
+            certificate: None,
         })?;
         let http = legacy::Client::builder(TokioExecutor::new())
             .pool_max_idle_per_host(0)

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::{
     proxy::{BUSY_NOW, Fault, Proxy},
-    server::{Gate, KEY, client, quick},
+    server::{Gate, KEY, PATIENCE, client, quick},
 };
 
 pub fn message(topic: &str, content: &str) -> SendInput {
@@ -298,23 +298,25 @@ async fn topics_and_dead_letters_are_streams() {
 #[tokio::test]
 async fn a_slow_reprocess_is_waited_for() {
     let gate = Gate::start().await;
-    let client = Client::builder(format!("http://{}", gate.addr))
-        .key(KEY)
-        .timeout(Duration::from_millis(700))
-        .build()
-        .expect("a client");
-    for n in 0..2 {
+    let client = gate.client();
+    for n in 0..4 {
         send(&client, "d", &n.to_string()).await;
         kill(&client, "d").await;
     }
     let slowly = ReprocessInput {
         topic: "d".to_owned(),
-        limit: Some(2),
+        limit: Some(4),
         per_second: Some(1),
         ..Default::default()
     };
-    let moved = client.reprocess_dead_letters(&slowly).await;
-    assert_eq!(moved.expect("moved").moved, 2);
+    // The answer takes three seconds.
+    let hasty = Client::builder(format!("http://{}", gate.addr))
+        .key(KEY)
+        .timeout(Duration::from_secs(2))
+        .build()
+        .expect("a client");
+    let moved = hasty.reprocess_dead_letters(&slowly).await;
+    assert_eq!(moved.expect("moved").moved, 4);
 }
 
 #[tokio::test]
@@ -327,10 +329,9 @@ async fn a_stream_gives_messages_as_they_come_over_a_restart() {
         .build()
         .expect("a client");
     let mut live = client.receive_stream(wish("t"));
-    let soon = Duration::from_secs(10);
     for n in 0..3 {
         let sent = send(&client, "t", &n.to_string()).await;
-        let come = timeout(soon, live.next()).await.expect("in time");
+        let come = timeout(PATIENCE, live.next()).await.expect("in time");
         let come = come.expect("open").expect("a message");
         assert_eq!((&come.msg_id, text(&come)), (&sent, n.to_string().as_str()));
         client.ack_message(&ack(&come)).await.expect("done");
@@ -340,9 +341,9 @@ async fn a_stream_gives_messages_as_they_come_over_a_restart() {
     let gate = gate.restart().await;
     let sent = send(&gate.client(), "t", "later").await;
     let waiting = tokio::spawn(async move { live.next().await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    proxy.until_turned_away().await;
     proxy.lead_to(Some(gate.addr));
-    let come = timeout(soon, waiting).await.expect("in time");
+    let come = timeout(PATIENCE, waiting).await.expect("in time");
     let come = come.expect("no panic").expect("open").expect("a message");
     assert_eq!(come.msg_id, sent);
 }

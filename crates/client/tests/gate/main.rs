@@ -8,6 +8,7 @@ mod calls;
 mod consumer;
 mod faults;
 mod http_get;
+mod identity;
 mod lists;
 mod mailbox;
 mod proxy;

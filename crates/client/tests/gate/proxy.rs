@@ -30,6 +30,7 @@ pub enum Fault {
 }
 
 pub const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-type: application/json\r\ncontent-length: 84\r\n\r\n{\"error\":\"unavailable\",\"code\":\"UNAVAILABLE\",\"message\":\"not now\",\"corr_id\":\"proxied\"}";
+pub const BUSY_FOR_AN_HOUR: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 3600\r\ncontent-type: application/json\r\ncontent-length: 84\r\n\r\n{\"error\":\"unavailable\",\"code\":\"UNAVAILABLE\",\"message\":\"not now\",\"corr_id\":\"proxied\"}";
 pub const BUSY_NOW: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 84\r\n\r\n{\"error\":\"unavailable\",\"code\":\"UNAVAILABLE\",\"message\":\"not now\",\"corr_id\":\"proxied\"}";
 pub const NO_HOST: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 94\r\n\r\n{\"error\":\"host_unavailable\",\"code\":\"HOST_UNAVAILABLE\",\"message\":\"not now\",\"corr_id\":\"proxied\"}";
 pub const OVER: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\ncontent-length: 83\r\n\r\n{\"error\":\"rate_limit\",\"code\":\"RATE_LIMIT\",\"message\":\"too many\",\"corr_id\":\"proxied\"}";
@@ -50,6 +51,8 @@ struct Shared {
     claimed: Mutex<Vec<u8>>,
     /// The server that requests go to, unless it is down. A change closes every connection.
     upstream: watch::Sender<Option<SocketAddr>>,
+    /// The number of connections that came while the server was down.
+    turned_away: watch::Sender<usize>,
 }
 
 impl Proxy {
@@ -62,6 +65,7 @@ impl Proxy {
                 seen: Mutex::default(),
                 claimed: Mutex::default(),
                 upstream: watch::Sender::new(Some(upstream)),
+                turned_away: watch::Sender::new(0),
             }),
         };
         let shared = Arc::clone(&proxy.shared);
@@ -84,6 +88,13 @@ impl Proxy {
         self.shared.upstream.send_replace(upstream);
     }
 
+    /// Waits until somebody found the server down.
+    pub async fn until_turned_away(&self) {
+        let mut turned_away = self.shared.turned_away.subscribe();
+        let counted = turned_away.wait_for(|count| *count > 0).await;
+        counted.expect("the proxy is there");
+    }
+
     /// The requests that came, whose line contains `part`.
     pub fn seen(&self, part: &str) -> Vec<String> {
         let seen = self.shared.seen.lock().expect("no panic");
@@ -95,7 +106,10 @@ impl Proxy {
 async fn serve(shared: Arc<Shared>, connection: TcpStream) {
     let mut upstream = shared.upstream.subscribe();
     let target = *upstream.borrow_and_update();
-    let Some(target) = target else { return };
+    let Some(target) = target else {
+        shared.turned_away.send_modify(|count| *count += 1);
+        return;
+    };
     tokio::select! {
         _ = upstream.changed() => {}
         _ = pass(&shared, connection, target) => {}

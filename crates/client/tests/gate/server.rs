@@ -15,6 +15,9 @@ use asyncgate_engine::{
 use serde_json::value::RawValue;
 use tokio::net::TcpListener;
 
+/// The longest time that an event may take on a machine that is busy with other work.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A server and the engine behind it.
 pub struct Gate {
     engine: TestEngine,
@@ -32,6 +35,7 @@ impl Gate {
             engine,
             store,
             clock,
+            ..
         } = self.engine;
         engine.drain();
         Self::before(TestEngine::over(store, clock, Settings::default())).await
@@ -86,7 +90,7 @@ pub fn client(addr: SocketAddr) -> Client {
 pub fn quick() -> Retry {
     Retry {
         attempts: 5,
-        total: Duration::from_secs(10),
+        total: PATIENCE,
         first: Duration::from_millis(2),
         longest: Duration::from_millis(20),
     }
@@ -112,7 +116,7 @@ pub async fn ended(client: &Client, task_id: &str) -> TaskRecord {
         task_id: task_id.to_owned(),
         ..Default::default()
     };
-    let record = client.wait_for_task(&input, Duration::from_secs(10)).await;
+    let record = client.wait_for_task(&input, PATIENCE).await;
     let record = record.expect("a task");
     assert!(
         asyncgate_client::has_ended(record.status),

@@ -12,7 +12,7 @@ use rustls::{
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use crate::server::{Gate, KEY};
+use crate::server::{Gate, KEY, PATIENCE};
 
 const ROOT: &[u8] = include_bytes!("tls/ca.pem");
 const CERTIFICATE: &[u8] = include_bytes!("tls/server.pem");
@@ -56,7 +56,7 @@ async fn a_certificate_is_checked() {
         Client::builder(address)
             .key(KEY)
             .retry(Retry::NONE)
-            .connect_timeout(std::time::Duration::from_secs(2))
+            .connect_timeout(PATIENCE)
     };
     for host in ["localhost", "127.0.0.1"] {
         let trusting = client(format!("https://{host}:{}", addr.port())).trusted_roots(ROOT);

@@ -25,7 +25,7 @@ use tokio::{
 
 use crate::{
     proxy::{Fault, NO_HOST, Proxy},
-    server::{Gate, client, create, ended, now, quick, task},
+    server::{Gate, PATIENCE, client, create, ended, now, quick, task},
 };
 
 /// A worker that runs.
@@ -45,7 +45,7 @@ pub fn builder(client: Client) -> WorkerBuilder {
     Worker::builder(&client)
         .id("w")
         .pause(quick())
-        .cancel_grace(Duration::from_millis(50))
+        .cancel_grace(Duration::from_millis(500))
 }
 
 pub fn hire(builder: WorkerBuilder) -> Hired {
@@ -152,7 +152,7 @@ async fn a_lease_is_renewed_while_the_handler_works() {
     let open = Arc::clone(&go);
     let hired = hire(
         builder(client.clone())
-            .lease_ttl(Duration::from_secs(1))
+            .lease_ttl(Duration::from_secs(3))
             .handle("t", move |_, _| {
                 let go = Arc::clone(&go);
                 async move {
@@ -344,11 +344,13 @@ async fn an_idle_worker_stops_at_once() {
     let gate = Gate::start().await;
     let proxy = Proxy::to(gate.addr).await;
     let handler = |_, _| async { Err(Failure::permanent("never")) };
-    let hired = hire(builder(client(proxy.addr)).handle("t", handler));
+    // Its claim would wait for a task much longer than this test waits for the worker.
+    let patient = builder(client(proxy.addr)).wait(PATIENCE);
+    let hired = hire(patient.handle("t", handler));
     while proxy.seen("/claim").is_empty() {
         tokio::task::yield_now().await;
     }
     let start = Instant::now();
     assert_eq!(hired.stop().await, Summary::default());
-    assert!(start.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() < PATIENCE / 6);
 }

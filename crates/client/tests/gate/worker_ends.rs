@@ -103,7 +103,7 @@ async fn a_handler_learns_that_its_task_was_cancelled_or_its_lease_lost() {
     let (told, mut causes) = mpsc::unbounded_channel();
     let hired = hire(
         builder(client.clone())
-            .lease_ttl(Duration::from_secs(1))
+            .lease_ttl(Duration::from_secs(3))
             .handle("t", move |context, payload| {
                 let (began, told) = (began.clone(), told.clone());
                 async move {

@@ -1,8 +1,11 @@
 //! The limits of calls to the server itself: for everyone together, for each tenant, for each principal. And
-//! of the messages that calls bring.
+//! of the messages that calls bring. Some are the operator's, others are the hourly quotas of a tenant.
 
 use super::{Flaw, LimitCheck, Limits, Resolved, Rule, Tier};
-use crate::{Principal, TenantId};
+use crate::{
+    Principal, TenantId,
+    identity::{QuotaName, Quotas},
+};
 
 /// The tenant of the server itself, which no credential has. The rows of these limits belong to it: no
 /// caller can reach them, and all of them can be charged in one step.
@@ -58,6 +61,16 @@ impl Scope {
         }
     }
 
+    /// Returns what a caller is known by among those whose calls are counted apart.
+    fn key(self, tenant: TenantId, principal: &Principal) -> String {
+        let bucket = self.bucket(tenant, principal);
+        match self {
+            // Two tenants may have principals of the same name.
+            Self::Principal => format!("{tenant}/{bucket}"),
+            Self::Global | Self::Tenant | Self::Tasks | Self::Messages => bucket,
+        }
+    }
+
     /// Returns the check that a call of this caller must pass.
     fn check(
         self,
@@ -66,19 +79,67 @@ impl Scope {
         principal: &Principal,
         cost: i64,
     ) -> LimitCheck {
-        let bucket = self.bucket(tenant, principal);
         LimitCheck {
             policy: by.policy.clone(),
-            // Two tenants may have principals of the same name.
-            key: match self {
-                Self::Principal => format!("{tenant}/{bucket}"),
-                Self::Global | Self::Tenant | Self::Tasks | Self::Messages => bucket,
-            },
+            key: self.key(tenant, principal),
             rule: by.rule.clone(),
             cost,
             shadow: by.shadow,
         }
     }
+}
+
+/// A check that a call must pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallCheck {
+    /// The calls that it counts together.
+    pub scope: Scope,
+    /// The quota behind it; absent if it is the operator's limit.
+    pub quota: Option<QuotaName>,
+    /// The question.
+    pub check: LimitCheck,
+}
+
+impl CallCheck {
+    /// Returns the name under which callers are told of the limit.
+    pub const fn policy(&self) -> &'static str {
+        match self.quota {
+            Some(quota) => quota.as_str(),
+            None => self.scope.as_str(),
+        }
+    }
+}
+
+/// Returns the checks of a tenant's hourly quotas that a caller's call must pass, to be asked as [`SERVER_TENANT`].
+pub fn hourly_checks(
+    quotas: &Quotas,
+    tenant: TenantId,
+    principal: &Principal,
+    makes_task: bool,
+    cost: i64,
+) -> Vec<CallCheck> {
+    let counted = [
+        (QuotaName::ApiCallsPerHour, Scope::Tenant, true),
+        (QuotaName::PrincipalApiCallsPerHour, Scope::Principal, true),
+        (QuotaName::TasksPerHour, Scope::Tasks, makes_task),
+    ];
+    let counted = counted.into_iter().filter(|(_, _, counts)| *counts);
+    let check = |(name, scope, _): (QuotaName, Scope, bool)| {
+        let bucket = quotas.get(name).hourly_bucket()?;
+        Some(CallCheck {
+            scope,
+            quota: Some(name),
+            check: LimitCheck {
+                // No policy of an operator has a colon in its name, so this row is no other's.
+                policy: format!("quota:{}", name.as_str()).into(),
+                key: scope.key(tenant, principal),
+                rule: Rule::Bucket(bucket),
+                cost,
+                shadow: false,
+            },
+        })
+    };
+    counted.filter_map(check).collect()
 }
 
 impl Limits {
@@ -130,7 +191,7 @@ impl Limits {
         tenant: TenantId,
         principal: &Principal,
         makes_task: bool,
-    ) -> Vec<(Scope, LimitCheck)> {
+    ) -> Vec<CallCheck> {
         let counts = |scope: Scope| match scope {
             Scope::Global | Scope::Tenant | Scope::Principal => true,
             Scope::Tasks => makes_task,
@@ -145,7 +206,7 @@ impl Limits {
         tenant: TenantId,
         principal: &Principal,
         messages: usize,
-    ) -> Vec<(Scope, LimitCheck)> {
+    ) -> Vec<CallCheck> {
         let cost = i64::try_from(messages).unwrap_or(i64::MAX);
         let counts = |scope| scope == Scope::Messages && messages > 0;
         self.checks(tenant, principal, cost, counts)
@@ -157,11 +218,14 @@ impl Limits {
         principal: &Principal,
         cost: i64,
         counts: impl Fn(Scope) -> bool,
-    ) -> Vec<(Scope, LimitCheck)> {
+    ) -> Vec<CallCheck> {
         let asked = self.calls.iter().filter(|(scope, _)| counts(*scope));
-        asked
-            .map(|(scope, by)| (*scope, scope.check(by, tenant, principal, cost)))
-            .collect()
+        let check = |(scope, by): &(Scope, Resolved)| CallCheck {
+            scope: *scope,
+            quota: None,
+            check: scope.check(by, tenant, principal, cost),
+        };
+        asked.map(check).collect()
     }
 }
 
@@ -191,7 +255,7 @@ mod tests {
         let keys = |tenant, id: &str| -> Vec<String> {
             let mut asked = limits.call_checks(tenant, &agent(id), true);
             asked.extend(limits.message_checks(tenant, &agent(id), 1));
-            asked.into_iter().map(|(_, check)| check.key).collect()
+            asked.into_iter().map(|asked| asked.check.key).collect()
         };
         let (ann, bob, other_ann) = (keys(ACME, "ann"), keys(ACME, "bob"), keys(OTHER, "ann"));
         let same = |one: &[String], other: &[String]| -> Vec<bool> {
@@ -222,10 +286,61 @@ mod tests {
         assert_eq!(limits.call_checks(ACME, &ann, true).len(), 0);
         assert_eq!(limits.message_checks(ACME, &ann, 0).len(), 0);
         let asked = limits.message_checks(ACME, &ann, 1_000);
-        let costs: Vec<i64> = asked.iter().map(|(_, check)| check.cost).collect();
+        let costs: Vec<i64> = asked.iter().map(|asked| asked.check.cost).collect();
         assert_eq!(costs, [1_000]);
         assert_eq!(asked, limits.message_checks(ACME, &agent("bob"), 1_000));
         assert_ne!(asked, limits.message_checks(OTHER, &ann, 1_000));
+    }
+
+    #[test]
+    fn hourly_quotas_are_buckets_with_rows_of_their_own() {
+        use crate::identity::Quota;
+        let ann = agent("ann");
+        assert_eq!(hourly_checks(&Quotas::default(), ACME, &ann, true, 1), []);
+        let all = [
+            (QuotaName::ApiCallsPerHour, 1_000),
+            (QuotaName::PrincipalApiCallsPerHour, 50),
+            (QuotaName::TasksPerHour, 100),
+        ];
+        let quotas = all
+            .into_iter()
+            .fold(Quotas::default(), |quotas, (name, n)| {
+                quotas.with(name, Quota::AtMost(n))
+            });
+        let told = |makes_task| -> Vec<(&str, String, u64)> {
+            let checks = hourly_checks(&quotas, ACME, &ann, makes_task, 1);
+            let told = checks.iter().map(|asked| {
+                let bucket = asked.scope.bucket(ACME, &ann);
+                (asked.policy(), bucket, asked.check.rule.limit())
+            });
+            told.collect()
+        };
+        let calls = [
+            (
+                "api_calls_per_hour",
+                format!("tenant:{ACME}:api_calls"),
+                1_000,
+            ),
+            (
+                "principal_api_calls_per_hour",
+                "principal:agent/ann:api_calls".to_owned(),
+                50,
+            ),
+        ];
+        assert_eq!(told(false), calls);
+        assert_eq!(told(true)[..2], calls);
+        let tasks = ("tasks_per_hour", format!("tenant:{ACME}:tasks"), 100);
+        assert_eq!(told(true)[2], tasks);
+        // Neither another tenant nor a policy of the operator has the same row.
+        let now = crate::Timestamp::default();
+        let name = |tenant| {
+            let checks = hourly_checks(&quotas, tenant, &ann, false, 1);
+            checks[1].check.name(SERVER_TENANT, now)
+        };
+        assert_ne!(name(ACME), name(OTHER));
+        let operators = limited(&[(Scope::Principal, "standard")]).unwrap();
+        let operators = operators.call_checks(ACME, &ann, false);
+        assert_ne!(operators[0].check.name(SERVER_TENANT, now), name(ACME));
     }
 
     #[test]

@@ -23,7 +23,7 @@ mod window;
 
 pub use asks::{Asks, Decision, Together, Verdicts, decide};
 pub use bucket::{Bucket, MILLIONTHS};
-pub use call_limits::{SERVER_TENANT, Scope};
+pub use call_limits::{CallCheck, SERVER_TENANT, Scope, hourly_checks};
 pub use delay::{Attempt, Delay, Progress, Stage, attempt};
 pub use domain::DomainState;
 pub use limits::{

@@ -51,11 +51,13 @@ pub enum Event {
     ProtectedKeyRefused,
     DataExported,
     DataErased,
+    IdentityRemoved,
+    ClientRemoved,
 }
 
 impl Event {
     /// Every event.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::AuthSuccess,
         Self::AuthFailure,
         Self::AuthzFailure,
@@ -81,6 +83,8 @@ impl Event {
         Self::ProtectedKeyRefused,
         Self::DataExported,
         Self::DataErased,
+        Self::IdentityRemoved,
+        Self::ClientRemoved,
     ];
 
     /// Returns the event's name on the wire.
@@ -111,6 +115,8 @@ impl Event {
             Self::ProtectedKeyRefused => "protected_key_refused",
             Self::DataExported => "data_exported",
             Self::DataErased => "data_erased",
+            Self::IdentityRemoved => "identity_removed",
+            Self::ClientRemoved => "client_removed",
         }
     }
 
@@ -140,7 +146,9 @@ impl Event {
             | Self::RateLimitBypassGranted
             | Self::RevocationAdded
             | Self::RevocationRemoved
-            | Self::DataExported => Severity::Info,
+            | Self::DataExported
+            | Self::IdentityRemoved
+            | Self::ClientRemoved => Severity::Info,
         }
     }
 }
@@ -288,6 +296,11 @@ impl Draft {
         self.details = object(details);
         self
     }
+}
+
+/// Returns the name of a principal as entries have it, by which they are found.
+pub fn recorded(principal_id: &str) -> String {
+    one_line(principal_id)
 }
 
 /// Returns a JSON object of texts.

@@ -147,7 +147,8 @@ pub fn expiry(
 /// The last moment that RFC 3339 can write.
 const END_OF_TIME: Timestamp = Timestamp::from_millis(253_402_300_799_999);
 
-fn after(now: Timestamp, seconds: u64) -> Timestamp {
+/// Returns the time so many seconds from now, as far as it can be written.
+pub(super) fn after(now: Timestamp, seconds: u64) -> Timestamp {
     let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
     now.plus_millis(seconds.saturating_mul(1_000))
         .min(END_OF_TIME)

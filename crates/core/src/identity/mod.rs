@@ -5,7 +5,10 @@
 
 pub mod audit;
 mod change;
+mod exception;
 mod key;
+pub mod manage;
+pub mod oauth;
 mod quota;
 mod record;
 mod role;
@@ -13,7 +16,8 @@ mod scope;
 mod stored;
 mod tenant;
 
-pub use change::{Changes, Rejection, forget, import_keys};
+pub use change::{Changes, Rejection, first_key, forget, import_keys, note_uses};
+pub use exception::{ExceptionEffect, LimitException, end_exception, except};
 pub use key::{KeyLife, KeyRejection, KeyStanding, Rotation, expiry};
 pub use quota::{BadQuota, Quota, QuotaExceeded, QuotaName, Quotas, UnknownQuota};
 pub use record::{

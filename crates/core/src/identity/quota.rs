@@ -145,6 +145,16 @@ impl Quota {
         }
     }
 
+    /// Returns the one that allows less.
+    #[must_use]
+    pub fn stricter(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::None, other) => other,
+            (one, Self::None) => one,
+            (Self::AtMost(one), Self::AtMost(other)) => Self::AtMost(one.min(other)),
+        }
+    }
+
     /// Returns how many more there may be beside `current`; nothing if there is no bound.
     pub const fn room(self, current: u64) -> Option<u64> {
         match self {
@@ -158,6 +168,14 @@ impl Quota {
         match self {
             Self::None => value,
             Self::AtMost(most) => value.min(most),
+        }
+    }
+
+    /// Returns true if little is left of it beside `current`: a tenth or less.
+    pub fn is_nearly_used(self, current: u64) -> bool {
+        match self {
+            Self::None => false,
+            Self::AtMost(most) => u128::from(current) * 10 >= u128::from(most) * 9,
         }
     }
 
@@ -216,6 +234,13 @@ impl Quotas {
         self
     }
 
+    /// Returns these values with one of them taken out.
+    #[must_use]
+    pub const fn without(mut self, name: QuotaName) -> Self {
+        self.0[name as usize] = None;
+        self
+    }
+
     /// Returns these values, and those of `fallback` where there are none here.
     #[must_use]
     pub fn or(self, fallback: Self) -> Self {
@@ -229,6 +254,23 @@ impl Quotas {
     /// Returns one value. What is not set has no bound.
     pub fn get(&self, name: QuotaName) -> Quota {
         self.0[name as usize].unwrap_or(Quota::None)
+    }
+
+    /// Returns true if nothing has a bound.
+    pub fn is_unlimited(&self) -> bool {
+        self.iter().all(|(_, quota)| quota == Quota::None)
+    }
+
+    /// Returns true if something has a bound in an hour.
+    pub fn has_hourly(&self) -> bool {
+        let is_bounded =
+            |(name, quota): (QuotaName, Quota)| name.is_hourly() && quota != Quota::None;
+        self.iter().any(is_bounded)
+    }
+
+    /// Returns one value if it is set.
+    pub const fn set_value(&self, name: QuotaName) -> Option<Quota> {
+        self.0[name as usize]
     }
 
     /// Returns the values that are set.

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    KeyLife, Quotas, Role, Scope, Scopes, Tenant, TenantTier,
+    KeyLife, LimitException, Quotas, Role, Scope, Scopes, Tenant, TenantTier,
     stored::{some_text, some_time, text, time},
 };
 use crate::{PrincipalKey, RecordId, TenantId, Timestamp, preimage::Preimage};
@@ -38,6 +38,10 @@ pub struct TenantRecord {
     /// The time at which it was made.
     #[serde(with = "time")]
     pub created_at: Timestamp,
+    /// Other limits until a time, also if that time is over. Absent from the text if there is none, as in texts that
+    /// were written before there were exceptions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exception: Option<LimitException>,
 }
 
 impl TenantRecord {
@@ -50,15 +54,24 @@ impl TenantRecord {
             own_quotas: Quotas::default(),
             suspended_at: None,
             created_at: Timestamp::default(),
+            exception: None,
         }
     }
 
+    /// Returns the exception that counts now.
+    pub fn exception_at(&self, now: Timestamp) -> Option<&LimitException> {
+        let exception = self.exception.as_ref();
+        exception.filter(|exception| now < exception.until)
+    }
+
     /// Returns what the rules know of it.
-    pub const fn tenant(&self) -> Tenant {
+    pub fn tenant(&self) -> Tenant {
+        let exception = self.exception.as_ref();
         Tenant {
             tier: self.tier,
             own_quotas: self.own_quotas,
             suspended_at: self.suspended_at,
+            exception: exception.map(|exception| (exception.effect, exception.until)),
         }
     }
 }
@@ -87,6 +100,10 @@ pub struct ApiKey {
     pub label: Option<String>,
     /// The slow hash of the whole key.
     pub hash: String,
+    /// A short digest of the whole key, by which most wrong ones are refused without the slow hash. Older records
+    /// have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<String>,
     /// The time at which it was made.
     #[serde(with = "time")]
     pub created_at: Timestamp,
@@ -171,6 +188,17 @@ pub struct OauthClient {
     /// The time at which it was registered.
     #[serde(with = "time")]
     pub created_at: Timestamp,
+    /// The time from which on a client that registered itself is forgotten, unless it is used; absent for a client
+    /// that an admin registered.
+    #[serde(default, with = "some_time")]
+    pub expires_at: Option<Timestamp>,
+}
+
+impl OauthClient {
+    /// Returns true unless the client registered itself and its time is over.
+    pub fn is_current(&self, now: Timestamp) -> bool {
+        self.expires_at.is_none_or(|end| now < end)
+    }
 }
 
 /// How a provider of identities names a person.
@@ -205,6 +233,9 @@ pub struct IdentityLink {
     /// The scopes that the person was given; absent if they are those of the role.
     #[serde(with = "some_text")]
     pub scopes: Option<Scopes>,
+    /// The slow hash of the person's password. Only people whose provider is the server itself have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_hash: Option<String>,
     /// The time at which it was added.
     #[serde(with = "time")]
     pub created_at: Timestamp,
@@ -216,6 +247,9 @@ pub struct Grant {
     /// The client.
     #[serde(with = "text")]
     pub client: RecordId,
+    /// The leave by which the person entered. Nothing is granted any more once it is gone.
+    #[serde(with = "text")]
+    pub identity: RecordId,
     /// The principal that the client acts as.
     #[serde(with = "text")]
     pub principal: PrincipalKey,
@@ -437,9 +471,8 @@ impl Record {
             Self::AuthorizationCode(code) => Some(code.expires_at.plus_millis(CODE_KEPT_MS)),
             Self::TokenFamily(family) => Some(family.expires_at),
             Self::RefreshToken(token) => Some(token.expires_at),
-            Self::Tenant(_) | Self::ApiKey(_) | Self::OauthClient(_) | Self::IdentityLink(_) => {
-                None
-            }
+            Self::OauthClient(client) => client.expires_at,
+            Self::Tenant(_) | Self::ApiKey(_) | Self::IdentityLink(_) => None,
         }
     }
 
@@ -451,6 +484,54 @@ impl Record {
         let lives = key.revoked_at.is_none() && key.is_platform_admin();
         let end = key.expires_at.unwrap_or(Timestamp::from_millis(i64::MAX));
         lives.then_some(end)
+    }
+
+    /// Returns the tenant, if it is one.
+    pub fn into_tenant(self) -> Option<TenantRecord> {
+        let Self::Tenant(tenant) = self else {
+            return None;
+        };
+        Some(tenant)
+    }
+
+    /// Returns the client, if it is one.
+    pub fn into_client(self) -> Option<OauthClient> {
+        let Self::OauthClient(client) = self else {
+            return None;
+        };
+        Some(client)
+    }
+
+    /// Returns the leave to enter, if it is one.
+    pub fn into_link(self) -> Option<IdentityLink> {
+        let Self::IdentityLink(link) = self else {
+            return None;
+        };
+        Some(link)
+    }
+
+    /// Returns the code, if it is one.
+    pub fn into_code(self) -> Option<AuthorizationCode> {
+        let Self::AuthorizationCode(code) = self else {
+            return None;
+        };
+        Some(code)
+    }
+
+    /// Returns the family of tokens, if it is one.
+    pub fn into_family(self) -> Option<TokenFamily> {
+        let Self::TokenFamily(family) = self else {
+            return None;
+        };
+        Some(family)
+    }
+
+    /// Returns the refresh token, if it is one.
+    pub fn into_refresh_token(self) -> Option<RefreshToken> {
+        let Self::RefreshToken(token) = self else {
+            return None;
+        };
+        Some(token)
     }
 
     /// Returns the text in which a store keeps it.

@@ -140,8 +140,12 @@ pub enum Missing {
 /// that the credential covers; none if nothing is needed, because then every credential may.
 ///
 /// `scopes` are those of the credential, as named by whoever made it or as [`Role::default_scopes`] says.
-pub fn may(role: Role, scopes: Scopes, needed: &[Scope]) -> Result<Scopes, Missing> {
-    let needed = needed.iter().copied();
+pub fn may(
+    role: Role,
+    scopes: Scopes,
+    needed: impl IntoIterator<Item = Scope, IntoIter: Clone>,
+) -> Result<Scopes, Missing> {
+    let needed = needed.into_iter();
     // The role bounds what is needed too: a wide scope such as `admin:write` must not give the server's
     // own role what it does not have.
     let possible = |scope: &Scope| role.widest_scopes().contains(*scope);

@@ -4,7 +4,7 @@ use std::{fmt::Display, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
 
-use super::{Quotas, Role, Scopes, TenantTier};
+use super::{ExceptionEffect, Quotas, Role, Scopes, TenantTier};
 use crate::{PrincipalKey, RecordId, TenantId, Timestamp};
 
 /// A value with one text, from which it is read back.
@@ -97,6 +97,23 @@ impl Text for Quotas {
                 let name: super::QuotaName = parsed(name)?;
                 Some(quotas.with(name, name.read(parsed(number)?).ok()?))
             })
+    }
+}
+
+impl Text for ExceptionEffect {
+    fn to_text(&self) -> String {
+        match self {
+            Self::Bypass => self.as_str().to_owned(),
+            Self::Throttle(quotas) => format!("{} {}", self.as_str(), quotas.to_text()),
+        }
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        match text.split_once(' ') {
+            None if text == Self::Bypass.as_str() => Some(Self::Bypass),
+            Some(("throttle", quotas)) => Quotas::from_text(quotas).map(Self::Throttle),
+            Some(_) | None => None,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::Quotas;
+use super::{ExceptionEffect, Quotas};
 use crate::Timestamp;
 
 /// The sort of contract that a tenant has.
@@ -59,14 +59,25 @@ pub struct Tenant {
     pub own_quotas: Quotas,
     /// The time since which it is suspended.
     pub suspended_at: Option<Timestamp>,
+    /// An exception from its quotas, and the first moment at which it does not count any more.
+    pub exception: Option<(ExceptionEffect, Timestamp)>,
 }
 
 impl Tenant {
-    /// Returns the quotas that count: its own, then those that the settings give its tier, then the
+    /// Returns the quotas that count usually: its own, then those that the settings give its tier, then the
     /// built-in ones.
     pub fn quotas(&self, of_tier: Quotas) -> Quotas {
         let built_in = Quotas::of_tier(self.tier);
         self.own_quotas.or(of_tier).or(built_in)
+    }
+
+    /// Returns the quotas that count now: the usual ones, unless an exception is made.
+    pub fn quotas_at(&self, of_tier: Quotas, now: Timestamp) -> Quotas {
+        let usual = self.quotas(of_tier);
+        match self.exception {
+            Some((effect, until)) if now < until => effect.apply(usual),
+            Some(_) | None => usual,
+        }
     }
 
     /// Suspends the tenant, or lets it in again. A second suspension keeps the time of the first.

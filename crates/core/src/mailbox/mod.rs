@@ -18,6 +18,7 @@ mod send;
 mod settle;
 mod share;
 mod sweep;
+mod topic_class;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -33,6 +34,7 @@ pub use send::{Outgoing, SendContext, Sent, send};
 pub use settle::{Nack, Settlement, ack, ack_all, extend, nack};
 pub use share::Share;
 pub use sweep::{Swept, sweep};
+pub use topic_class::{TopicClasses, TopicPattern};
 
 use crate::{LeaseId, Link, MessageId, Timestamp};
 

@@ -2,6 +2,7 @@
 
 use crate::{
     Decision, Env, Ledger, Principal, ReceiptType, Seq, Task, TaskWrite, Timestamp,
+    identity::{Quota, QuotaName},
     ledger::Draft,
     receipt::Body,
     task::{Lease, State, finish::give_up_late},
@@ -27,15 +28,25 @@ pub struct Claimed {
     pub leased: Vec<Task>,
     /// The number of candidates whose deadline had passed. They ended, so others may stand behind them.
     pub ended: usize,
+    /// True if a candidate was left because the tenant may hold no more leases.
+    pub lacked_room: bool,
 }
 
-/// Leases every candidate that is ready. A store offers candidates by priority, then age; a
-/// candidate that is not ready, or no longer, is skipped, and one whose deadline has passed ends.
-pub fn claim(mut env: Env, head: Seq, claim: &Claim, candidates: Vec<Task>) -> Decision<Claimed> {
+/// Leases every candidate that is ready, as long as the tenant may hold one more lease than the `held` ones.
+/// A store offers candidates by priority, then age; a candidate that is not ready, or no longer, is
+/// skipped, and one whose deadline has passed ends.
+pub fn claim(
+    mut env: Env,
+    head: Seq,
+    claim: &Claim,
+    candidates: Vec<Task>,
+    held: u64,
+) -> Decision<Claimed> {
     let mut ledger = Ledger::after(head);
+    let room = env.quota(QuotaName::ConcurrentLeases).room(held);
     let mut claimed = Claimed {
         leased: Vec::with_capacity(candidates.len()),
-        ended: 0,
+        ..Claimed::default()
     };
     for mut task in candidates {
         // A store may offer rows that changed after it listed them; the rule decides by the row itself.
@@ -47,6 +58,10 @@ pub fn claim(mut env: Env, head: Seq, claim: &Claim, candidates: Vec<Task>) -> D
             give_up_late(&mut env, &mut ledger, task);
             claimed.ended += 1;
             continue;
+        }
+        if room.is_some_and(|room| claimed.leased.len() as u64 >= room) {
+            claimed.lacked_room = true;
+            break;
         }
         let before = task.standing();
         let lease = Lease {
@@ -99,8 +114,14 @@ fn usual_lease_ms(task: &Task) -> Option<i64> {
 }
 
 /// Returns the end of a lease or extension that begins now: the requested length, at most the
-/// maximum.
+/// maximum of the settings and the tenant's quota.
 pub(super) fn lease_end(env: &Env, wished_ms: Option<i64>) -> Timestamp {
     let wished = wished_ms.unwrap_or(env.policy.default_lease_ttl_ms);
-    env.now.plus_millis(wished.min(env.policy.max_lease_ttl_ms))
+    let longest = env.policy.max_lease_ttl_ms;
+    let longest = match env.quota(QuotaName::LeaseTtlSecs) {
+        Quota::None => longest,
+        Quota::AtMost(secs) => i64::try_from(secs.saturating_mul(1_000))
+            .map_or(longest, |most_ms| most_ms.min(longest)),
+    };
+    env.now.plus_millis(wished.min(longest))
 }

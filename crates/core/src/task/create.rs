@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    Class, ClassLoad, Decision, Env, Json, Ledger, Principal, ReceiptType, Rejection, Seq, Task,
-    TaskWrite,
+    Class, Decision, Env, Json, Ledger, Principal, ReceiptType, Rejection, Seq, Task, TaskWrite,
+    TenantLoad,
+    identity::{Quota, QuotaName},
     ledger::Draft,
     receipt::Body,
     task::{Contract, Requirements, Spec, State},
@@ -80,16 +81,16 @@ pub struct Created {
 }
 
 /// Creates a task. If the owner's idempotency key already stands for a task (`existing`), returns
-/// that task for the same content and refuses other content. `load` is that of the new task's class.
+/// that task for the same content and refuses other content. `load` says what the tenant has in use.
 pub fn create(
     mut env: Env,
     head: Seq,
     new: NewTask,
     existing: Option<Task>,
-    load: ClassLoad,
+    load: TenantLoad,
 ) -> Result<Decision<Created>, Rejection> {
     // Checked before the key, so that the refusal does not depend on earlier calls.
-    let limit = env.policy.max_payload_bytes;
+    let limit = max_payload_bytes(&env);
     if new.payload.len() > limit {
         let what = "payload";
         return Err(Rejection::TooLarge { what, limit });
@@ -97,11 +98,7 @@ pub fn create(
     if let Some(task) = existing {
         return repeat(&new, task);
     }
-    // Every class costs memory for as long as it has a task, so one tenant may not have any number of them.
-    let limit = env.policy.max_task_classes;
-    if !load.is_known && load.classes >= limit {
-        return Err(Rejection::TooManyClasses { limit });
-    }
+    check_room(&env, &load)?;
     let mut ledger = Ledger::after(head);
     // The task's id carries the place of its assignment, which is the next receipt.
     let id = env.ids.task(ledger.next_seq());
@@ -152,6 +149,31 @@ pub fn create(
         changes,
         output: Created { task, duplicate },
     })
+}
+
+/// Returns the size that a payload may have: that of the settings or that of the tenant's quota, whichever is less.
+fn max_payload_bytes(env: &Env) -> usize {
+    let limit = env.policy.max_payload_bytes;
+    match env.quota(QuotaName::PayloadBytes) {
+        Quota::None => limit,
+        Quota::AtMost(most) => usize::try_from(most).map_or(limit, |most| most.min(limit)),
+    }
+}
+
+/// Refuses one more task of a tenant that has used up what it may have.
+fn check_room(env: &Env, load: &TenantLoad) -> Result<(), Rejection> {
+    let TenantLoad { usage, classes } = load;
+    if let Some(quotas) = &env.quotas {
+        quotas.check(QuotaName::ActiveTasks, usage.active_tasks)?;
+        // New work brings receipts. The receipts of work that is under way are always written.
+        quotas.check(QuotaName::ReceiptStorageBytes, usage.receipt_storage_bytes)?;
+    }
+    // Every class costs memory for as long as it has a task, so one tenant may not have any number of them.
+    let limit = env.policy.max_task_classes;
+    if !classes.is_known && classes.classes >= limit {
+        return Err(Rejection::TooManyClasses { limit });
+    }
+    Ok(())
 }
 
 /// Answers the same content with the first task and refuses other content. Priority, delay and

@@ -4,6 +4,7 @@
 
 use crate::{
     Decision, Env, Json, LeaseId, Ledger, Principal, ReceiptType, Rejection, Seq, Task, TaskWrite,
+    identity::QuotaName,
     ledger::Draft,
     receipt::Body,
     task::{Lease, Progress, Standing, State, claim::lease_end},
@@ -120,13 +121,15 @@ pub fn start(
     Ok(write(env, ledger, task, before, ()))
 }
 
-/// Records the progress of the work.
+/// Records the progress of the work. `receipts` is the number of receipts that the task has, counted at least up
+/// to the tenant's quota: a worker can report any number of times, and so this is where the quota stands.
 pub fn progress(
     mut env: Env,
     head: Seq,
     hold: &Hold,
     mut task: Task,
     value: Json,
+    receipts: u64,
 ) -> Result<Decision<()>, Rejection> {
     let limit = env.policy.max_payload_bytes;
     if value.len() > limit {
@@ -134,6 +137,9 @@ pub fn progress(
         return Err(Rejection::TooLarge { what, limit });
     }
     hold.check(&env, &task)?;
+    if let Some(quotas) = &env.quotas {
+        quotas.check(QuotaName::ReceiptsPerTask, receipts)?;
+    }
     let before = task.standing();
     let mut ledger = Ledger::after(head);
     let body = Body::new().with_content("progress", Some(&value));

@@ -260,6 +260,11 @@ impl Status {
         Self::ALL.into_iter().find(|status| status.as_str() == name)
     }
 
+    /// Returns true if a worker holds the task under a lease.
+    pub const fn is_held(self) -> bool {
+        matches!(self, Self::Leased | Self::Running)
+    }
+
     /// Returns true if the task has ended.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Canceled)

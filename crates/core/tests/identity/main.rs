@@ -7,6 +7,8 @@
 
 mod audit;
 mod keys;
+mod manage;
+mod oauth;
 mod records;
 mod roles;
 mod tenants;

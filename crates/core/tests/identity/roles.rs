@@ -64,7 +64,7 @@ fn each_role_has_its_scopes_by_default_and_no_others() {
     for (role, scope, letter) in cells() {
         let has = role.default_scopes().contains(scope);
         assert_eq!(has, letter == 'd', "{role:?} {scope}");
-        assert_eq!(may(role, role.default_scopes(), &[scope]).is_ok(), has);
+        assert_eq!(may(role, role.default_scopes(), [scope]).is_ok(), has);
         assert_eq!(role.effective_scopes(None).contains(scope), has);
     }
 }
@@ -74,7 +74,7 @@ fn a_scope_outside_the_role_gives_nothing_but_for_host_use() {
     for (role, scope, letter) in cells() {
         // Even with every scope there is, the role is the bound.
         for named in [Scopes::of(&[scope]), everything()] {
-            let allowed = may(role, named, &[scope]);
+            let allowed = may(role, named, [scope]);
             assert_eq!(allowed.is_ok(), letter != '-', "{role:?} {scope}");
             let has = role.effective_scopes(Some(named)).contains(scope);
             assert_eq!(has, letter != '-', "{role:?} {scope}");
@@ -95,7 +95,7 @@ fn a_refusal_names_the_role_or_the_scope_that_is_missing() {
                 AdminRead | AdminWrite | MailboxAdmin | HostAdmin | PlatformAdmin => Role::Admin,
             }),
         };
-        let refused = may(role, Scopes::NONE, &[scope]);
+        let refused = may(role, Scopes::NONE, [scope]);
         assert_eq!(refused, Err(expected), "{role:?} {scope}");
     }
 }
@@ -109,7 +109,7 @@ fn wide_scopes_cover_narrow_ones() {
                 || (held == HostAdmin && needed == HostUse);
             let expected = wider || held == needed;
             assert_eq!(held.covers(needed), expected, "{held} {needed}");
-            let allowed = may(Role::Admin, Scopes::of(&[held]), &[needed]);
+            let allowed = may(Role::Admin, Scopes::of(&[held]), [needed]);
             assert_eq!(allowed.is_ok(), expected, "{held} {needed}");
         }
     }
@@ -120,18 +120,18 @@ fn one_of_several_scopes_is_enough() {
     // Reading a task: an agent by the one, a worker by the other.
     let needed = [TasksRead, TasksLease];
     for role in [Role::Agent, Role::Worker, Role::Admin, Role::System] {
-        let allowed = may(role, role.default_scopes(), &needed);
+        let allowed = may(role, role.default_scopes(), needed);
         let own = role.default_scopes().and(Scopes::of(&needed));
         assert_eq!(allowed, Ok(own), "{role:?}");
     }
     let send_only = Scopes::of(&[MailboxSend]);
-    let missing = |role| may(role, send_only, &needed);
+    let missing = |role| may(role, send_only, needed);
     assert_eq!(missing(Role::Agent), Err(Missing::Scope(TasksRead)));
     assert_eq!(missing(Role::Worker), Err(Missing::Scope(TasksLease)));
-    let admins = may(Role::Agent, everything(), &[MailboxAdmin, AdminRead]);
+    let admins = may(Role::Agent, everything(), [MailboxAdmin, AdminRead]);
     assert_eq!(admins, Err(Missing::Role(Role::Admin)));
     for role in Role::ALL {
-        assert_eq!(may(role, Scopes::NONE, &[]), Ok(Scopes::NONE), "{role:?}");
+        assert_eq!(may(role, Scopes::NONE, []), Ok(Scopes::NONE), "{role:?}");
     }
 }
 
@@ -149,7 +149,7 @@ fn the_matrix_of_permissions_holds() {
     ];
     for (operation, needed, columns) in rows {
         for (role, column) in Role::ALL.into_iter().zip(columns.chars()) {
-            let allowed = may(role, role.default_scopes(), needed).is_ok();
+            let allowed = may(role, role.default_scopes(), needed.iter().copied()).is_ok();
             assert_eq!(allowed, column != '-', "{operation} {role:?}");
         }
     }

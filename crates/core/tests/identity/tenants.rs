@@ -1,7 +1,12 @@
 use asyncgate_core::{
-    Timestamp,
+    Ids, PrincipalKey, PrincipalKind, Stamp, Timestamp,
     admission::Bucket,
-    identity::{Quota, QuotaExceeded, QuotaName, Quotas, Tenant, TenantSuspended, TenantTier},
+    identity::{
+        ExceptionEffect, LimitException, Quota, QuotaExceeded, QuotaName, Quotas, Record,
+        Rejection, Tenant, TenantRecord, TenantSuspended, TenantTier,
+        audit::{Draft, Event},
+        end_exception, except,
+    },
 };
 
 use QuotaName::{
@@ -14,6 +19,7 @@ fn tenant(tier: TenantTier) -> Tenant {
         tier,
         own_quotas: Quotas::default(),
         suspended_at: None,
+        exception: None,
     }
 }
 
@@ -129,4 +135,106 @@ fn a_suspended_tenant_is_not_admitted() {
     let again = suspended.suspended(true, Timestamp::from_millis(9));
     assert_eq!(again.suspended_at, Some(now));
     assert_eq!(again.suspended(false, now).admit(), Ok(()));
+}
+
+#[test]
+fn little_is_left_of_a_quota_from_nine_tenths_on() {
+    let quota = Quota::AtMost(1_000);
+    for (current, nearly) in [(0, false), (899, false), (900, true), (5_000, true)] {
+        assert_eq!(quota.is_nearly_used(current), nearly, "{current}");
+    }
+    assert!(!Quota::None.is_nearly_used(u64::MAX));
+    assert!(Quota::AtMost(u64::MAX).is_nearly_used(u64::MAX));
+    assert!(Quota::AtMost(0).is_nearly_used(0));
+}
+
+#[test]
+fn a_bypass_lifts_the_hourly_limits_and_nothing_else_until_its_time() {
+    let until = Timestamp::from_millis(100);
+    let free = Tenant {
+        exception: Some((ExceptionEffect::Bypass, until)),
+        ..tenant(TenantTier::Free)
+    };
+    let at = |millis| free.quotas_at(Quotas::default(), Timestamp::from_millis(millis));
+    assert!(!at(99).has_hourly());
+    assert!(at(100).has_hourly(), "it ends on time");
+    assert_eq!(at(99).get(ConcurrentLeases), Quota::AtMost(10));
+    assert_eq!(at(100), free.quotas(Quotas::default()));
+}
+
+#[test]
+fn a_throttle_makes_limits_stricter_and_never_wider() {
+    let strict = Quotas::default()
+        .with(ApiCallsPerHour, Quota::AtMost(10))
+        .with(TasksPerHour, Quota::AtMost(1_000_000))
+        .with(PrincipalApiCallsPerHour, Quota::AtMost(5))
+        .with(ConcurrentLeases, Quota::None);
+    let throttled = Tenant {
+        exception: Some((ExceptionEffect::Throttle(strict), Timestamp::from_millis(9))),
+        ..tenant(TenantTier::Free)
+    };
+    let now = throttled.quotas_at(Quotas::default(), Timestamp::from_millis(1));
+    assert_eq!(now.get(ApiCallsPerHour), Quota::AtMost(10));
+    assert_eq!(now.get(TasksPerHour), Quota::AtMost(100));
+    assert_eq!(now.get(PrincipalApiCallsPerHour), Quota::AtMost(5));
+    assert_eq!(now.get(ConcurrentLeases), Quota::AtMost(10));
+    assert_eq!(now.get(PayloadBytes), Quota::AtMost(1 << 20));
+}
+
+#[test]
+fn exceptions_are_made_replaced_and_ended_with_an_entry_each() {
+    let draft = |event| Draft::new(&mut ids(), Timestamp::from_millis(1), None, event);
+    let exception = |effect, until| LimitException {
+        effect,
+        reason: "contract 3.2".to_owned(),
+        since: Timestamp::from_millis(1),
+        until: Timestamp::from_millis(until),
+        approved_by: PrincipalKey {
+            kind: PrincipalKind::Human,
+            id: "ann".into(),
+        },
+    };
+    let begin = || Some(Record::Tenant(TenantRecord::built_in()));
+    let bypass = exception(ExceptionEffect::Bypass, 50);
+    let event = Event::RateLimitBypassGranted;
+    let made = except(begin(), bypass.clone(), draft(event)).unwrap();
+    assert_eq!(made.output.exception, Some(bypass));
+    assert_eq!(made.changes.put, [Record::Tenant(made.output.clone())]);
+    assert_eq!(made.changes.audit[0].event, event);
+    // The text of a record has it, and one without it is read as before.
+    for record in [Record::Tenant(made.output.clone()), begin().unwrap()] {
+        let text = record.to_text().unwrap();
+        assert_eq!(Record::from_text(&text).unwrap(), record, "{text}");
+        let has_one = matches!(&record, Record::Tenant(tenant) if tenant.exception.is_some());
+        assert_eq!(text.contains("exception"), has_one);
+    }
+
+    let strict = Quotas::default().with(TasksPerHour, Quota::AtMost(1));
+    let throttle = exception(ExceptionEffect::Throttle(strict), 80);
+    let bypassed = Some(Record::Tenant(made.output));
+    let event = Event::TenantChanged;
+    let made = except(bypassed, throttle.clone(), draft(event)).unwrap();
+    assert_eq!(made.output.exception, Some(throttle));
+    let throttled = || Some(Record::Tenant(made.output.clone()));
+    let text = throttled().unwrap().to_text().unwrap();
+    assert_eq!(Record::from_text(&text).unwrap(), throttled().unwrap());
+
+    // There is no bypass to end any more, and after its time no throttle either.
+    for (sort, now, ends) in [
+        ("bypass", 10, false),
+        ("throttle", 79, true),
+        ("throttle", 80, false),
+    ] {
+        let now = Timestamp::from_millis(now);
+        let ended = end_exception(throttled(), sort, now, draft(event)).unwrap();
+        assert_eq!(ended.output.1, ends, "{sort}");
+        assert_eq!(ended.changes.is_empty(), !ends);
+        assert_eq!(ended.output.0.exception.is_none(), ends);
+    }
+    let none = except(None, exception(ExceptionEffect::Bypass, 9), draft(event));
+    assert_eq!(none, Err(Rejection::NotFound));
+}
+
+fn ids() -> Ids {
+    Ids::new(Stamp::of_millis(1), 1)
 }

@@ -22,5 +22,6 @@ mod partition;
 mod receive;
 mod send;
 mod sweep;
+mod topic_class;
 mod twin;
 mod world;

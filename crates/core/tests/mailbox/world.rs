@@ -88,6 +88,7 @@ impl World {
             now: self.now,
             ids: Ids::new(Stamp::from_u64(self.decisions), self.decisions),
             instance: Arc::from("asyncgate-1"),
+            quotas: None,
             policy: Arc::new(asyncgate_core::Policy {
                 mailbox: self.policy.clone(),
                 ..asyncgate_core::Policy::default()

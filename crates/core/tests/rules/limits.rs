@@ -1,7 +1,7 @@
 //! Sizes: exactly at each limit, and one over.
 
 use asyncgate_core::{
-    ClassLoad, Json, Policy, ReceiptType, Rejection, TaskId,
+    ClassLoad, Json, Policy, ReceiptType, Rejection, TaskId, TenantLoad,
     receipt::{MAX_ARTIFACTS, MAX_BODY_BYTES, MAX_PROOF_BYTES},
     task::{self, Claim, Completion, Failure, Hold, NewTask, Requirements},
 };
@@ -57,7 +57,10 @@ fn tasks_that_have_not_ended_may_have_so_many_classes_and_not_one_more() {
         (limit + 5, true, true),
         (limit + 5, false, false),
     ] {
-        let load = ClassLoad { classes, is_known };
+        let load = TenantLoad {
+            classes: ClassLoad { classes, is_known },
+            ..TenantLoad::default()
+        };
         let mut world = World::new();
         let created = world.run(|env, head| task::create(env, head, echo(), None, load));
         assert_eq!(created.is_ok(), fits, "{load:?}");
@@ -74,9 +77,12 @@ fn tasks_that_have_not_ended_may_have_so_many_classes_and_not_one_more() {
     };
     let id = world.create(keyed.clone());
     let first = world.task(id).clone();
-    let full = ClassLoad {
-        classes: limit,
-        is_known: false,
+    let full = TenantLoad {
+        classes: ClassLoad {
+            classes: limit,
+            is_known: false,
+        },
+        ..TenantLoad::default()
     };
     let again = world.run(|env, head| task::create(env, head, keyed, Some(first), full));
     assert!(again.unwrap().duplicate);

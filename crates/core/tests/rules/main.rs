@@ -23,6 +23,7 @@ mod hold;
 mod limits;
 mod model;
 mod proof;
+mod quotas;
 mod receipts;
 mod transitions;
 mod world;

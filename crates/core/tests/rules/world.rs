@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use asyncgate_core::{
     Changes, Class, ClassLoad, Decision, Env, Ids, Json, ObligationKey, Policy, Principal,
-    PrincipalKind, Receipt, ReceiptType, Rejection, Seq, Stamp, Task, TaskId, TaskWrite, Timestamp,
+    PrincipalKind, Receipt, ReceiptType, Rejection, Seq, Stamp, Task, TaskId, TaskWrite,
+    TenantLoad, Timestamp, Usage,
+    identity::Quotas,
     obligation,
     receipt::{MAX_BODY_BYTES, MAX_PARENTS, is_terminal},
     task::{
@@ -18,6 +20,7 @@ use asyncgate_core::{
 pub struct World {
     pub now: Timestamp,
     pub policy: Policy,
+    pub quotas: Quotas,
     pub tasks: BTreeMap<TaskId, Task>,
     pub ledger: Vec<Receipt>,
     pub open: BTreeSet<ObligationKey>,
@@ -90,6 +93,7 @@ impl World {
         Self {
             now: Timestamp::from_millis(1_767_610_800_000),
             policy,
+            quotas: Quotas::default(),
             tasks: BTreeMap::new(),
             ledger: Vec::new(),
             open: BTreeSet::new(),
@@ -108,6 +112,7 @@ impl World {
             ids: Ids::new(Stamp::from_u64(self.decisions), self.decisions),
             instance: Arc::from("asyncgate-1"),
             policy: Arc::new(self.policy.clone()),
+            quotas: Some(Arc::new(self.quotas)),
         }
     }
 
@@ -120,6 +125,21 @@ impl World {
         let Decision { changes, output } = decide(env, head)?;
         self.apply(changes);
         Ok(output)
+    }
+
+    /// Returns what the tenant uses, counted anew.
+    pub fn usage(&self) -> Usage {
+        let count = |counts: fn(Status) -> bool| {
+            let counted = self.tasks.values().filter(|task| counts(task.status()));
+            counted.count() as u64
+        };
+        Usage {
+            active_tasks: count(|status| !status.is_terminal()),
+            concurrent_leases: count(Status::is_held),
+            receipt_storage_bytes: self.ledger.iter().map(Receipt::stored_bytes).sum(),
+            tasks_created: self.tasks.len() as u64,
+            lease_seconds: 0,
+        }
     }
 
     pub fn task(&self, id: TaskId) -> &Task {
@@ -164,9 +184,12 @@ impl World {
         let existing = self.tasks.values().find(same_key).cloned();
         let live = self.tasks.values().filter(|task| task.end().is_none());
         let classes: BTreeSet<Class> = live.map(Task::class).collect();
-        let load = ClassLoad {
-            classes: classes.len(),
-            is_known: classes.contains(&new.class()),
+        let load = TenantLoad {
+            usage: self.usage(),
+            classes: ClassLoad {
+                classes: classes.len(),
+                is_known: classes.contains(&new.class()),
+            },
         };
         self.run(|env, head| task::create(env, head, new, existing, load))
     }
@@ -178,7 +201,8 @@ impl World {
     /// Offers the tasks to the worker, as a store would after finding them.
     pub fn claim(&mut self, claim: &Claim, ids: &[TaskId]) -> Vec<Task> {
         let candidates = ids.iter().map(|id| self.task(*id).clone()).collect();
-        self.run(|env, head| Ok(task::claim(env, head, claim, candidates)))
+        let held = self.usage().concurrent_leases;
+        self.run(|env, head| Ok(task::claim(env, head, claim, candidates, held)))
             .unwrap()
             .leased
     }
@@ -221,7 +245,9 @@ impl World {
 
     pub fn progress(&mut self, hold: &Hold, id: TaskId, value: Json) -> Result<(), Rejection> {
         let task = self.task(id).clone();
-        self.run(|env, head| task::progress(env, head, hold, task, value))
+        let about = |receipt: &&Receipt| receipt.task_id == Some(id);
+        let receipts = self.ledger.iter().filter(about).count() as u64;
+        self.run(|env, head| task::progress(env, head, hold, task, value, receipts))
     }
 
     pub fn complete(

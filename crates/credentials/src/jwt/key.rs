@@ -111,6 +111,16 @@ impl VerifyingKey {
         &self.kid
     }
 
+    /// Returns the modulus, the highest byte first and without zeros in front.
+    pub fn modulus(&self) -> &[u8] {
+        &self.modulus
+    }
+
+    /// Returns the exponent, in the same form.
+    pub fn exponent(&self) -> &[u8] {
+        &self.exponent
+    }
+
     /// Returns true if this key made an RS256 signature of a message.
     pub(super) fn signed(&self, message: &[u8], signature: &[u8]) -> bool {
         let key = RsaPublicKeyComponents {

@@ -14,7 +14,7 @@ use serde_json::json;
 pub use claims::{Claims, Expected};
 pub use key::{BadKey, KeySet, NoKey, SigningKey, VerifyingKey};
 
-use object::Object;
+pub(crate) use object::Object;
 
 /// The most bytes of a token.
 pub const MAX_BYTES: usize = 8 * 1024;

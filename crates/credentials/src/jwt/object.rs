@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::Value;
 
-pub(super) struct Object(BTreeMap<String, Value>);
+pub(crate) struct Object(BTreeMap<String, Value>);
 
 impl Object {
     pub fn parse(bytes: &[u8]) -> Option<Self> {

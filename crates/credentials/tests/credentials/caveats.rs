@@ -168,7 +168,7 @@ impl Example {
         let call = Call {
             operation: self.operation,
             mailbox_op: self.mailbox_op,
-            topics: &topics,
+            topics: Some(&topics),
             scopes: self.scopes,
             tenant: TENANT.parse().unwrap(),
             principal: &ann(),
@@ -315,7 +315,7 @@ fn a_third_partys_caveat_denies() {
     let call = Call {
         operation: "health",
         mailbox_op: None,
-        topics: &[],
+        topics: Some(&[]),
         scopes: Scopes::NONE,
         tenant: TENANT.parse().unwrap(),
         principal: &ann(),

@@ -10,6 +10,7 @@
 mod build;
 mod caveats;
 mod forms;
+mod id_tokens;
 mod pymacaroons;
 mod tokens;
 mod vectors;

@@ -14,7 +14,7 @@ use asyncgate_store::{
 };
 
 use super::visibility_ms;
-use crate::{Engine, Fault, input, metrics::span};
+use crate::{Caller, Engine, Fault, input, metrics::span};
 
 /// The request of a receiver.
 #[derive(Debug, Clone)]
@@ -118,17 +118,17 @@ impl Engine {
     /// Takes messages, and waits for one if there is none.
     pub(crate) async fn await_messages(
         &self,
-        tenant: TenantId,
+        caller: &Caller,
         order: &Order,
         limit: Duration,
     ) -> Result<Taken, Fault> {
-        let signals = self.store.signals();
+        let (signals, tenant) = (self.store.signals(), caller.tenant);
         let register = || signals.message_waiter(tenant, &order.topic);
         let look = || async {
             let taken = self.take_messages(tenant, order).await;
             taken.map(|taken| (!taken.is_empty()).then_some(taken))
         };
-        let stop = self.wait_for(pending(), limit);
+        let stop = self.wait_as(caller, pending(), limit);
         let taken = take_or_wait(register, look, stop).await;
         taken.map(Option::unwrap_or_default)
     }

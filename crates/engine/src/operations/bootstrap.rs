@@ -1,7 +1,10 @@
 //! The old way to begin: the inbox, marked as delivered.
 
-use asyncgate_api::{Attention, Bootstrap, BootstrapCursor, BootstrapOutput};
-use asyncgate_core::{PrincipalKey, Seq, TenantId};
+use asyncgate_api::{Attention, Bootstrap, BootstrapCursor, BootstrapOutput, QuotaWarning};
+use asyncgate_core::{
+    PrincipalKey, Seq, TenantId,
+    identity::{Quota, QuotaName},
+};
 use asyncgate_store::{DeliveredReceipt, ReceiptFilter, SeqPage};
 
 use super::{Execute, Executed, list_open_obligations::seen};
@@ -62,8 +65,28 @@ impl Execute for Bootstrap {
             cursor: BootstrapCursor {
                 latest_receipt_id: last.or(input.since_receipt_id),
             },
+            warnings: warnings(engine, caller.tenant).await?,
         })
     }
+}
+
+/// Returns warnings about quotas of which little is left.
+async fn warnings(engine: &Engine, tenant: TenantId) -> Result<Vec<QuotaWarning>, Fault> {
+    let name = QuotaName::ReceiptStorageBytes;
+    let quota = engine.quota(tenant, name);
+    let Quota::AtMost(limit) = quota else {
+        return Ok(Vec::new());
+    };
+    let current = engine.store.usage(tenant, engine.now()).await?;
+    let current = current.receipt_storage_bytes;
+    let message = "Little room is left for receipts; without room no new tasks are taken. Ask for a larger quota.";
+    let warning = quota.is_nearly_used(current).then(|| QuotaWarning {
+        quota: name.as_str().to_owned(),
+        limit,
+        current,
+        message: message.to_owned(),
+    });
+    Ok(warning.into_iter().collect())
 }
 
 /// The part of an inbox that an answer shows.

@@ -22,7 +22,7 @@ impl Execute for GetTask {
             task = read(engine, caller, id).await?;
             if !task.status().is_terminal() {
                 let _waiting = engine.metrics.waiting();
-                engine.wait_for(ended, limit).await;
+                engine.wait_as(caller, ended, limit).await;
                 task = read(engine, caller, id).await?;
             }
         }

@@ -1,16 +1,17 @@
 //! Takes tasks to work on, perhaps after waiting for one.
 
-use std::{future::pending, time::Duration};
+use std::{future::pending, pin::pin, time::Duration};
 
 use asyncgate_api::{
-    LeaseNext, LeaseNextInput, LeaseNextOutput, LeasedTask,
+    LeaseNext, LeaseNextInput, LeaseNextOutput, LeasedTask, Operation as _,
     bounds::{MAX_CLAIMED_TASKS, MAX_DEADLINE_SECONDS},
 };
 use asyncgate_core::{
     Reach, TenantId,
-    task::{self, Claim},
+    identity::{Quota, QuotaName},
+    task::Claim,
 };
-use asyncgate_store::{ReadSet, take_or_wait};
+use asyncgate_store::{ReadSet, RoomWaiter, TaskWaiter, take_or_wait};
 
 use super::{Execute, Executed};
 use crate::{Caller, Engine, Fault, authorise::Named, input, view};
@@ -20,10 +21,18 @@ impl Execute for LeaseNext {
         engine.metrics.claims.inc();
         let limit = input::wait(input.wait_seconds)?;
         let wish = wish(caller, input)?;
-        let mut tasks = take(engine, caller.tenant, &wish).await?;
+        let taken = take(engine, caller.tenant, &wish).await?;
+        if taken.lacked_room {
+            engine.note_lack_of_room(caller, &Self::SPEC);
+        }
+        let mut tasks = taken.tasks;
         if tasks.is_empty() && !limit.is_zero() {
             let _waiting = engine.metrics.waiting();
-            tasks = wait_and_take(engine, caller.tenant, &wish, limit).await?;
+            let quota = engine.quota(caller.tenant, QuotaName::ConcurrentLeases);
+            tasks = match quota {
+                Quota::None => wait_and_take(engine, caller, &wish, limit).await?,
+                Quota::AtMost(_) => Box::pin(wait_for_room(engine, caller, &wish, limit)).await?,
+            };
         }
         engine.metrics.leases.inc_by(tasks.len() as u64);
         Ok(LeaseNextOutput { tasks })
@@ -68,7 +77,14 @@ fn wish(caller: &Caller, input: LeaseNextInput) -> Result<Wish, Fault> {
     })
 }
 
-async fn take(engine: &Engine, tenant: TenantId, wish: &Wish) -> Result<Vec<LeasedTask>, Fault> {
+/// What a look for tasks found.
+struct Taken {
+    tasks: Vec<LeasedTask>,
+    /// True if there were tasks for this worker, but its tenant may hold no more leases.
+    lacked_room: bool,
+}
+
+async fn take(engine: &Engine, tenant: TenantId, wish: &Wish) -> Result<Taken, Fault> {
     let reads = ReadSet {
         claimable: Some((wish.reach.clone(), wish.max_tasks)),
         ..ReadSet::default()
@@ -77,7 +93,7 @@ async fn take(engine: &Engine, tenant: TenantId, wish: &Wish) -> Result<Vec<Leas
         let claim = wish.claim.clone();
         let claimed = engine
             .transact(tenant, 0, reads.clone(), move |env, snapshot| {
-                Ok(task::claim(env, snapshot.head, &claim, snapshot.claimable))
+                Ok(snapshot.claim(env, &claim))
             })
             .await?;
         // Tasks whose deadline had passed stood in front. They are gone now, and others may stand behind them,
@@ -86,24 +102,77 @@ async fn take(engine: &Engine, tenant: TenantId, wish: &Wish) -> Result<Vec<Leas
             continue;
         }
         let view = |task| Some(view::leased(task, task.lease()?));
-        return Ok(claimed.leased.iter().filter_map(view).collect());
+        return Ok(Taken {
+            tasks: claimed.leased.iter().filter_map(view).collect(),
+            lacked_room: claimed.lacked_room,
+        });
     }
 }
 
 /// Takes tasks, and waits for one that the worker can serve if there is none.
 async fn wait_and_take(
     engine: &Engine,
-    tenant: TenantId,
+    caller: &Caller,
     wish: &Wish,
     limit: Duration,
 ) -> Result<Vec<LeasedTask>, Fault> {
-    let signals = engine.store.signals();
+    let (signals, tenant) = (engine.store.signals(), caller.tenant);
     let register = || signals.task_waiter(tenant, wish.reach.clone());
     let look = || async {
-        let tasks = take(engine, tenant, wish).await;
-        tasks.map(|tasks| (!tasks.is_empty()).then_some(tasks))
+        let taken = take(engine, tenant, wish).await;
+        taken.map(|Taken { tasks, .. }| (!tasks.is_empty()).then_some(tasks))
     };
-    let stop = engine.wait_for(pending(), limit);
+    let stop = engine.wait_as(caller, pending(), limit);
     let taken = take_or_wait(register, look, stop).await;
     taken.map(Option::unwrap_or_default)
+}
+
+/// Does the same for a tenant that may hold only so many leases: it waits for a task, and for the end of another lease
+/// too if that is what it lacks.
+async fn wait_for_room(
+    engine: &Engine,
+    caller: &Caller,
+    wish: &Wish,
+    limit: Duration,
+) -> Result<Vec<LeasedTask>, Fault> {
+    let (signals, tenant) = (engine.store.signals(), caller.tenant);
+    let mut stop = pin!(engine.wait_as(caller, pending(), limit));
+    // The wake-ups are held during the look, so that they pass on if it fails, is dropped, or takes something: as in
+    // `take_or_wait`.
+    let (mut by_task, mut by_room): (Option<TaskWaiter<'_>>, Option<RoomWaiter<'_>>) = (None, None);
+    loop {
+        // Registering comes before the look: whatever happens after the look wakes this worker.
+        let mut for_task = signals.task_waiter(tenant, wish.reach.clone());
+        let for_room = signals.room_waiter(tenant);
+        // The quota may have been changed meanwhile.
+        engine.tenant(tenant).await?;
+        let Taken { tasks, lacked_room } = take(engine, tenant, wish).await?;
+        if !tasks.is_empty() {
+            return Ok(tasks);
+        }
+        if let Some(woken) = by_task.take() {
+            woken.consume();
+        }
+        // A worker that found no task has no use for the room. Dropped, its wake-up passes to one that may.
+        if let Some(woken) = by_room.take().filter(|_| lacked_room) {
+            woken.consume();
+        }
+        let mut for_room = lacked_room.then_some(for_room);
+        let room = async {
+            match &mut for_room {
+                Some(for_room) => for_room.woken().await,
+                None => pending().await,
+            }
+        };
+        let is_task = tokio::select! {
+            biased;
+            _ = &mut stop => return Ok(Vec::new()),
+            () = for_task.woken() => true,
+            () = room => false,
+        };
+        match is_task {
+            true => by_task = Some(for_task),
+            false => by_room = for_room,
+        }
+    }
 }

@@ -5,11 +5,11 @@ use asyncgate_core::TaskId;
 use asyncgate_store::TaskFilter;
 
 use super::{Execute, Executed};
-use crate::{Caller, Engine, Fault, Role, authorise::Named, input, view};
+use crate::{Caller, Engine, Fault, authorise::Named, input, view};
 
 impl Execute for ListTasks {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
-        let everyone = caller.role == Role::Admin && input.principal_id.is_none();
+        let everyone = caller.sees_all() && input.principal_id.is_none();
         let principal = caller.acting(Named::reader(input.principal_kind, input.principal_id))?;
         let settings = engine.settings();
         let limit = input::limit(

@@ -15,6 +15,7 @@ mod get_health;
 mod get_ledger_head;
 mod get_receipt;
 mod get_task;
+mod identity;
 mod lease_next;
 mod list_ledger;
 mod list_open_obligations;
@@ -26,6 +27,7 @@ mod release_lease;
 mod renew_lease;
 mod report_progress;
 mod start_task;
+mod usage;
 
 use asyncgate_api::{Operation, PrincipalKind};
 use asyncgate_core::{Env, Rejection, Seq, Task, TaskId, task::Hold};

@@ -1,6 +1,6 @@
 //! Reads the whole ledger.
 
-use asyncgate_api::ReadLedger;
+use asyncgate_api::{Operation as _, ReadLedger};
 use asyncgate_store::ReceiptFilter;
 
 use super::{Execute, Executed, list_receipts::receipt_page};
@@ -21,6 +21,7 @@ impl Execute for ReadLedger {
             .store
             .receipts(caller.tenant, ReceiptFilter::All, page)
             .await?;
+        engine.note_exported(caller, &Self::SPEC);
         Ok(receipt_page(caller.tenant, found, page.limit, since))
     }
 }

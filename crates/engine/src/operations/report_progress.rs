@@ -1,7 +1,8 @@
 //! Records the progress of the work.
 
 use asyncgate_api::{Done, ReportProgress};
-use asyncgate_core::task;
+use asyncgate_core::identity::QuotaName;
+use asyncgate_store::ReadSet;
 
 use super::{Execute, Executed, UnderLease};
 use crate::{Caller, Engine, input};
@@ -12,9 +13,12 @@ impl Execute for ReportProgress {
         let under = UnderLease::new(caller, &input.task_id, &input.lease_id, worker)?;
         let value = input::json("progress", input.progress)?;
         let weight = value.len();
-        under
-            .transact(engine, caller, weight, move |env, head, hold, task| {
-                task::progress(env, head, hold, task, value.clone())
+        let UnderLease { task_id, hold } = under;
+        let quota = engine.quota(caller.tenant, QuotaName::ReceiptsPerTask);
+        let reads = ReadSet::to_report(task_id, quota);
+        engine
+            .transact(caller.tenant, weight, reads, move |env, snapshot| {
+                snapshot.progress(env, &hold, value.clone())
             })
             .await?;
         Ok(Done { ok: true })

@@ -3,7 +3,10 @@
 use std::{ops::Deref, sync::Arc};
 
 use asyncgate_api::Code;
-use asyncgate_core::{Policy, mailbox};
+use asyncgate_core::{
+    Policy,
+    mailbox::{self, TopicClasses, TopicPattern},
+};
 use asyncgate_engine::{
     Caller, Clock as _, Fault, Role, Settings, Source,
     fakes::{FakeClock, START_MS, TENANT, TestEngine, caller},
@@ -33,7 +36,10 @@ impl World {
         change(&mut policy.mailbox);
         let settings = Settings {
             policy: Arc::new(policy),
-            topic_classes: vec![("user:".to_owned(), "user_inbox".to_owned())],
+            topic_classes: TopicClasses::new([(
+                TopicPattern::new("user:*"),
+                "user_inbox".to_owned(),
+            )]),
             ..Settings::default()
         };
         Self(TestEngine::new(settings, FakeClock::running_from(START_MS)))

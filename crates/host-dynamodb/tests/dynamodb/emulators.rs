@@ -9,7 +9,7 @@ use std::{
 };
 
 use asyncgate_core::Timestamp;
-use asyncgate_host_dynamodb::DynamoHost;
+use asyncgate_host_dynamodb::{Address, DynamoHost};
 use asyncgate_store::conformance::{Program, eventually, free_port};
 use serde_json::{Value, json};
 use tokio::{
@@ -164,19 +164,32 @@ impl Emulator {
 
 /// Returns a host on a table at a port of this machine.
 pub fn host(port: u16, table: &str) -> DynamoHost {
-    host_as(port, table, &[("AWS_ACCESS_KEY_ID", "k"), SECRET])
+    host_as(port, table, &KEYS)
 }
 
 const SECRET: (&str, &str) = ("AWS_SECRET_ACCESS_KEY", "s");
+const KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "k"), SECRET];
 
 /// Returns a host with the given environment.
 pub fn host_as(port: u16, table: &str, env: &[(&str, &str)]) -> DynamoHost {
+    DynamoHost::emulated(&address(port, table), variable(env), wall).unwrap()
+}
+
+/// Returns a host with the patience that it has in the product.
+pub fn hasty_host(port: u16, table: &str) -> DynamoHost {
+    DynamoHost::new(&address(port, table), variable(&KEYS), wall).unwrap()
+}
+
+fn address(port: u16, table: &str) -> Address {
     let address = format!("dynamodb://{table}?region=eu-west-1&endpoint=http://127.0.0.1:{port}");
-    let env = |name: &str| {
+    address.parse().unwrap()
+}
+
+fn variable(env: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
+    move |name| {
         let found = env.iter().find(|(of, _)| *of == name);
         found.map(|(_, value)| (*value).to_owned())
-    };
-    DynamoHost::new(&address.parse().unwrap(), env, wall).unwrap()
+    }
 }
 
 #[expect(

@@ -22,7 +22,7 @@ use tokio::{
 use asyncgate_store::conformance::PATIENCE;
 
 use crate::{
-    emulators::{Emulator, Kind, host},
+    emulators::{Emulator, Kind, hasty_host, host},
     proxy::Proxy,
 };
 
@@ -83,7 +83,7 @@ async fn a_call_ends_even_without_a_guard() {
         return;
     };
     emulator.make(TABLE).await;
-    let host = host(emulator.port, TABLE);
+    let host = hasty_host(emulator.port, TABLE);
     emulator.program().pause();
     let stuck = tokio::time::timeout(PATIENCE, is_new(&host, "a")).await;
     assert!(

@@ -1,6 +1,6 @@
 //! Faults: Redis is gone, stuck, full or forgetful, or the server is not Redis at all.
 
-use std::{net::Ipv4Addr, sync::Arc};
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use asyncgate_admission::Load;
 use asyncgate_core::{
@@ -318,6 +318,28 @@ async fn a_reply_of_another_kind_costs_the_connection() {
         host.ping().await.is_ok()
     })
     .await;
+}
+
+/// A busy machine may read an answer after the time for it. The server was not silent all the same.
+#[tokio::test]
+async fn an_answer_that_is_read_late_counts() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut asked = vec![0; 64 << 10];
+        while let Ok(read @ 1..) = stream.read(&mut asked).await {
+            stream.write_all(b"+PONG\r\n").await.unwrap();
+            if asked[..read].ends_with(b"PING\r\n") {
+                // The host shares this thread, so it cannot read before this ends.
+                std::thread::sleep(Duration::from_millis(1_200));
+            }
+        }
+    });
+    let host = RedisHost::new(address(&format!("redis://127.0.0.1:{port}"))).unwrap();
+    for _ in 0..4 {
+        assert_eq!(host.ping().await, Ok(()));
+    }
 }
 
 #[tokio::test]

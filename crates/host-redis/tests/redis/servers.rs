@@ -52,7 +52,7 @@ impl Server {
         let config = dir.path().join("sentinel.conf");
         let text = format!(
             "sentinel monitor main 127.0.0.1 {master} 1\n\
-             sentinel down-after-milliseconds main 500\n\
+             sentinel down-after-milliseconds main 2000\n\
              sentinel failover-timeout main 2000\n"
         );
         std::fs::write(&config, text).unwrap();
@@ -144,7 +144,7 @@ pub const IN_CLUSTER: [&str; 6] = [
     "--cluster-enabled",
     "yes",
     "--cluster-node-timeout",
-    "1000",
+    "5000",
     "--cluster-require-full-coverage",
     "no",
 ];

@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use asyncgate_api::{LedgerHead, ReceiptRecord};
 use asyncgate_core::{
-    Changes, ClassLoad, Decision, Env, Head, Ids, Json, Link, Policy, Principal, PrincipalKind,
-    Receipt, Rejection, Seq, Stamp, Task, TaskId, TenantId, Timestamp, hex,
+    Changes, Decision, Env, Head, Ids, Json, Link, Policy, Principal, PrincipalKind, Receipt,
+    Rejection, Seq, Stamp, Task, TaskId, TenantId, TenantLoad, Timestamp, hex,
     receipt::{SignedHead, acknowledge, record_signature},
     task::{self, Claim, Completion, Contract, Failure, Hold, NewTask},
 };
@@ -87,6 +87,7 @@ impl World {
                 self.decisions,
             ),
             instance: Arc::from("asyncgate-1"),
+            quotas: None,
             policy: Arc::new(Policy {
                 expiry_jitter_ms: 0,
                 ..Policy::default()
@@ -111,7 +112,7 @@ impl World {
     }
 
     pub fn create(&mut self, owner: &str) -> TaskId {
-        self.run(|env, head| task::create(env, head, new_task(owner), None, ClassLoad::default()))
+        self.run(|env, head| task::create(env, head, new_task(owner), None, TenantLoad::default()))
             .task
             .id
     }
@@ -122,7 +123,7 @@ impl World {
             ..new_task(owner)
         };
         let created =
-            self.run(|env, head| task::create(env, head, new, None, ClassLoad::default()));
+            self.run(|env, head| task::create(env, head, new, None, TenantLoad::default()));
         created.task.id
     }
 
@@ -134,7 +135,7 @@ impl World {
             expected_duration_seconds: None,
         };
         let task = self.tasks[&id].clone();
-        let leased = self.run(|env, head| Ok(task::claim(env, head, &claim, vec![task])));
+        let leased = self.run(|env, head| Ok(task::claim(env, head, &claim, vec![task], 0)));
         Hold {
             worker: claim.worker,
             lease_id: leased.leased[0].lease().unwrap().id,
@@ -148,7 +149,7 @@ impl World {
 
     pub fn progress(&mut self, hold: &Hold, id: TaskId, value: &str) {
         let task = self.tasks[&id].clone();
-        self.run(|env, head| task::progress(env, head, hold, task, json(value)));
+        self.run(|env, head| task::progress(env, head, hold, task, json(value), 0));
     }
 
     pub fn release(&mut self, hold: &Hold, id: TaskId) {

@@ -31,7 +31,7 @@ revocation. A success answer means committed and fsynced.
 - 429 and 503 have `Retry-After`.";
 
 /// The tags, in the order in which readers see them.
-const TAGS: [(&str, &str); 6] = [
+const TAGS: [(&str, &str); 7] = [
     (
         route::TASKS,
         "Work that is handed over, leased, done and proven by receipts.",
@@ -43,6 +43,10 @@ const TAGS: [(&str, &str); 6] = [
     (
         route::ADMISSION,
         "May this happen now? Nonces, limits, revocations, warrants, tiers.",
+    ),
+    (
+        route::IDENTITY,
+        "Who may do what: keys, tenants, macaroons, people, the audit log.",
     ),
     (
         route::INGRESS,

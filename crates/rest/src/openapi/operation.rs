@@ -40,6 +40,7 @@ pub(super) fn route(entry: &Entry, components: &mut Components) -> Route {
             Method::Get => "get",
             Method::Post => "post",
             Method::Put => "put",
+            Method::Patch => "patch",
             Method::Delete => "delete",
         },
         id: spec.name,
@@ -49,13 +50,7 @@ pub(super) fn route(entry: &Entry, components: &mut Components) -> Route {
         deprecated: spec.successor.is_some(),
         credential: match spec.access {
             Access::Open => Credential::None,
-            Access::Any
-            | Access::Agent
-            | Access::Worker
-            | Access::AgentOrWorker
-            | Access::Host
-            | Access::HostAdmin
-            | Access::Admin => Credential::Key,
+            Access::Any | Access::Needs(_) => Credential::Key,
         },
         parameters,
         body,
@@ -69,6 +64,7 @@ const fn tag(plane: Plane) -> &'static str {
         Plane::Tasks => route::TASKS,
         Plane::Mailbox => route::MAILBOX,
         Plane::Admission => route::ADMISSION,
+        Plane::Identity => route::IDENTITY,
         Plane::Server => route::SERVER,
     }
 }

@@ -8,6 +8,7 @@ use super::components::Components;
 pub(super) const TASKS: &str = "tasks";
 pub(super) const MAILBOX: &str = "mailbox";
 pub(super) const ADMISSION: &str = "admission";
+pub(super) const IDENTITY: &str = "identity";
 pub(super) const INGRESS: &str = "ingress";
 pub(super) const DOMAINS: &str = "domains";
 pub(super) const SERVER: &str = "server";

@@ -58,6 +58,7 @@ pub fn values(contract: &Contract, schema: &Value) -> BoxedStrategy<Value> {
         Some("string") => texts(schema),
         Some("array") => lists(contract, schema),
         Some("object") => objects(contract, schema),
+        Some("null") => Just(Value::Null).boxed(),
         None => anything(schema),
         Some(kind) => panic!("values of type {kind} are missing"),
     }

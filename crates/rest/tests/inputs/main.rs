@@ -34,12 +34,17 @@ use tower::ServiceExt as _;
 use crate::generate::values;
 
 /// Refusals with 400 that no schema can foresee, by their messages.
-const UNFORESEEABLE: [&str; 5] = [
+const UNFORESEEABLE: [&str; 8] = [
     // The place where a list shall go on is that of a thing, which must exist.
     "since_receipt_id names no receipt",
     "cursor names no task",
     // The time must be to come.
     "until is over already",
+    "the expiry is not in the future",
+    // Caveats have a language of their own.
+    "a caveat is not understood",
+    // Whether there must be a password depends on the provider.
+    "a password is for people of the provider `local`, who need one and are named by subject",
     // OpenAPI cannot tie the parameters of a query to each other.
     "principal_kind needs principal_id",
     "give exactly one of task_id, lease_id and receipt_type",

@@ -18,7 +18,9 @@ impl Entries {
         self.check_order()?;
         self.check_replay_window()?;
         self.check_insecure_dev()?;
-        self.check_features_of_this_build()?;
+        self.check_hash_cost()?;
+        warnings.extend(self.check_key_exchange()?);
+        warnings.extend(self.check_client_certificates()?);
         Ok(warnings)
     }
 
@@ -112,26 +114,115 @@ impl Entries {
         Ok(())
     }
 
-    /// Refuses what this build cannot do. It must not be silently missing: a server that was meant to
-    /// check macaroons would let everybody in.
-    fn check_features_of_this_build(&self) -> Result<(), Error> {
-        let missing = [
-            (
-                "pq.mode",
-                Value::Word("off"),
-                "cannot be had: this build has no post-quantum peers",
-            ),
-            (
-                "auth.macaroon_path",
-                Value::Unset,
-                "cannot be had: this build does not verify macaroons",
-            ),
-        ];
-        for (name, harmless, problem) in missing {
-            if !self.is(name, &harmless)? {
-                return Err(self.refuse(name, problem));
-            }
+    /// Refuses a cost that Argon2id cannot have: no key could be made.
+    fn check_hash_cost(&self) -> Result<(), Error> {
+        let lanes = self.get("security.api_keys.hash_parallelism")?;
+        let memory = self.get("security.api_keys.hash_memory_cost")?;
+        if let (Value::Integer(lanes), Value::Integer(kib)) = (&lanes.value, &memory.value)
+            && *kib < 8 * lanes
+        {
+            let problem = format!(
+                "is less than 8 KiB for each of security.api_keys.hash_parallelism = {lanes}"
+            );
+            return Err(self.refuse("security.api_keys.hash_memory_cost", problem));
         }
         Ok(())
+    }
+
+    /// Refuses clear text on the network where a key exchange is asked for that quantum computers cannot break: what
+    /// is recorded there needs no computer at all.
+    fn check_key_exchange(&self) -> Result<Option<String>, Error> {
+        if self.is("pq.mode", &Value::Word("off"))? {
+            return Ok(None);
+        }
+        let only = self.is("pq.mode", &Value::Word("only"))?;
+        let secure = self.is("tls.enabled", &Value::Switch(true))?;
+        for (name, in_clear) in [("bind", !secure), ("metrics_addr", only)] {
+            let entry = self.get(name)?;
+            if in_clear
+                && matches!(&entry.value, Value::Address(address) if !address.ip().is_loopback())
+            {
+                let problem = format!(
+                    "allows no clear text beyond this machine, but {name} = {} ({}) speaks no TLS",
+                    entry.value, entry.source
+                );
+                return Err(self.refuse("pq.mode", problem));
+            }
+        }
+        let warning = "pq.mode changes nothing without tls.enabled";
+        Ok((!secure).then(|| warning.to_owned()))
+    }
+
+    /// Refuses to ask for certificates of clients without TLS: nobody would be asked. Warns of roots for certificates
+    /// that nobody is asked for.
+    fn check_client_certificates(&self) -> Result<Option<String>, Error> {
+        let asked = !self.is("tls.client_auth", &Value::Word("off"))?;
+        if asked && !self.is("tls.enabled", &Value::Switch(true))? {
+            return Err(self.refuse("tls.client_auth", "needs tls.enabled"));
+        }
+        let named = !self.is("tls.client_ca", &Value::Unset)?;
+        let warning = "tls.client_ca changes nothing while tls.client_auth is off";
+        Ok((named && !asked).then(|| warning.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Effective;
+    use super::super::tests::{inputs, refusal};
+
+    #[test]
+    fn hashes_have_enough_memory_for_their_lanes() {
+        let cost = |memory| {
+            [
+                ("security.api_keys.hash_memory_cost", memory),
+                ("security.api_keys.hash_parallelism", "2"),
+            ]
+        };
+        let message = refusal(&inputs(&cost("15"), &[], None));
+        assert!(message.contains("hash_parallelism = 2"), "{message}");
+        assert!(Effective::read(&inputs(&cost("16"), &[], None)).is_ok());
+    }
+
+    #[test]
+    fn tls_is_refused_where_it_would_protect_less_than_it_says() {
+        const TLS: [(&str, &str); 3] = [
+            ("tls.enabled", "true"),
+            ("tls.cert_path", "c"),
+            ("tls.key_path", "k"),
+        ];
+        let beyond = ("bind", "0.0.0.0:0");
+        let (hybrid, only) = (("pq.mode", "hybrid"), ("pq.mode", "only"));
+        let scraped = ("metrics_addr", "0.0.0.0:9600");
+        let (required, roots) = (("tls.client_auth", "required"), ("tls.client_ca", "r"));
+        let with_tls = |more: &[(&'static str, &'static str)]| [&TLS[..], more].concat();
+        for (settings, told) in [
+            (vec![hybrid, beyond], "pq.mode = hybrid"),
+            (vec![only, beyond], "bind = 0.0.0.0:0"),
+            (with_tls(&[only, scraped]), "metrics_addr = 0.0.0.0:9600"),
+            (vec![required, roots], "needs tls.enabled"),
+            (with_tls(&[required]), "needs tls.client_ca"),
+            (with_tls(&[("tls.client_auth", "on")]), "tls.client_auth"),
+        ] {
+            let message = refusal(&inputs(&settings, &[], None));
+            assert!(message.contains(told), "{message}");
+        }
+        for (settings, warned) in [
+            (vec![hybrid], Some("pq.mode changes nothing")),
+            (vec![only], Some("pq.mode changes nothing")),
+            (with_tls(&[hybrid, beyond, scraped]), None),
+            (with_tls(&[only, beyond]), None),
+            (with_tls(&[required, roots]), None),
+            (with_tls(&[roots]), Some("tls.client_ca changes nothing")),
+        ] {
+            let effective = Effective::read(&inputs(&settings, &[], None)).unwrap();
+            let warnings = effective.warnings;
+            assert_eq!(
+                warnings.len(),
+                usize::from(warned.is_some()),
+                "{warnings:?}"
+            );
+            assert!(warned.is_none_or(|warned| warnings[0].contains(warned)));
+        }
     }
 }

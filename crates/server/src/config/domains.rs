@@ -58,6 +58,7 @@ mod tests {
     use asyncgate_domains::Evaluator as _;
 
     use super::*;
+    use crate::config::tests::{refused, settings};
 
     fn seed(digit: &str) -> String {
         digit.repeat(64)
@@ -104,5 +105,19 @@ mod tests {
             assert!(wrong.contains(told), "{text}: {wrong}");
             assert!(!wrong.contains(short), "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_evaluator_needs_keys() {
+        let evaluator = ("domains.evaluator", "poprf-ristretto255");
+        let message = refused(&[evaluator]);
+        assert!(
+            message
+                .starts_with("domains.keys = (not set) (default) is wrong: must have at least one"),
+            "{message}"
+        );
+        let keys = format!(r#"[{{"version": 1, "seed": "{}"}}]"#, seed("a"));
+        let settings = settings(&[evaluator, ("domains.keys", &keys)]);
+        assert!(settings.domains.evaluator.is_some());
     }
 }

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use asyncgate_core::admission::MAX_SECS;
+use asyncgate_core::identity::DEFAULT_TENANT;
 use asyncgate_core::{Principal, PrincipalKind};
 use asyncgate_engine::{Ingress, Ingresses, LimitBy, Provider, Secret};
 use serde::Deserialize;
 use serde_json::Value;
-
-use crate::keys::DEFAULT_TENANT;
 
 /// The largest difference of clocks that makes sense: a day.
 const MAX_WINDOW_SECS: u64 = 86_400;

@@ -75,8 +75,12 @@ impl Key {
 
     /// Returns true if this text must not be shown, nor be given where others can read it.
     pub fn hides(&self, text: &str) -> bool {
-        // A password stands before the @ of an address.
-        self.is_secret() || (self.rule == Rule::Backend && text.contains('@'))
+        // A password stands before the @ of an address, and receivers are often given a token in the query.
+        let is_receiver = matches!(self.rule, Rule::Webhook | Rule::Optional(&Rule::Webhook));
+        let is_address = is_receiver || matches!(self.rule, Rule::Backend);
+        self.is_secret()
+            || (is_address && text.contains('@'))
+            || (is_receiver && text.contains('?'))
     }
 
     /// Returns true if no value of the setting may ever be shown.

@@ -13,6 +13,7 @@ mod cross_checks;
 mod domains;
 mod ingress;
 mod key;
+mod providers;
 mod quantity;
 mod resolve;
 mod rule;
@@ -21,6 +22,8 @@ mod show;
 mod source;
 mod table;
 mod table_value;
+mod tenants;
+mod topic_classes;
 mod value;
 
 use std::path::PathBuf;

@@ -15,6 +15,7 @@ use tracing_subscriber::EnvFilter;
 use super::backend::{self, Backend};
 use super::quantity::{duration, show_duration, show_size, size};
 use super::table_value::{self, Table};
+use super::topic_classes;
 use super::value::{Secret, Value};
 
 /// The form that the text of a setting must have.
@@ -38,6 +39,8 @@ pub enum Rule {
     Address,
     /// A path.
     Path,
+    /// The address of a server: `http` or `https`, a host, perhaps a port and a path.
+    Url,
     /// A level, or directives such as `info,asyncgate_engine=debug`.
     LogFilter,
     /// Web origins (`scheme://host[:port]`), separated by commas.
@@ -46,7 +49,7 @@ pub enum Rule {
     Uids,
     /// Toolsets of MCP, separated by commas.
     Toolsets,
-    /// `prefix=class` pairs, separated by commas; a table in a file.
+    /// Classes of topics with their patterns: a table, or `prefix=class` pairs, separated by commas.
     Classes,
     /// `name=weight` pairs, separated by commas; a table in a file.
     Weights,
@@ -58,6 +61,8 @@ pub enum Rule {
     Table(table_value::Kind),
     /// The backend that decides about admission.
     Backend,
+    /// The address of a receiver, of which only the host is shown.
+    Webhook,
     /// A credential; visible ASCII, since it travels in a header.
     Secret,
     /// The form of the other rule, or nothing.
@@ -67,7 +72,6 @@ pub enum Rule {
 const NAME_MAX: usize = 128;
 const SECRET_MAX: usize = 512;
 const DAYS_MAX: u32 = 36_500;
-const LABEL_MAX: usize = 32;
 const WEIGHT_MAX: u32 = 1_000;
 
 impl Rule {
@@ -109,6 +113,7 @@ impl Rule {
                 Self::Address => text.parse().ok().map(Value::Address),
                 Self::Path => (!text.is_empty() && !text.contains('\0'))
                     .then(|| Value::Path(PathBuf::from(text))),
+                Self::Url => parse_url(text).map(Value::Text),
                 Self::LogFilter => is_log_filter(text).then(|| Value::Text(text.to_owned())),
                 Self::Origins => parse_items(text, parse_origin).map(Value::List),
                 Self::Uids => parse_items(text, |uid| uid.parse().ok()).map(Value::Uids),
@@ -116,10 +121,7 @@ impl Rule {
                     Ok(chosen) => Some(chosen.map_or(Value::Unset, Value::Toolsets)),
                     Err(_) => None,
                 },
-                Self::Classes => {
-                    let class = |text: &str| is_label(text).then(|| text.to_owned());
-                    parse_pairs(text, class).map(Value::Classes)
-                }
+                Self::Classes => topic_classes::parse(text).map(Value::Classes),
                 Self::Weights => {
                     let weight = |text: &str| {
                         let weight = text.parse().ok();
@@ -138,6 +140,7 @@ impl Rule {
                     (None, Some(flaw)) => return Err(Refused::Address(flaw)),
                     (None, None) => None,
                 },
+                Self::Webhook => text.parse().ok().map(Value::Webhook),
                 Self::Optional(_) if text.is_empty() => Some(Value::Unset),
                 Self::Optional(rule) => rule.parse(text).ok(),
                 Self::Secret if text.is_empty() => Some(Value::Secret(None)),
@@ -157,9 +160,14 @@ impl Rule {
         )
     }
 
+    /// Returns true if the value is a table of its own, which a text writes as JSON.
+    pub fn takes_table(self) -> bool {
+        matches!(self, Self::Table(_) | Self::Classes)
+    }
+
     /// Returns true if the value is made of pairs, which a file may write as a table.
     pub fn takes_pairs(self) -> bool {
-        matches!(self, Self::Classes | Self::Weights)
+        matches!(self, Self::Weights)
     }
 }
 
@@ -207,12 +215,6 @@ fn parse_pairs<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<(
     Some(pairs)
 }
 
-/// Returns true for a text that can be the label of a metric without any escape.
-fn is_label(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    !text.is_empty() && text.len() <= LABEL_MAX && text.bytes().all(plain)
-}
-
 fn parse_origin(text: &str) -> Option<String> {
     is_origin(text).then(|| text.to_ascii_lowercase())
 }
@@ -232,6 +234,19 @@ fn is_origin(text: &str) -> bool {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
         && plain(host)
+}
+
+/// Reads the address of a server. What follows it begins with a slash, so it does not end with one.
+fn parse_url(text: &str) -> Option<String> {
+    let text = text.strip_suffix('/').unwrap_or(text);
+    let (scheme, rest) = text.split_once("://")?;
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let plain = |part: &str| !part.contains(['?', '#', '@', '*', '\\', '"', '<', '>']);
+    let fine = ["http", "https"].contains(&scheme)
+        && is_visible(host)
+        && plain(host)
+        && (path.is_empty() || is_visible(path) && plain(path));
+    fine.then(|| text.to_owned())
 }
 
 /// The reason why a rule refused a text.
@@ -277,6 +292,7 @@ impl fmt::Display for Rule {
             Self::Name => write!(f, "1 to {NAME_MAX} visible ASCII characters without spaces"),
             Self::Address => f.write_str("an IP address and a port, such as 127.0.0.1:8080"),
             Self::Path => f.write_str("a path"),
+            Self::Url => f.write_str("an address such as https://gate.example.com, without a query"),
             Self::LogFilter => {
                 f.write_str("off, error, warn, info, debug or trace, or directives such as info,asyncgate_engine=debug")
             }
@@ -285,7 +301,8 @@ impl fmt::Display for Rule {
             Self::Toolsets => write!(f, "any of {}, separated by commas, or all", Toolsets::ALL),
             Self::Classes => write!(
                 f,
-                "pairs such as user:=user_inbox, separated by commas; a class has up to {LABEL_MAX} of a-z, 0-9 and _"
+                "a table of classes and their patterns such as {{\"inbox\": [\"user:*:inbox\"]}}, or pairs of a prefix and its class such as user:=inbox, separated by commas; a class has up to {} of a-z, 0-9 and _",
+                topic_classes::NAME_MAX
             ),
             Self::Weights => write!(
                 f,
@@ -296,6 +313,7 @@ impl fmt::Display for Rule {
             Self::Table(kind) if kind.is_secret() => f.write_str("a table, a list of tables, or such in JSON; it is never shown"),
             Self::Table(_) => f.write_str("a table, or a JSON object"),
             Self::Backend => f.write_str(&backend::forms()),
+            Self::Webhook => f.write_str("an address such as https://billing.example.com/hook, without user, password and fragment"),
             Self::Optional(rule) => write!(f, "{rule}, or empty"),
             Self::Secret => write!(f, "at most {SECRET_MAX} visible ASCII characters without spaces"),
         }
@@ -355,8 +373,21 @@ mod tests {
         ),
         (
             Rule::Classes,
-            &["", "user:=user_inbox", "a:=x, b:=y2"],
-            &["user:", "=x", "a=", "a=X", "a=x y", "a=x,a=y"],
+            &[
+                "",
+                "user:=user_inbox",
+                "a:=x, b:=y2",
+                r#"{"x":["a:*:b","c"]}"#,
+            ],
+            &[
+                "user:",
+                "=x",
+                "a=",
+                "a=X",
+                "a=x y",
+                "a=x,a=y",
+                r#"{"x":"a:*"}"#,
+            ],
         ),
         (
             Rule::Weights,
@@ -392,6 +423,11 @@ mod tests {
                 "",
             ],
         ),
+        (
+            Rule::Webhook,
+            &["http://127.0.0.1:9/x", "https://a.example/?t=1"],
+            &["", "a.example", "https://u:p@a.example/", "file:///x"],
+        ),
         (Rule::Path, &["./data", "/x y"], &["", "a\0b"]),
         (
             Rule::LogFilter,
@@ -402,6 +438,26 @@ mod tests {
                 "warn,hyper=off",
             ],
             &["", "loud", "info,loud", "x=loud", "="],
+        ),
+        (
+            Rule::Url,
+            &[
+                "https://gate.example.com",
+                "http://127.0.0.1:8080/",
+                "https://example.com/gate",
+            ],
+            &[
+                "",
+                "gate.example.com",
+                "https://",
+                "https:///x",
+                "ftp://x",
+                "https://x?y",
+                "https://x/#y",
+                "https://u@x",
+                "https://x y",
+                "https://\"x",
+            ],
         ),
         (
             Rule::Origins,

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use asyncgate_admission::FailureMode;
 use asyncgate_core::admission::{DOMAINS_POLICY, Limits, Protected, RevocationCache, Tier};
-use asyncgate_core::mailbox;
+use asyncgate_core::mailbox::{self, TopicClasses};
 use asyncgate_domains::Compat;
 use asyncgate_engine::{Ingresses, Network};
 use asyncgate_mcp::{ToolNames, Toolsets};
+use asyncgate_oauth::ProviderSettings;
 use asyncgate_store::fair::Weights;
 use asyncgate_warrants::RevocationPolicy;
 
@@ -20,6 +21,8 @@ use super::backend::Backend;
 use super::domains::{Domains, NO_KEYS, NO_POLICY};
 use super::resolve::Entries;
 use super::table_value::{Content, Table};
+use super::tenants::Tenants;
+use super::topic_classes::{self, Classes};
 use super::value::{Secret, Value};
 
 /// The place where state lives.
@@ -61,13 +64,25 @@ pub enum LogFormat {
     Auto,
 }
 
+/// The settings of OAuth.
+#[derive(Debug, Clone)]
+pub struct Oauth {
+    pub enabled: bool,
+    pub providers: Vec<ProviderSettings>,
+    pub local_login: bool,
+    /// The tenant of clients that register themselves; absent if none may.
+    pub registration_tenant: Option<String>,
+    pub access_token_ttl_days: u32,
+    pub refresh_token_ttl_days: u32,
+}
+
 /// Every setting that the program acts on. Settings that nothing acts on yet are in the table only.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub bind: SocketAddr,
     pub metrics_addr: Option<SocketAddr>,
-    /// The certificate and key, if the main address speaks TLS.
-    pub tls: Option<tls::Files>,
+    /// The certificates and key exchanges, if the main address speaks TLS.
+    pub tls: Option<tls::Options>,
     pub hsts: bool,
     pub trusted_proxies: Vec<Network>,
     pub uds_path: Option<PathBuf>,
@@ -79,12 +94,23 @@ pub struct Settings {
     pub environment: String,
     pub api_key: Option<Secret>,
     pub allow_insecure_dev: bool,
+    /// The address by which clients reach this server, if it is known.
+    pub public_url: Option<String>,
     /// The time for which a credential that was proved is trusted.
     pub proof_ttl: Duration,
+    pub macaroon_path: Option<PathBuf>,
+    pub jwt_key_path: Option<PathBuf>,
+    pub jwt_issuer: String,
+    pub jwt_audience: String,
+    pub hash_time_cost: u32,
+    pub hash_memory_cost: u32,
+    pub hash_parallelism: u32,
+    pub oauth: Oauth,
     pub default_lease_ttl: Duration,
     pub max_lease_ttl: Duration,
     pub lease_sweep_interval: Duration,
     pub ledger_sign_interval: Duration,
+    pub audit_retention_days: u32,
     pub lease_grace: Duration,
     pub expiry_jitter_max: Duration,
     pub default_max_attempts: u32,
@@ -120,10 +146,10 @@ pub struct Settings {
     pub log_format: LogFormat,
     pub log_level: String,
     pub mailbox: mailbox::Policy,
-    /// The names of topics in metrics, by prefix; the longest prefix first.
-    pub topic_classes: Vec<(String, String)>,
+    pub topic_classes: TopicClasses,
     pub weights: Weights,
     pub limits: Limits,
+    pub tenants: Tenants,
     pub admission: asyncgate_admission::Settings,
     pub admission_backend: Backend,
     pub admission_max_rows: usize,
@@ -141,7 +167,7 @@ impl Settings {
             domains: domains(from, &limits)?,
             bind: from.read("bind")?,
             metrics_addr: from.optional("metrics_addr")?,
-            tls: tls_files(from)?,
+            tls: tls_options(from)?,
             hsts: from.read("server.hsts")?,
             trusted_proxies: from.read("server.trusted_proxies")?,
             uds_path: from.optional("uds.path")?,
@@ -161,11 +187,21 @@ impl Settings {
             environment: from.read("environment")?,
             api_key: from.read("api_key")?,
             allow_insecure_dev: from.read("allow_insecure_dev")?,
-            proof_ttl: from.read("mailbox.cap_cache_ttl")?,
+            public_url: from.optional("server.public_url")?,
+            proof_ttl: proof_ttl(from)?,
+            macaroon_path: from.optional("auth.macaroon_path")?,
+            jwt_key_path: from.optional("security.jwt.private_key_path")?,
+            jwt_issuer: from.read("security.jwt.issuer")?,
+            jwt_audience: from.read("security.jwt.audience")?,
+            hash_time_cost: from.number("security.api_keys.hash_time_cost")?,
+            hash_memory_cost: from.number("security.api_keys.hash_memory_cost")?,
+            hash_parallelism: from.number("security.api_keys.hash_parallelism")?,
+            oauth: oauth(from)?,
             default_lease_ttl: from.seconds("default_lease_ttl_seconds")?,
             max_lease_ttl: from.seconds("max_lease_ttl_seconds")?,
             lease_sweep_interval: from.seconds("lease_sweep_interval_seconds")?,
             ledger_sign_interval: from.seconds("ledger.sign_interval_seconds")?,
+            audit_retention_days: from.number("security.audit_logging.retention_days")?,
             lease_grace: from.seconds("lease_grace_seconds")?,
             expiry_jitter_max: from.seconds("expiry_jitter_max_seconds")?,
             default_max_attempts: from.number("default_max_attempts")?,
@@ -208,14 +244,23 @@ impl Settings {
             },
             log_level: from.read("log.level")?,
             mailbox: mailbox(from)?,
-            topic_classes: longest_first(from.read("mailbox.topic_classes")?),
+            topic_classes: topic_classes::rule(from.read("mailbox.topic_classes")?),
             weights: weights(from.read("mailbox.weights")?),
             limits,
+            tenants: Tenants::new(from)?,
             admission: admission(from)?,
             admission_backend: from.read("admission.backend")?,
             admission_max_rows: from.number("admission.max_rows")?,
             warrants: warrants(from)?,
         })
+    }
+}
+
+/// Returns for how long a proved credential is trusted. Two specifications name this.
+fn proof_ttl(from: &Entries) -> Result<Duration, Error> {
+    match from.optional::<i64>("security.cap_cache_ttl_secs")? {
+        Some(_) => from.seconds("security.cap_cache_ttl_secs"),
+        None => from.read("mailbox.cap_cache_ttl"),
     }
 }
 
@@ -273,7 +318,7 @@ fn warrants(from: &Entries) -> Result<asyncgate_warrants::Policy, Error> {
     })
 }
 
-fn tls_files(from: &Entries) -> Result<Option<tls::Files>, Error> {
+fn tls_options(from: &Entries) -> Result<Option<tls::Options>, Error> {
     if !from.read("tls.enabled")? {
         return Ok(None);
     }
@@ -281,10 +326,32 @@ fn tls_files(from: &Entries) -> Result<Option<tls::Files>, Error> {
         let needs = || from.refuse("tls.enabled", format!("needs {name}"));
         from.optional(name)?.ok_or_else(needs)
     };
-    Ok(Some(tls::Files {
+    Ok(Some(tls::Options {
         certificates: path("tls.cert_path")?,
         key: path("tls.key_path")?,
+        clients: client_auth(from)?,
+        pq: pq_mode(from)?,
     }))
+}
+
+fn client_auth(from: &Entries) -> Result<tls::ClientAuth, Error> {
+    let roots = || {
+        let needs = || from.refuse("tls.client_auth", "needs tls.client_ca");
+        from.optional("tls.client_ca")?.ok_or_else(needs)
+    };
+    Ok(match from.word("tls.client_auth")? {
+        "required" => tls::ClientAuth::Required(roots()?),
+        "optional" => tls::ClientAuth::Optional(roots()?),
+        _ => tls::ClientAuth::Off,
+    })
+}
+
+fn pq_mode(from: &Entries) -> Result<tls::PqMode, Error> {
+    Ok(match from.word("pq.mode")? {
+        "only" => tls::PqMode::Only,
+        "hybrid" => tls::PqMode::Hybrid,
+        _ => tls::PqMode::Off,
+    })
 }
 
 /// Puts the tables of limits together: what one of them names must be in another.
@@ -343,6 +410,23 @@ fn domains(from: &Entries, limits: &Limits) -> Result<Domains, Error> {
     })
 }
 
+fn oauth(from: &Entries) -> Result<Oauth, Error> {
+    let Content::Providers(providers) = from.read::<Table>("security.oauth.providers")?.content
+    else {
+        return Err(Error::Defect("security.oauth.providers"));
+    };
+    let registers: bool = from.read("security.oauth.dynamic_registration")?;
+    let tenant: String = from.read("security.oauth.registration_tenant")?;
+    Ok(Oauth {
+        enabled: from.read("security.oauth.enabled")?,
+        providers,
+        local_login: from.read("security.oauth.local_login")?,
+        registration_tenant: registers.then_some(tenant),
+        access_token_ttl_days: from.number("security.jwt.access_token_ttl_days")?,
+        refresh_token_ttl_days: from.number("security.jwt.refresh_token_ttl_days")?,
+    })
+}
+
 fn has_policy(limits: &Limits, policy: &str) -> bool {
     limits.resolve(policy, Tier::default()).is_ok()
 }
@@ -350,11 +434,6 @@ fn has_policy(limits: &Limits, policy: &str) -> bool {
 /// Formats a problem within a table.
 fn is_wrong(problem: &str) -> String {
     format!("is wrong: {problem}")
-}
-
-fn longest_first(mut classes: Vec<(String, String)>) -> Vec<(String, String)> {
-    classes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
-    classes
 }
 
 /// Sorts weights: a name in the form of a tenant's id is one, any other is a prefix of topics.
@@ -374,30 +453,30 @@ fn weights(pairs: Vec<(String, u32)>) -> Weights {
 /// Typed access to the values. That a value has another type than its field is a defect, which the
 /// tests below would show.
 impl Entries {
-    fn read<T: FromValue>(&self, name: &'static str) -> Result<T, Error> {
+    pub(super) fn read<T: FromValue>(&self, name: &'static str) -> Result<T, Error> {
         T::from_value(&self.get(name)?.value).ok_or(Error::Defect(name))
     }
 
-    fn optional<T: FromValue>(&self, name: &'static str) -> Result<Option<T>, Error> {
+    pub(super) fn optional<T: FromValue>(&self, name: &'static str) -> Result<Option<T>, Error> {
         match self.get(name)?.value == Value::Unset {
             true => Ok(None),
             false => self.read(name).map(Some),
         }
     }
 
-    fn word(&self, name: &'static str) -> Result<&'static str, Error> {
+    pub(super) fn word(&self, name: &'static str) -> Result<&'static str, Error> {
         self.read(name)
     }
 
-    fn number<T: TryFrom<i64>>(&self, name: &'static str) -> Result<T, Error> {
+    pub(super) fn number<T: TryFrom<i64>>(&self, name: &'static str) -> Result<T, Error> {
         T::try_from(self.read(name)?).map_err(|_| Error::Defect(name))
     }
 
-    fn seconds(&self, name: &'static str) -> Result<Duration, Error> {
+    pub(super) fn seconds(&self, name: &'static str) -> Result<Duration, Error> {
         self.number(name).map(Duration::from_secs)
     }
 
-    fn millis(&self, name: &'static str) -> Result<i64, Error> {
+    pub(super) fn millis(&self, name: &'static str) -> Result<i64, Error> {
         let time: Duration = self.read(name)?;
         i64::try_from(time.as_millis()).map_err(|_| Error::Defect(name))
     }
@@ -408,7 +487,7 @@ impl Entries {
 }
 
 /// A type that values of settings have.
-trait FromValue: Sized {
+pub(super) trait FromValue: Sized {
     fn from_value(value: &Value) -> Option<Self>;
 }
 
@@ -427,6 +506,7 @@ macro_rules! from_value {
 }
 
 from_value! {
+    asyncgate_courier::Address: Webhook,
     Backend: Backend,
     bool: Switch,
     Duration: Duration,
@@ -438,7 +518,7 @@ from_value! {
     String: Text,
     Table: Table,
     u64: Size,
-    Vec<(String, String)>: Classes,
+    Classes: Classes,
     Vec<(String, u32)>: Weights,
     Vec<[u8; 32]>: Keys,
     Vec<Network>: Networks,

@@ -10,7 +10,6 @@ use serde_json::Value as Json;
 
 use super::Error;
 use super::key::Key;
-use super::rule::Rule;
 use super::table::{CONFIG_ENV, find, keys, nearest};
 
 /// The place that a value came from.
@@ -56,6 +55,15 @@ impl Given {
         }
     }
 }
+
+/// Variables with the prefix of settings that are none: the commands that talk to a server read them.
+const OF_COMMANDS: [&str; 5] = [
+    CONFIG_ENV,
+    "ASYNCGATE_URL",
+    "ASYNCGATE_PROFILE",
+    "ASYNCGATE_CLIENT_CERT",
+    "ASYNCGATE_CLIENT_KEY",
+];
 
 /// The texts of one source, by the names of settings.
 pub type Layer = BTreeMap<&'static str, Given>;
@@ -123,10 +131,7 @@ pub fn from_env(
     let ours: Vec<String> = keys().flat_map(Key::variables).collect();
     for name in variables.keys().filter_map(|name| name.to_str()) {
         let looks_like_ours = name.starts_with("ASYNCGATE_") || name.starts_with("SVCMBX_");
-        if looks_like_ours
-            && !ours.iter().any(|our| our == name)
-            && ![CONFIG_ENV, "ASYNCGATE_URL", "ASYNCGATE_PROFILE"].contains(&name)
-        {
+        if looks_like_ours && !ours.iter().any(|our| our == name) && !OF_COMMANDS.contains(&name) {
             let hint = nearest(name, ours.iter().map(String::as_str));
             warnings.push(format!("{name} is not a setting{}", did_you_mean(hint)));
         }
@@ -280,7 +285,7 @@ fn text_of(key: &Key, value: &Json) -> Option<String> {
     {
         let pair = |(name, value)| Some(format!("{name}={}", scalar(value)?));
         pairs.iter().map(pair).collect()
-    } else if (value.is_object() || value.is_array()) && matches!(key.rule, Rule::Table(_)) {
+    } else if (value.is_object() || value.is_array()) && key.rule.takes_table() {
         return Some(value.to_string());
     } else {
         return scalar(value);

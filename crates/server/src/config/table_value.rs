@@ -1,4 +1,4 @@
-//! Settings that are whole tables: what limits, ingresses and domains are made of.
+//! Settings that are whole tables: what limits, ingresses, domains and logins are made of.
 //!
 //! A table is parsed once, from the text that a source gave, into the types that the program uses. It
 //! keeps that text in a canonical form, to be shown and compared. Whether a table agrees with other
@@ -9,10 +9,11 @@ use std::fmt;
 use asyncgate_admission::Rows;
 use asyncgate_domains::Poprf;
 use asyncgate_engine::Ingresses;
+use asyncgate_oauth::ProviderSettings;
 use serde_json::Value as Json;
 
 use super::rule::Refused;
-use super::{domains, ingress};
+use super::{domains, ingress, providers};
 
 /// The subject of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub enum Kind {
     Ingress,
     /// The keys of the domains' evaluator.
     DomainKeys,
+    /// The providers at which people log in, with their secrets.
+    Providers,
 }
 
 impl Kind {
@@ -30,7 +33,7 @@ impl Kind {
     pub const fn is_secret(self) -> bool {
         match self {
             Self::Limits(_) => false,
-            Self::Ingress | Self::DomainKeys => true,
+            Self::Ingress | Self::DomainKeys | Self::Providers => true,
         }
     }
 }
@@ -42,6 +45,7 @@ pub enum Content {
     Ingress(Ingresses),
     /// No keys if the setting is empty.
     DomainKeys(Option<Poprf>),
+    Providers(Vec<ProviderSettings>),
 }
 
 /// A table as it was given, and its content. An empty text is an empty table.
@@ -60,6 +64,7 @@ impl Table {
             Kind::Limits(table) => table.parse(&text).map(Content::Limits),
             Kind::Ingress => ingress::parse(&text).map(Content::Ingress),
             Kind::DomainKeys => domains::parse_keys(&text).map(Content::DomainKeys),
+            Kind::Providers => providers::parse(&text).map(Content::Providers),
         };
         Some(match content {
             Ok(content) => Ok(Self {

@@ -13,6 +13,7 @@ use serde_json::Value as Json;
 use super::backend::Backend;
 use super::quantity::{show_duration, show_size};
 use super::table_value::Table;
+use super::topic_classes::Classes;
 
 /// A value that passed its rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub enum Value {
     Path(PathBuf),
     List(Vec<String>),
     Uids(Vec<u32>),
-    Classes(Vec<(String, String)>),
+    Classes(Classes),
     Weights(Vec<(String, u32)>),
     Keys(Vec<[u8; 32]>),
     Toolsets(Toolsets),
@@ -36,6 +37,7 @@ pub enum Value {
     Table(Table),
     Secret(Option<Secret>),
     Backend(Backend),
+    Webhook(asyncgate_courier::Address),
     /// The setting is optional, and no source gave a value.
     Unset,
 }
@@ -75,7 +77,7 @@ impl Value {
             Self::Uids(uids) => Json::from(uids.clone()),
             Self::Keys(keys) => keys.iter().map(|key| hex::encode(key)).collect(),
             Self::Networks(networks) => networks.iter().map(Network::to_string).collect(),
-            Self::Classes(pairs) => pairs.iter().cloned().collect(),
+            Self::Classes(classes) => classes.clone().into_iter().collect(),
             Self::Weights(pairs) => {
                 let text = |(name, weight): &(String, u32)| (name.clone(), weight.to_string());
                 pairs.iter().map(text).collect()
@@ -87,6 +89,7 @@ impl Value {
             | Self::Address(_)
             | Self::Path(_)
             | Self::Backend(_)
+            | Self::Webhook(_)
             | Self::Toolsets(_)
             | Self::Table(_)
             | Self::Secret(_) => Json::from(self.to_string()),
@@ -109,13 +112,15 @@ impl fmt::Display for Value {
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::List(items) => join(f, items, Clone::clone),
             Self::Uids(uids) => join(f, uids, u32::to_string),
-            Self::Classes(pairs) => join(f, pairs, |(name, class)| format!("{name}={class}")),
+            Self::Classes(classes) if classes.is_empty() => Ok(()),
+            Self::Classes(_) => write!(f, "{}", self.to_json()),
             Self::Weights(pairs) => join(f, pairs, |(name, weight)| format!("{name}={weight}")),
             Self::Keys(keys) => join(f, keys, |key| hex::encode(key)),
             Self::Toolsets(toolsets) => write!(f, "{toolsets}"),
             Self::Networks(networks) => join(f, networks, Network::to_string),
             Self::Table(table) => write!(f, "{table}"),
             Self::Backend(backend) => write!(f, "{backend}"),
+            Self::Webhook(address) => f.write_str(&address.shown()),
             Self::Secret(Some(secret)) => write!(f, "{secret:?}"),
             Self::Secret(None) | Self::Unset => f.write_str("(not set)"),
         }

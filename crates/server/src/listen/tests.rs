@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::*;
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 const REQUEST: &[u8] = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n";
 
 const TIMEOUTS: Timeouts = Timeouts {
@@ -27,6 +27,7 @@ fn options(connections: usize) -> Options {
         },
         timeouts: TIMEOUTS,
         hsts: false,
+        public_url: None,
     }
 }
 

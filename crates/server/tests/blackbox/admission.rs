@@ -10,10 +10,6 @@ use crate::{
 const SPACE: &str = "0101010101010101010101010101010101010101010101010101010101010101";
 const KEY: &str = "0202020202020202020202020202020202020202020202020202020202020202";
 
-fn patient() -> Launch {
-    Launch::new().patient()
-}
-
 fn check(server: &Server, policy: &str, key: &str, cost: i64) -> Value {
     let input = json!({ "policy": policy, "key": key, "cost": cost });
     server.post("/v1/limits/check", &input).expect(200)
@@ -26,7 +22,7 @@ fn nonce(server: &Server, text: &str) -> Value {
 
 #[test]
 fn what_was_decided_outlives_the_process() {
-    let server = patient().start();
+    let server = Launch::new().start();
     assert_eq!(nonce(&server, "AQID")["result"], "accepted");
     assert_eq!(check(&server, "throttled", "k", 7)["remaining"], 3);
     let input = json!({ "namespace": SPACE, "window_secs": 7_776_000, "limit": 5 });
@@ -67,7 +63,7 @@ fn policies_come_from_the_file_and_change_with_sighup() {
              [limits]\ntiers = {{ trusted = [\"friend\"] }}\n"
         )
     };
-    let server = patient().file("s.toml", &policies(1, "")).start();
+    let server = Launch::new().file("s.toml", &policies(1, "")).start();
     assert_eq!(check(&server, "api", "k", 1)["allowed"], true);
     assert_eq!(check(&server, "api", "k", 1)["allowed"], false);
     assert_eq!(
@@ -132,7 +128,7 @@ fn settings_that_make_no_sense_stop_the_start() {
         ),
         ("[admission]\nbackend = \"floppy\"\n", "admission.backend"),
     ] {
-        let ended = patient().file("s.toml", content).refused();
+        let ended = Launch::new().file("s.toml", content).refused();
         assert_eq!(ended.status.code(), Some(2));
         assert!(ended.complaint().contains(words), "{}", ended.complaint());
     }
@@ -141,7 +137,7 @@ fn settings_that_make_no_sense_stop_the_start() {
 #[test]
 fn a_protected_key_cannot_be_revoked_and_the_attempt_is_told() {
     let protected = format!("[admission.revocation]\nprotected_keys = [\"{KEY}\"]\n");
-    let server = patient().file("s.toml", &protected).start();
+    let server = Launch::new().file("s.toml", &protected).start();
     for kind in ["issuer_key", "holder_key"] {
         let subject = json!({ "subject": { "kind": kind, "key": KEY } });
         let refused = server.post("/v1/host/revocations", &subject).expect(403);
@@ -158,7 +154,7 @@ fn a_protected_key_cannot_be_revoked_and_the_attempt_is_told() {
 
 #[test]
 fn the_minimal_backend_allows_everything_and_says_so() {
-    let server = patient().set("admission.backend=minimal").start();
+    let server = Launch::new().set("admission.backend=minimal").start();
     for _ in 0..2 {
         let answer = nonce(&server, "AQID");
         assert_eq!(answer["result"], "accepted");
@@ -171,7 +167,7 @@ fn the_minimal_backend_allows_everything_and_says_so() {
 
 #[test]
 fn what_was_decided_is_counted() {
-    let server = patient().start();
+    let server = Launch::new().start();
     nonce(&server, "AQID");
     nonce(&server, "AQID");
     check(&server, "throttled", "k", 10);
@@ -210,7 +206,7 @@ fn what_was_decided_is_counted() {
 #[test]
 fn the_command_line_asks_too() {
     let scene = Scene {
-        server: patient().start(),
+        server: Launch::new().start(),
     };
     let allowed = scene.says("limit check throttled 10.0.0.1 --cost 10");
     assert_eq!(allowed, "allowed, 0 of 10 left");

@@ -77,7 +77,6 @@ impl Dynalite {
             .env("AWS_ACCESS_KEY_ID", "AKID")
             .env("AWS_SECRET_ACCESS_KEY", "s3cret")
             .set(&backend)
-            .set("admission.timeout_ms=5000")
     }
 }
 

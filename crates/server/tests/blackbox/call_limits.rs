@@ -32,7 +32,7 @@ shadow = true
 {gate}
 "#
     );
-    Launch::new().file("s.toml", &settings).patient()
+    Launch::new().file("s.toml", &settings)
 }
 
 fn task(server: &Server) -> crate::http::Response {

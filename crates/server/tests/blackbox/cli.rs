@@ -118,7 +118,7 @@ fn a_task_is_created_listed_worked_on_and_waited_for() {
     );
     let mut worker = scene.command("worker --id w1 --json").spawn().unwrap();
     assert_eq!(
-        lines(&scene.says(&format!("task wait {id} --timeout 20")))[..6],
+        lines(&scene.says(&format!("task wait {id} --timeout 60")))[..6],
         [
             "task ID",
             "type echo",

@@ -14,7 +14,7 @@ fn a_deadline_ends_a_task_that_a_worker_still_holds() {
     let server = Server::start();
     let id = server.create(&json!({
         "type": "x", "principal_id": "alice", "instructions": "Quick!",
-        "timeouts": {"deadline_seconds": 1, "lease_ttl_seconds": 120},
+        "timeouts": {"deadline_seconds": 3, "lease_ttl_seconds": 120},
     }));
     let held = server.take_for("slow", 300);
     assert_eq!(held.record["instructions"], "Quick!");

@@ -1,39 +1,76 @@
 //! Credentials that end or are refused: what ends with them, and what operators are told.
 
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use asyncgate_auth::MemoryFiles;
+use asyncgate_auth::fakes::{SIGNING_KEYS, TestAuth, settings};
+use asyncgate_credentials::jwt::{self, Claims, SigningKey};
+use asyncgate_engine::fakes::{FakeClock, START_MS};
+use asyncgate_engine::{Keyring as _, Principal, PrincipalKind, Role};
+use asyncgate_store::memory::MemoryStore;
 use serde_json::{Value, json};
 
 use crate::harness::{DEADLINE, KEY, Launch, Server, eventually};
 use crate::http::Request;
-use crate::start::key_in;
 
 const OTHER_TENANT: &str = "00000000-0000-7000-8000-0000000000aa";
 
-fn records(path: &Path) -> Value {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+/// Makes a key and the entry of it in the key file of an older version.
+fn old_key(tenant: &str, role: &str) -> (String, Value) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(FakeClock::at(START_MS));
+    let files = Arc::new(MemoryFiles::default());
+    let fixture = TestAuth::over(&store, &clock, files, &settings());
+    let minted = runtime.block_on(fixture.keyring.api_key()).unwrap();
+    let entry = json!({
+        "id": minted.lookup_id,
+        "tenant_id": tenant,
+        "principal": {"kind": "service", "id": "admin"},
+        "role": role,
+        "hash": minted.hash,
+        "check": minted.check,
+        "created_at": "2026-01-05T11:00:00.000Z",
+    });
+    (minted.secret.reveal().to_owned(), entry)
 }
 
-/// Adds the key of an admin of another tenant to the stored ones, and returns it.
-fn add_key(server: &Server) -> String {
-    let elsewhere = Launch::without_key().start();
-    let key = key_in(&elsewhere.logged("serving"));
-    let mut record = records(&elsewhere.launch().data().join("keys.json"))["keys"][0].clone();
-    record["tenant_id"] = json!(OTHER_TENANT);
-    let path = server.launch().data().join("keys.json");
-    let mut stored = records(&path);
-    stored["keys"].as_array_mut().unwrap().push(record);
-    std::fs::write(&path, stored.to_string()).unwrap();
-    key
+/// Puts the key file of an older version into the data directory.
+fn with_old_keys(launch: &Launch, keys: &[&Value]) {
+    let data = launch.data();
+    std::fs::create_dir_all(data).unwrap();
+    std::fs::set_permissions(data, Permissions::from_mode(0o700)).unwrap();
+    let content = json!({"version": 1, "keys": keys});
+    std::fs::write(data.join("keys.json"), content.to_string()).unwrap();
 }
 
-fn remove_last_key(server: &Server) {
-    let path = server.launch().data().join("keys.json");
-    let mut stored = records(&path);
-    stored["keys"].as_array_mut().unwrap().pop();
-    std::fs::write(&path, stored.to_string()).unwrap();
+/// Returns a token of the other tenant's admin that ends so many seconds from now.
+fn token(seconds: i64) -> String {
+    let key = SigningKey::from_der(SIGNING_KEYS[0]).unwrap();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now = i64::try_from(since.as_secs()).unwrap();
+    let claims = Claims {
+        issuer: "asyncgate".to_owned(),
+        audience: vec!["asyncgate-api".to_owned()],
+        subject: "someone".to_owned(),
+        tenant: OTHER_TENANT.parse().unwrap(),
+        principal: Principal::new(PrincipalKind::Service, "admin").key(),
+        role: Some(Role::Admin),
+        scopes: None,
+        expires_at: now + seconds,
+        issued_at: now,
+        not_before: None,
+        client_id: None,
+        token_id: None,
+        family: None,
+    };
+    jwt::sign(&key, &claims).unwrap()
 }
 
 /// An answer that goes on, after its first line.
@@ -74,20 +111,43 @@ fn told(log: &str, event: &str) -> Vec<Value> {
 }
 
 #[test]
-fn events_and_streams_are_of_one_tenant_and_end_with_their_key() {
-    let launch = Launch::without_key().args(&["--cap-cache-ttl", "500ms"]);
+fn keys_of_older_versions_are_taken_over_once() {
+    let launch = Launch::without_key();
+    let (admin, first) = old_key("00000000-0000-7000-8000-000000000001", "admin");
+    let (worker, second) = old_key(OTHER_TENANT, "worker");
+    with_old_keys(&launch, &[&first, &second]);
+    let server = launch.start();
+    let config = |key: &str| server.send_bare(&Request::get("/v1/config").bearer(key));
+    config(&admin).expect(200);
+    config(&worker).expect(200);
+    assert!(!launch.data().join("keys.json").exists());
+    assert!(launch.data().join("keys.json.imported").exists());
+    let log = server.stop().stderr;
+    assert!(!log.contains("aga_"), "no other key is made: {log}");
     let mut server = launch.start();
-    let first = key_in(&server.logged("serving"));
+    server.use_key(Some(&admin));
+    server.get("/v1/config").expect(200);
+    server.stop();
+}
+
+#[test]
+fn events_and_streams_are_of_one_tenant_and_end_with_their_credential() {
+    let launch = Launch::without_key();
+    let signing_key = launch.dir().join("jwt.pk8");
+    std::fs::write(&signing_key, SIGNING_KEYS[0]).unwrap();
+    std::fs::set_permissions(&signing_key, Permissions::from_mode(0o600)).unwrap();
+    let (first, default) = old_key("00000000-0000-7000-8000-000000000001", "admin");
+    // The import makes the tenant.
+    let (_, of_other) = old_key(OTHER_TENANT, "agent");
+    with_old_keys(&launch, &[&default, &of_other]);
+    let path = format!("security.jwt.private_key_path={}", signing_key.display());
+    let mut server = launch.set(&path).start();
     server.use_key(Some(&first));
-    let other = add_key(&server);
-    eventually("the new key is known", || {
-        let answer = server.send_bare(&Request::get("/v1/config").bearer(&other));
-        (answer.status == 200).then_some(())
-    });
 
     let wish = json!({"topic": "t"}).to_string();
     let streamed = |key: &str| Request::post("/v1/recv/stream", wish.clone()).bearer(key);
     let ours = Following::open(&server, streamed(&first));
+    let other = token(10);
     let theirs = Following::open(&server, streamed(&other));
     let events = Following::open(&server, Request::get("/v1/events").bearer(&other));
     let tier = json!({"tier": "trusted"}).to_string();
@@ -96,12 +156,22 @@ fn events_and_streams_are_of_one_tenant_and_end_with_their_key() {
         let request = Request::new("PUT", &target).body(tier.clone()).bearer(key);
         server.send_bare(&request).expect(200);
     }
-    remove_last_key(&server);
     let seen = events.until_its_end();
     assert!(seen.contains("mailbox.readyz"), "{seen}");
     assert!(seen.contains("one-of-theirs"), "{seen}");
     assert!(!seen.contains("one-of-ours"), "{seen}");
     theirs.until_its_end();
+    let refused = server.send_bare(&Request::get("/v1/config").bearer(&other));
+    refused.refused(401, "UNAUTHORIZED");
+    let told = refused.header("WWW-Authenticate").unwrap();
+    let metadata = format!(
+        "http://{}/.well-known/oauth-protected-resource",
+        server.address
+    );
+    assert!(
+        told.starts_with("Bearer ") && told.contains(&metadata),
+        "{told}"
+    );
 
     // The other stream goes on, and so does its key.
     server.send_message("t", "a", "aGk=");
@@ -112,15 +182,50 @@ fn events_and_streams_are_of_one_tenant_and_end_with_their_key() {
         assert!(ours.0.read_line(&mut line).unwrap() > 0, "it has ended");
     }
     drop(ours);
-
-    let id = &other[4..16];
-    let lines = told(&server.log(), "auth.revoked");
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    assert_eq!(lines[0]["key_id"], id);
-    assert_eq!(lines[0]["tenant"], OTHER_TENANT);
-    assert_eq!(lines[0]["reason"], "removed");
     let log = server.stop().stderr;
-    assert!(!log.contains(&other[16..]), "{log}");
+    assert!(
+        !log.contains(&other) && !log.contains(&first[16..]),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_key_for_tokens_is_made_at_the_first_start_and_kept() {
+    let launch = Launch::new();
+    let made = |launch: &Launch| {
+        let path = launch.data().join("token.key");
+        eventually("the key is made", || std::fs::read(&path).ok())
+    };
+    let server = launch.start();
+    let first = made(&launch);
+    server.stop();
+    let server = launch.start();
+    assert_eq!(made(&launch), first);
+    server.stop();
+}
+
+#[test]
+fn files_of_secrets_that_cannot_be_used_stop_the_start() {
+    let launch = Launch::new();
+    let file = launch.dir().join("secret");
+    for (content, mode, told) in [
+        (None, 0, "No such file"),
+        (Some("x"), 0o644, "others than its owner may read it"),
+        (Some("x"), 0o600, "is damaged"),
+    ] {
+        if let Some(content) = content {
+            std::fs::write(&file, content).unwrap();
+            std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+        }
+        for setting in ["security.jwt.private_key_path", "auth.macaroon_path"] {
+            let launch = Launch::new().set(&format!("{setting}={}", file.display()));
+            let complaint = launch.refused().complaint().to_owned();
+            assert!(
+                complaint.contains(setting) && complaint.contains(told),
+                "{complaint}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -133,19 +238,19 @@ fn a_refused_credential_leaves_a_line_that_does_not_hold_it() {
         (Request::get("/v1/tasks"), "there is no credential"),
         (
             Request::get("/v1/tasks").bearer("wrong-secret"),
-            "it is not the shared key",
+            "it is of no known form",
         ),
         (
             Request::get("/v1/events").bearer("wrong-secret"),
-            "it is not the shared key",
+            "it is of no known form",
         ),
         (
             Request::post("/mcp", tool).bearer("wrong-secret"),
-            "it is not the shared key",
+            "it is of no known form",
         ),
         (
             Request::post("/v1/send", "{}").bearer("wrong-secret"),
-            "it is not the shared key",
+            "it is of no known form",
         ),
     ]
     .into_iter()

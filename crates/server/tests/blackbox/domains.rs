@@ -172,7 +172,7 @@ fn domains_can_be_switched_off_and_limited_by_client() {
     let few =
         r#"limits.policies={"few": {"kind": "fixed_window", "limit": 3, "window_secs": 7776000}}"#;
     let limited = Launch::new().set(few).set("domains.client_policy=few");
-    let server = limited.patient().start();
+    let server = limited.start();
     for _ in 0..3 {
         ask(&server, Kind::Sign, &one, 99).expect(200);
     }
@@ -191,7 +191,7 @@ fn a_stranger_is_limited_unless_the_operator_says_none() {
         let empty = Request::post("/domain/disable", "{}");
         (0..1_300).find(|_| server.send_bare(&empty).status == 429)
     };
-    let launch = Launch::new().patient();
+    let launch = Launch::new();
     let server = launch.clone().start();
     let passed = flood(&server).expect("nobody is refused");
     assert!(passed >= 1_000, "{passed}");

@@ -32,8 +32,7 @@ shadow = true
 "#;
 
 fn start() -> Server {
-    let launch = Launch::new().file("s.toml", SETTINGS);
-    launch.patient().start()
+    Launch::new().file("s.toml", SETTINGS).start()
 }
 
 fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {

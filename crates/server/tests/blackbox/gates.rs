@@ -84,13 +84,22 @@ fn g3_what_is_not_acknowledged_comes_again_and_what_is_never_does() {
     for n in 0..MESSAGES {
         server.send_message("t", &n.to_string(), HELLO);
     }
-    let first = server.receive("t", 250);
+    let first = server.receive("t", 2_000);
     assert_eq!(first.len(), MESSAGES);
-    let (done, left) = first.split_at(MESSAGES / 2);
+    let (first_half, mut left) = (&first[..MESSAGES / 2], first[MESSAGES / 2..].to_vec());
+    let mut done = BTreeSet::new();
     // At the edge of its time a message is either acknowledged or comes again, never both.
-    done.iter().for_each(|message| server.ack(message));
+    for message in first_half {
+        let answer = server.settle("ack", message, &json!({}));
+        if answer.status == 200 {
+            done.insert(id(message));
+        } else {
+            answer.refused(409, "E_STALE_LEASE");
+            left.push(message.clone());
+        }
+    }
+    assert!(!done.is_empty(), "none was acknowledged in time");
     let mut missing: BTreeSet<String> = left.iter().map(id).collect();
-    let done: BTreeSet<String> = done.iter().map(id).collect();
     eventually("all others come again", || {
         for message in server.receive("t", 60_000) {
             assert!(!done.contains(&id(&message)), "{message} was acknowledged");
@@ -100,7 +109,7 @@ fn g3_what_is_not_acknowledged_comes_again_and_what_is_never_does() {
         missing.is_empty().then_some(())
     });
     // Who had it before has no say any more; who has it now does.
-    for old in left {
+    for old in &left {
         server
             .settle("ack", old, &json!({}))
             .refused(409, "E_STALE_LEASE");
@@ -256,7 +265,8 @@ fn g7_a_flipped_bit_is_found_and_everything_else_is_proved() {
 /// Within the window a name is known, also over a restart; not before its end is it free again.
 #[test]
 fn g8_a_name_is_known_for_the_whole_window_and_not_longer() {
-    const WINDOW_MS: u128 = 4_000;
+    // Much longer than a restart takes on a busy machine.
+    const WINDOW_MS: u128 = 10_000;
     let launch = Launch::new()
         .set("mailbox.default_visibility=250ms")
         .set(&format!("mailbox.t_replay={WINDOW_MS}ms"));

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Instant;
 
 use asyncgate_grpc::pb::{self, mailbox_client::MailboxClient};
 use hyper_util::rt::TokioIo;
@@ -103,7 +102,8 @@ async fn one_connection_carries_more_calls_than_it_has_streams() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_streams_wait_side_by_side_and_a_drain_ends_them_well() {
-    let server = Server::start();
+    // Streams that do not end by themselves would hold up the end for much longer than this test waits.
+    let server = Launch::new().set("http.drain_timeout_seconds=600").start();
     let channel = channel(&server);
     let mut streams = Vec::new();
     for n in 0..100 {
@@ -121,14 +121,12 @@ async fn many_streams_wait_side_by_side_and_a_drain_ends_them_well() {
     let given = streams[42].message().await.unwrap().unwrap();
     assert_eq!(given.idem_key, "k");
 
-    let start = Instant::now();
     server.signal("TERM");
     for mut stream in streams {
         assert_eq!(stream.message().await.unwrap(), None);
     }
     let ended = server.wait();
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
-    assert!(start.elapsed() < DEADLINE, "{:?}", start.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -189,11 +187,26 @@ async fn a_stream_that_never_sends_its_message_is_in_nobodys_way() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_connection_is_let_go_and_the_next_call_makes_a_new_one() {
     let server = Launch::new().set("idle_timeout=1s").start();
-    let mut client = MailboxClient::new(channel(&server));
-    client.send(message("a")).await.unwrap();
-    eventually("the idle connection is closed", || {
-        (cut(&server, "idle") >= 1).then_some(())
+    let (closed, mut closing) = tokio::sync::mpsc::unbounded_channel();
+    let address = server.address;
+    let connect = tower::service_fn(move |_| {
+        let closed = closed.clone();
+        async move {
+            let mut far = tokio::net::TcpStream::connect(address).await?;
+            let (near, mut middle) = tokio::io::duplex(1 << 16);
+            tokio::spawn(async move {
+                // It ends when the server has closed and the client has taken note of it.
+                let _ = tokio::io::copy_bidirectional(&mut middle, &mut far).await;
+                let _ = closed.send(());
+            });
+            std::io::Result::Ok(TokioIo::new(near))
+        }
     });
+    let endpoint = Channel::from_static("http://localhost");
+    let mut client = MailboxClient::new(endpoint.connect_with_connector_lazy(connect));
+    client.send(message("a")).await.unwrap();
+    closing.recv().await.unwrap();
+    assert_eq!(cut(&server, "idle"), 1);
     client.send(message("b")).await.unwrap();
 }
 

@@ -17,7 +17,10 @@ use crate::http::{Connection, Request, Response};
 pub const KEY: &str = "shared-key-of-the-black-box-tests";
 
 /// How long a start, a stop or an event may take on a machine that compiles beside the tests.
-pub const DEADLINE: Duration = Duration::from_secs(20);
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The setting of a server that waits long for the backend of admission.
+pub const PATIENT: &str = "admission.timeout_ms=60000";
 
 /// Asks again and again until there is an answer; fails when the deadline has passed.
 #[track_caller]
@@ -78,11 +81,6 @@ impl Launch {
         self.arg("--set").arg(pair)
     }
 
-    /// Waits for a slow disk rather than let the failure mode of admission decide.
-    pub fn patient(self) -> Self {
-        self.set("admission.timeout_ms=60000")
-    }
-
     /// With a settings file of this name and content.
     pub fn file(self, name: &str, content: &str) -> Self {
         let path = self.dir.path().join(name);
@@ -121,6 +119,8 @@ impl Launch {
         }
         // Nobody looks elsewhere before these servers end. A test that wants a grace sets its own.
         command.args(["--set", "drain_grace=0s"]);
+        // A slow disk is waited for, rather than that the failure mode of admission decides.
+        command.args(["--set", PATIENT]);
         command.arg("--data-dir").arg(&self.data).args(&self.args);
         self.equip(&mut command);
         command

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::contract;
 
 /// Longer than any call of a test may take; a server that hangs fails the test, not the run.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A request being put together.
 #[derive(Debug, Clone)]

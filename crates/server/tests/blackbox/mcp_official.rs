@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::harness::{KEY, Launch};
+use crate::harness::{KEY, Launch, PATIENT};
 
 const ASYNCGATE: &str = env!("CARGO_BIN_EXE_asyncgate");
 
@@ -40,7 +40,7 @@ fn drive(folder: &OsString, args: &[&str]) {
 #[test]
 fn the_official_client_is_served_over_http() {
     let Some(folder) = client() else { return };
-    let server = Launch::new().patient().start();
+    let server = Launch::new().start();
     drive(
         &folder,
         &["http", &format!("http://{}/mcp", server.address)],
@@ -50,7 +50,7 @@ fn the_official_client_is_served_over_http() {
 #[test]
 fn the_official_client_is_served_over_the_bridge() {
     let Some(folder) = client() else { return };
-    let server = Launch::new().patient().start();
+    let server = Launch::new().start();
     let url = format!("http://{}", server.address);
     drive(&folder, &["stdio", ASYNCGATE, "mcp", "--url", &url]);
 }
@@ -61,7 +61,6 @@ fn the_official_client_is_served_over_stdio() {
     let launch = Launch::new();
     let data = launch.data().to_str().unwrap();
     // As patient with a slow disk as the servers of the other tests.
-    let patience = "admission.timeout_ms=60000";
     let stdio = ["stdio", ASYNCGATE, "mcp", "--data-dir", data];
-    drive(&folder, &[&stdio[..], &["--set", patience]].concat());
+    drive(&folder, &[&stdio[..], &["--set", PATIENT]].concat());
 }

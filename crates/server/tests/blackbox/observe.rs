@@ -80,7 +80,8 @@ fn every_event_is_told_with_its_fields_and_without_secrets() {
     told(&server, "send.rejected", |line| line["reason"] == "schema");
 
     let one = json!({"topic": "user:1", "max_messages": 1});
-    let got = server.post("/v1/recv", &one).expect(200);
+    let held = json!({"topic": "user:1", "max_messages": 1, "visibility_ms": 60_000});
+    let got = server.post("/v1/recv", &held).expect(200);
     assert_eq!(got["messages"][0]["msg_id"], id.as_str());
     let batch = told(&server, "recv.batch", any);
     has(&batch, &[&request[..], &message, &["attempt"]].concat());
@@ -101,7 +102,7 @@ fn every_event_is_told_with_its_fields_and_without_secrets() {
     // The second message is left alone once and given back once, which is all that it may be.
     server.post("/v1/recv", &one).expect(200);
     told(&server, "scanner.requeue", |line| line["count"] == 1);
-    let wait = json!({"topic": "user:1", "wait_seconds": 10});
+    let wait = json!({"topic": "user:1", "wait_seconds": 20, "visibility_ms": 60_000});
     let got = server.post("/v1/recv", &wait).expect(200);
     let last = got["messages"][0]["msg_id"].as_str().unwrap();
     let reason = json!({"reason": "E_PARSE"});
@@ -157,7 +158,7 @@ fn calls_can_be_followed_by_their_spans() {
     server
         .post(&format!("/v1/nack/{id}"), &json!({}))
         .expect(200);
-    let wait = json!({"topic": "user:1", "wait_seconds": 10});
+    let wait = json!({"topic": "user:1", "wait_seconds": 20, "visibility_ms": 60_000});
     server.post("/v1/recv", &wait).expect(200);
     server
         .post(&format!("/v1/ack/{id}"), &json!({}))
@@ -266,7 +267,7 @@ fn requests_are_counted_by_route_and_never_by_what_stands_in_it() {
         (r#"inflight_requests{route="/v1/send"}"#, 0.0),
         (r#"inflight_requests{route="/metrics"}"#, 1.0),
         ("service_restarts_total", 0.0),
-        ("cap_cache_entries", 0.0),
+        ("cap_cache_entries", 1.0),
         ("bus_lagged_total", 0.0),
         (r#"queue_dropped_total{queue="work"}"#, 0.0),
     ] {
@@ -332,7 +333,8 @@ fn dead_letters_that_are_forgotten_are_told() {
         .set("retention.dlq_seconds=1s")
         .start();
     server.send_bare(&send(&server, "k")).expect(200);
-    let got = server.post("/v1/recv", &json!({"topic": "user:1"}));
+    let wish = json!({"topic": "user:1", "visibility_ms": 60_000});
+    let got = server.post("/v1/recv", &wish);
     let id = got.expect(200)["messages"][0]["msg_id"].clone();
     let nack = format!("/v1/nack/{}", id.as_str().unwrap());
     server.post(&nack, &json!({})).expect(200);

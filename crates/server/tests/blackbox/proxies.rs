@@ -70,7 +70,7 @@ fn clients_of_domains_are_told_apart_behind_a_proxy() {
         [server]
         trusted_proxies = [\"127.0.0.1\"]
     ";
-    let server = Launch::new().file("a.toml", settings).patient().start();
+    let server = Launch::new().file("a.toml", settings).start();
     let ask = |client: &str| {
         let request = Request::post("/domain/quotaStatus", json!({}).to_string());
         server

@@ -144,11 +144,12 @@ fn admins_are_told_what_happens() {
 
     // Its first receiver lets the time pass, the second gives it back: that was the last.
     assert_eq!(send(&server, "user:1:inbox", 1), 200);
-    let receive = json!({"topic": "user:1:inbox", "wait_seconds": 10});
+    let receive = json!({"topic": "user:1:inbox"});
     server.post("/v1/recv", &receive).expect(200);
     let requeue = next_event(&mut reader, "mailbox.scanner.requeue");
     assert_eq!(requeue["count"], 1);
-    let got = server.post("/v1/recv", &receive).expect(200);
+    let hold = json!({"topic": "user:1:inbox", "wait_seconds": 20, "visibility_ms": 60_000});
+    let got = server.post("/v1/recv", &hold).expect(200);
     let nack = format!(
         "/v1/nack/{}",
         got["messages"][0]["msg_id"].as_str().unwrap()

@@ -192,7 +192,7 @@ fn bootstrap_is_deprecated_and_alone_marks_receipts_as_delivered() {
     );
     assert_eq!(
         members(&body),
-        ["attention", "cursor", "relationship", "server"]
+        ["attention", "cursor", "relationship", "server", "warnings"]
     );
     let attention = &body["attention"];
     for empty in [

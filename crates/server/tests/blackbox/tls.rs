@@ -1,7 +1,7 @@
 //! TLS on the main address, with the certificates that the client's tests have.
 
 use std::fs::{self, Permissions};
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -9,26 +9,32 @@ use std::sync::Arc;
 
 use asyncgate_client::Client;
 use rustls::crypto::CryptoProvider;
-use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{
+    ClientConfig, ClientConnection, DEFAULT_VERSIONS, RootCertStore, StreamOwned,
+    SupportedProtocolVersion,
+};
 
 use crate::harness::{DEADLINE, KEY, Launch, Server, eventually};
 
-fn file(name: &str) -> PathBuf {
+/// A file of the server's certificate.
+pub fn file(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../client/tests/gate/tls");
     folder.join(name)
 }
 
 /// A certificate of another root, for the same names.
-fn other_file(name: &str) -> PathBuf {
+pub fn other_file(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../host-redis/tests/redis/tls");
     folder.join(name)
 }
 
 /// Copies a file, if it is there, for its owner only.
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     if from.exists() {
         fs::write(to, fs::read(from).unwrap()).unwrap();
         fs::set_permissions(to, Permissions::from_mode(0o600)).unwrap();
@@ -36,43 +42,92 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// A server with copies of these files in its directory, as `cert.pem` and `key.pem`.
-fn launch(certificate: &str, key: &str) -> Launch {
+pub fn launch(certificate: &str, key: &str) -> Launch {
     let launch = Launch::new().args(&["--tls", "--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
     copy(&file(certificate), &launch.dir().join("cert.pem"));
     copy(&file(key), &launch.dir().join("key.pem"));
     launch
 }
 
-/// A connection that offers these protocols.
-fn secure(server: &Server, protocols: &[&str]) -> StreamOwned<ClientConnection, TcpStream> {
-    secure_with(default_provider(), server, protocols)
+/// A client that speaks TLS.
+pub struct Peer {
+    pub provider: CryptoProvider,
+    pub versions: &'static [&'static SupportedProtocolVersion],
+    pub protocols: &'static [&'static str],
+    /// The files of its certificate and key, if it has one.
+    pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// A connection with this cryptography.
-fn secure_with(
-    provider: CryptoProvider,
-    server: &Server,
-    protocols: &[&str],
-) -> StreamOwned<ClientConnection, TcpStream> {
-    let mut roots = RootCertStore::empty();
-    for root in [file("ca.pem"), other_file("ca.pem")] {
-        let root = CertificateDer::from_pem_file(root).unwrap();
-        roots.add(root).unwrap();
+impl Default for Peer {
+    fn default() -> Self {
+        Self {
+            provider: default_provider(),
+            versions: DEFAULT_VERSIONS,
+            protocols: &["http/1.1"],
+            identity: None,
+        }
     }
-    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = protocols
-        .iter()
-        .map(|name| name.as_bytes().to_vec())
-        .collect();
+}
+
+impl Peer {
+    pub fn config(self) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        for root in [file("ca.pem"), other_file("ca.pem")] {
+            let root = CertificateDer::from_pem_file(root).unwrap();
+            roots.add(root).unwrap();
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(self.provider))
+            .with_protocol_versions(self.versions)
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut config = match self.identity {
+            Some((certificate, key)) => {
+                let certificate = CertificateDer::from_pem_file(certificate).unwrap();
+                let key = PrivateKeyDer::from_pem_file(key).unwrap();
+                let key = any_supported_type(&key).unwrap();
+                // Nobody checks here that the two belong together: that is for the server.
+                let identity = CertifiedKey::new(vec![certificate], key);
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
+            }
+            None => builder.with_no_client_auth(),
+        };
+        let protocols = self.protocols.iter().map(|name| name.as_bytes().to_vec());
+        config.alpn_protocols = protocols.collect();
+        Arc::new(config)
+    }
+}
+
+/// A connection of TLS.
+pub type Secure = StreamOwned<ClientConnection, TcpStream>;
+
+pub fn connect(server: &Server, config: Arc<ClientConfig>) -> Secure {
     let name = ServerName::try_from("localhost").unwrap();
-    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    let connection = ClientConnection::new(config, name).unwrap();
     let stream = TcpStream::connect(server.address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     StreamOwned::new(connection, stream)
+}
+
+/// Asks for something, and returns all that the server says until it closes the connection.
+pub fn ask(stream: &mut Secure, path: &str) -> io::Result<String> {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    let read = stream.read_to_end(&mut answer);
+    // The end of the connection may come without a word of TLS.
+    if answer.is_empty() {
+        read?;
+    }
+    Ok(String::from_utf8(answer).unwrap())
+}
+
+/// A connection that offers these protocols.
+fn secure(server: &Server, protocols: &'static [&'static str]) -> Secure {
+    let peer = Peer {
+        protocols,
+        ..Peer::default()
+    };
+    connect(server, peer.config())
 }
 
 #[test]
@@ -90,12 +145,7 @@ fn clients_that_trust_the_certificate_are_served() {
     });
 
     let mut old = secure(&server, &["http/1.1"]);
-    old.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-        .unwrap();
-    let mut answer = Vec::new();
-    // The end of the connection may come without a word of TLS.
-    let _ = old.read_to_end(&mut answer);
-    let answer = String::from_utf8(answer).unwrap();
+    let answer = ask(&mut old, "/healthz").unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let hsts = "strict-transport-security: max-age=31536000; includeSubDomains";
     assert!(answer.contains(hsts), "{answer}");
@@ -109,32 +159,11 @@ fn clients_that_trust_the_certificate_are_served() {
     assert_eq!(new.conn.alpn_protocol(), Some(&b"h2"[..]));
 }
 
-/// A key that was agreed on in this way stays secret even if a quantum computer breaks the one half of it.
-#[test]
-fn a_client_that_wants_a_hybrid_key_gets_it() {
-    let server = launch("server.pem", "server.key").start();
-    let provider = CryptoProvider {
-        kx_groups: vec![kx_group::X25519MLKEM768],
-        ..default_provider()
-    };
-    let mut stream = secure_with(provider, &server, &["http/1.1"]);
-    stream
-        .write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-        .unwrap();
-    stream.read_exact(&mut [0; 4]).unwrap();
-    let agreed = stream.conn.negotiated_key_exchange_group().unwrap();
-    assert_eq!(agreed.name(), rustls::NamedGroup::X25519MLKEM768);
-}
-
 /// The certificate that a new connection is shown.
 fn shown(server: &Server) -> Vec<u8> {
     let mut stream = secure(server, &["http/1.1"]);
-    stream
-        .write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-        .unwrap();
-    let mut first = [0; 4];
-    stream.read_exact(&mut first).unwrap();
-    assert_eq!(&first, b"HTTP");
+    let answer = ask(&mut stream, "/healthz").unwrap();
+    assert!(answer.starts_with("HTTP"), "{answer}");
     stream.conn.peer_certificates().unwrap()[0].to_vec()
 }
 

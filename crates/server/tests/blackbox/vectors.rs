@@ -12,7 +12,7 @@ const KEY: &str = "email-2025-10-12-01";
 const PAYLOAD: &str = "eyJzIjoiaGkifQ==";
 
 fn launch() -> Launch {
-    Launch::new().set("mailbox.topic_classes=user:=user_inbox")
+    Launch::new().set(r#"mailbox.topic_classes={"user_inbox":["user:*:inbox"]}"#)
 }
 
 fn count(server: &Server, name: &str) -> Option<f64> {

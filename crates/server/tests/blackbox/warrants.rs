@@ -124,8 +124,7 @@ const REVOCABLE: (&str, Vec<u8>) = ("tenuo.revocable", Vec::new());
 
 fn launch() -> Launch {
     let root = hex(key(1).verifying_key().as_bytes());
-    let launch = Launch::new().set(&format!("warrants.trusted_roots={root}"));
-    launch.patient()
+    Launch::new().set(&format!("warrants.trusted_roots={root}"))
 }
 
 #[track_caller]
@@ -173,6 +172,39 @@ fn without_extensions_nobody_is_asked() {
     let untrusting = Server::start();
     let answer = verify(&untrusting, &plain);
     assert_eq!(told(&answer), ("reject", "fast", Some("untrusted_root")));
+}
+
+#[test]
+fn signatures_are_counted_and_timed() {
+    let server = launch().start();
+    let plain = warrant(1, &[]);
+    verify(&server, &plain);
+    let mut forged = BASE64_URL_SAFE_NO_PAD.decode(&plain).unwrap();
+    // The last byte is the end of the signature.
+    *forged.last_mut().unwrap() ^= 1;
+    let answer = verify(&server, &BASE64_URL_SAFE_NO_PAD.encode(forged));
+    assert_eq!(told(&answer).2, Some("invalid_signature"), "{answer}");
+    server.get("/v1/ledger/head").expect(200);
+    for (sample, count) in [
+        (
+            r#"pq_signature_verify_total{algo="ed25519",result="ok"}"#,
+            1.0,
+        ),
+        (
+            r#"pq_signature_verify_total{algo="ed25519",result="failed"}"#,
+            1.0,
+        ),
+        (
+            r#"crypto_latency_seconds_count{op="verify",algo="ed25519"}"#,
+            2.0,
+        ),
+        (
+            r#"crypto_latency_seconds_count{op="sign",algo="ed25519"}"#,
+            1.0,
+        ),
+    ] {
+        assert_eq!(server.metric(sample), Some(count), "{sample}");
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn create(scene: &Scene, payload: &str) -> String {
 
 /// The task when it has ended.
 fn ended(scene: &Scene, id: &str) -> Value {
-    let ended = scene.run(&format!("task wait {id} --timeout 20 --json"));
+    let ended = scene.run(&format!("task wait {id} --timeout 60 --json"));
     serde_json::from_str(&ended.stdout).unwrap()
 }
 
@@ -160,7 +160,7 @@ fn too_much_output_fails_the_task() {
 fn the_lease_is_renewed_while_a_command_runs() {
     let scene = Scene::set();
     let wait = "while [ ! -e go ]; do sleep 0.05; done; echo done";
-    let _worker = worker(&scene, "--lease-ttl 2", wait);
+    let _worker = worker(&scene, "--lease-ttl 6", wait);
     let id = create(&scene, "1");
     eventually("it was renewed", || {
         let task = scene.says_json(&format!("task get {id}"));
@@ -184,7 +184,7 @@ fn a_cancelled_task_ends_its_command_and_all_that_it_started() {
     let line = "trap 'echo asked > asked; exit 0' TERM; \
         (trap '' TERM; sleep 600 & echo $! > grandchild; exec sleep 601) & echo $! > child; \
         echo $$ > leader; while :; do sleep 0.05; done";
-    let worker = worker(&scene, "--lease-ttl 2 --kill-after 3", line);
+    let worker = worker(&scene, "--lease-ttl 2 --kill-after 5", line);
     let id = create(&scene, "1");
     let pids = ["leader", "child", "grandchild"].map(|name| written(&scene, name));
     for pid in &pids {
@@ -204,7 +204,7 @@ fn a_cancelled_task_ends_its_command_and_all_that_it_started() {
 fn a_command_that_does_not_hear_is_killed_when_its_time_is_over() {
     let scene = Scene::set();
     let line = "trap '' TERM; echo $$ > leader; while :; do sleep 0.05; done";
-    let _worker = worker(&scene, "--timeout 1 --kill-after 1", line);
+    let _worker = worker(&scene, "--timeout 3 --kill-after 1", line);
     let id = create(&scene, "1");
     let leader = written(&scene, "leader");
     let task = eventually("it will be tried again", || {

@@ -216,7 +216,7 @@ fn drain(server: &Server, told: &Told) -> usize {
     let mut ask = Ask::new(server);
     let must_come = |id: &&String| !told.acked.contains(*id) && !told.maybe_acked.contains(*id);
     let missing: BTreeSet<&String> = told.sent.keys().filter(must_come).collect();
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let mut seen = BTreeSet::new();
     loop {
         for topic in TOPICS {

@@ -35,7 +35,7 @@ pub struct Twin {
     engine: TestEngine,
     router: Router,
     protocol: Protocol,
-    credential: Option<&'static str>,
+    credential: Option<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -59,10 +59,19 @@ impl Twin {
         Self::new(Protocol::Grpc)
     }
 
+    /// Returns an engine behind each facade, whose credentials `auth` knows.
+    pub fn all_with(auth: &Arc<dyn Authenticator>) -> [Self; 3] {
+        let protocols = [Protocol::Rest, Protocol::Mcp, Protocol::Grpc];
+        protocols.map(|protocol| Self::with(protocol, Arc::clone(auth)))
+    }
+
     fn new(protocol: Protocol) -> Self {
+        Self::with(protocol, Arc::new(FakeKeys))
+    }
+
+    fn with(protocol: Protocol, auth: Arc<dyn Authenticator>) -> Self {
         let twin = TestEngine::default();
         let engine = Arc::clone(&twin.engine);
-        let auth: Arc<dyn Authenticator> = Arc::new(FakeKeys);
         let rest = |auth| {
             let max_body_bytes = 2 << 20;
             let options = asyncgate_rest::Options { max_body_bytes };
@@ -86,7 +95,7 @@ impl Twin {
             engine: twin,
             router,
             protocol,
-            credential: Some(ADMIN_KEY),
+            credential: Some(ADMIN_KEY.to_owned()),
         }
     }
 
@@ -104,6 +113,21 @@ impl Twin {
     pub fn without_credential(mut self) -> Self {
         self.credential = None;
         self
+    }
+
+    /// Calls with this credential from now on.
+    pub fn show(&mut self, credential: &str) -> &Self {
+        self.credential = Some(credential.to_owned());
+        self
+    }
+
+    /// Returns true if the facade offers an operation.
+    pub fn offers(&self, entry: &Entry) -> bool {
+        match self.protocol {
+            Protocol::Rest => true,
+            Protocol::Mcp => entry.spec.tool.is_some(),
+            Protocol::Grpc => entry.spec.plane == Plane::Mailbox,
+        }
     }
 
     /// Lets time pass, and acts on the deadlines that came.
@@ -130,7 +154,7 @@ impl Twin {
         };
         let headers = request.headers_mut();
         headers.insert("x-corr-id", "parity".parse().expect("a header value"));
-        if let Some(key) = self.credential {
+        if let Some(key) = &self.credential {
             let value = format!("Bearer {key}").parse().expect("a header value");
             headers.insert("authorization", value);
         }
@@ -193,7 +217,7 @@ impl Twin {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        if let Some(key) = self.credential {
+        if let Some(key) = &self.credential {
             request = request.header("authorization", format!("Bearer {key}"));
         }
         let request = request
@@ -312,7 +336,7 @@ fn rest_request(entry: &Entry, input: &Value) -> Request<Body> {
     }
     let builder = Request::builder().method(spec.method.as_str());
     match spec.method {
-        Method::Post | Method::Put => builder
+        Method::Post | Method::Put | Method::Patch => builder
             .uri(path)
             .header("content-type", "application/json")
             .body(Body::from(Value::Object(rest).to_string())),

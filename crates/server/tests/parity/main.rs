@@ -6,6 +6,7 @@
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
+mod access;
 mod admission;
 mod facades;
 mod grpc;

@@ -126,6 +126,8 @@ fn tasks() -> Vec<Step> {
     vec![
         done("get_config", json!({})),
         refused("get_config", json!({ "x": "1" }), "BAD_REQUEST"),
+        done("whoami", json!({})),
+        refused("whoami", json!({ "x": "1" }), "BAD_REQUEST"),
         refused("create_task", json!({ "type": "" }), "BAD_REQUEST"),
         refused(
             "create_task",

@@ -66,7 +66,7 @@ impl Generator {
         let works = match role {
             Role::Agent => false,
             Role::Worker => true,
-            Role::Admin => self.rng.one_in(2),
+            Role::Admin | Role::System => self.rng.one_in(2),
         };
         if works {
             WORKER[self.rng.weighted(&WORKER.map(|(_, weight)| weight))].0
@@ -155,7 +155,7 @@ impl Generator {
             Role::Agent if !works && self.rng.one_in(200) => {
                 input.text("principal_id", "somebody");
             }
-            Role::Admin | Role::Worker | Role::Agent => {}
+            Role::Admin | Role::System | Role::Worker | Role::Agent => {}
         }
     }
 

@@ -61,8 +61,12 @@ impl Generator {
         let op = match role {
             Role::Admin if self.rng.one_in(4) => *self.rng.pick(&ADMINS),
             Role::Agent | Role::Worker if admins && !self.rng.one_in(8) => Op::RECV,
-            Role::Admin | Role::Agent | Role::Worker if idle && !self.rng.one_in(8) => Op::RECV,
-            Role::Admin | Role::Agent | Role::Worker => op,
+            Role::Admin | Role::System | Role::Agent | Role::Worker
+                if idle && !self.rng.one_in(8) =>
+            {
+                Op::RECV
+            }
+            Role::Admin | Role::System | Role::Agent | Role::Worker => op,
         };
         let mut input = Input::default();
         let mut held = None;

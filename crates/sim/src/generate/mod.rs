@@ -277,7 +277,7 @@ fn active(rng: &mut Rng, actors: &[Actor]) -> Vec<usize> {
         let shares = match actor.caller.role {
             Role::Agent => 4,
             Role::Worker => *rng.pick(&[0, 4, 4, 8]),
-            Role::Admin => *rng.pick(&[0, 1, 1, 4]),
+            Role::Admin | Role::System => *rng.pick(&[0, 1, 1, 4]),
         };
         if actor.tenant < tenants {
             active.extend(std::iter::repeat_n(n, shares));

@@ -171,7 +171,7 @@ impl Model {
 
     /// Returns true if there is a ready task that a worker could be given.
     pub fn has_work(&self, number: usize, reach: &asyncgate_core::Reach) -> bool {
-        self.servable(number, reach).next().is_some()
+        self.room(number) > 0 && self.servable(number, reach).next().is_some()
     }
 }
 

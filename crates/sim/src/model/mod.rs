@@ -21,6 +21,7 @@ use std::{
 use asyncgate_core::{
     Changes, LeaseId, ObligationKey, Placement, Policy, Principal, PrincipalKey, PrincipalKind,
     Reach, Receipt, ReceiptId, ReceiptType, Relationship, Seq, Task, TaskId, Timestamp,
+    identity::{Quota, QuotaName, Quotas},
     task::{Deadline, State},
 };
 
@@ -41,6 +42,8 @@ pub use oracle::{Question, Verdict};
 #[derive(Debug)]
 pub struct Model {
     policy: Policy,
+    /// The quotas of every tenant.
+    quotas: Quotas,
     tenants: [Tenant; TENANTS],
     due: BTreeSet<(Timestamp, usize, TaskId)>,
     last_time: Timestamp,
@@ -97,11 +100,12 @@ impl Story {
 }
 
 impl Model {
-    /// Creates the model of an empty store under a policy.
-    pub fn new(policy: Policy) -> Self {
+    /// Creates the model of an empty store under a policy, with tenants that have these quotas.
+    pub fn new(policy: Policy, quotas: Quotas) -> Self {
         Self {
             mail: Mail::new(policy.mailbox.clone()),
             policy,
+            quotas,
             tenants: Default::default(),
             due: BTreeSet::new(),
             last_time: Timestamp::default(),
@@ -134,7 +138,7 @@ impl Model {
         match commit.wrote {
             Wrote::Mail(ref wrote) => self.mail.learn(call, &commit, wrote, notes),
             Wrote::Tasks { claim, changes } => {
-                self.check_claim(number, claim.as_ref(), changes.as_ref())?;
+                self.check_claim(number, commit.now, claim.as_ref(), changes.as_ref())?;
                 let Some(changes) = changes.filter(|_| writes) else {
                     return Ok(());
                 };
@@ -146,10 +150,12 @@ impl Model {
         }
     }
 
-    /// Checks that a claim takes the best tasks that the worker can serve, as many as its limit allows.
+    /// Checks that a claim takes the best tasks that the worker can serve, as many as its limit and the tenant's quota
+    /// allow.
     fn check_claim(
         &self,
         number: usize,
+        now: Timestamp,
         claim: Option<&(Reach, usize)>,
         changes: Option<&Changes>,
     ) -> Checked {
@@ -159,10 +165,41 @@ impl Model {
         let claimed = changes.iter().flat_map(|changes| &changes.tasks);
         let claimed: Vec<Seq> = claimed.map(|write| write.task.id.seq()).collect();
         // Exactly these: a claim that skips a better task, or leaves one behind, breaks the order.
-        let best: Vec<Seq> = self.servable(number, reach).take(*limit).collect();
+        let best = self.best(number, now, reach, *limit);
         hold(claimed == best, "claim order", || {
             format!("claimed {claimed:?}, should be {best:?}")
         })
+    }
+
+    /// Returns the tasks that a claim changes: those that are too late end, and others are leased until no more leases may
+    /// be held.
+    fn best(&self, number: usize, now: Timestamp, reach: &Reach, limit: usize) -> Vec<Seq> {
+        let tenant = &self.tenants[number];
+        let is_late = |seq: &Seq| {
+            let story = tenant.tasks.get(seq);
+            let deadline = story.and_then(|story| deadline(&story.task));
+            deadline.is_some_and(|deadline| deadline <= now)
+        };
+        let mut room = self.room(number);
+        let offered = self.servable(number, reach).take(limit);
+        let taken = offered.map_while(|seq| match is_late(&seq) {
+            true => Some(seq),
+            false => {
+                room = room.checked_sub(1)?;
+                Some(seq)
+            }
+        });
+        taken.collect()
+    }
+
+    /// Returns the number of leases that a tenant may have besides those that it holds.
+    fn room(&self, number: usize) -> u64 {
+        let Quota::AtMost(most) = self.quotas.get(QuotaName::ConcurrentLeases) else {
+            return u64::MAX;
+        };
+        let held = self.tenants[number].tasks.values();
+        let held = held.filter(|story| story.task.lease().is_some()).count();
+        most.saturating_sub(held as u64)
     }
 
     /// Returns the ready tasks that a worker can serve: by priority, then age.

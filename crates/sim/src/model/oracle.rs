@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use asyncgate_api::{Access, Code};
+use asyncgate_api::{Access, Code, Scope};
 use asyncgate_core::{
     Class, Json, Locatability, Principal, PrincipalKind, Task, Timestamp,
+    identity::QuotaName,
     task::{Deadline, Outcome, Status},
 };
 use asyncgate_engine::Role;
@@ -16,6 +17,22 @@ use crate::{asked::Asked, cast::Actor, step::Op};
 const MAX_ARTIFACTS: usize = 100;
 const MAX_PROOF_BYTES: usize = 64 * 1024 - 256;
 
+/// The scopes that the credentials of agents and of workers have.
+const AGENTS: [Scope; 6] = [
+    Scope::TasksRead,
+    Scope::TasksWrite,
+    Scope::ReceiptsRead,
+    Scope::ReceiptsAck,
+    Scope::MailboxSend,
+    Scope::MailboxRecv,
+];
+const WORKERS: [Scope; 4] = [
+    Scope::TasksLease,
+    Scope::ReceiptsRead,
+    Scope::MailboxSend,
+    Scope::MailboxRecv,
+];
+
 /// The prediction: success, or the code of the refusal.
 pub type Verdict = Result<(), Code>;
 
@@ -26,7 +43,7 @@ pub struct Question<'a> {
     pub actor: &'a Actor,
     /// The operation.
     pub op: Op,
-    /// The roles that may call it.
+    /// The credentials that may call it.
     pub access: Access,
     /// The input.
     pub asked: &'a Asked,
@@ -40,12 +57,15 @@ impl Question<'_> {
     }
 
     pub(super) fn may_call(&self) -> bool {
-        let role = match self.actor.caller.role {
-            Role::Agent => Access::Agent,
-            Role::Worker => Access::Worker,
-            Role::Admin => return true,
+        let needed = match self.access {
+            Access::Open | Access::Any => return true,
+            Access::Needs(scopes) => scopes,
         };
-        [Access::Open, Access::Any, Access::AgentOrWorker, role].contains(&self.access)
+        match self.actor.caller.role {
+            Role::Agent => needed.iter().any(|scope| AGENTS.contains(scope)),
+            Role::Worker => needed.iter().any(|scope| WORKERS.contains(scope)),
+            Role::Admin | Role::System => true,
+        }
     }
 
     fn own(&self, principal: &Principal) -> Verdict {
@@ -133,10 +153,14 @@ impl Model {
         same.then_some(()).ok_or(Code::IdempotencyConflict)
     }
 
-    /// Foresees whether there is room for one more task of its class.
+    /// Foresees whether there is room for one more task, and for its class.
     fn has_room(&self, question: &Question<'_>) -> Verdict {
         let stories = self.tenants[question.actor.tenant].tasks.values();
         let live = stories.filter(|story| !story.task.status().is_terminal());
+        let active = self.quotas.get(QuotaName::ActiveTasks);
+        if active.room(live.clone().count() as u64) == Some(0) {
+            return Err(Code::QuotaExceeded);
+        }
         let classes: BTreeSet<Class> = live.map(|story| story.task.class()).collect();
         let wanted = class_of(question.asked);
         if classes.len() < self.policy.max_task_classes || classes.contains(&wanted) {
@@ -197,7 +221,8 @@ impl Model {
         let Question { op, asked, now, .. } = *question;
         let id = asked.text_or_empty("task_id");
         let story = self.task(question.actor.tenant, id);
-        let task = &story.ok_or(Code::TaskNotFound)?.task;
+        let story = story.ok_or(Code::TaskNotFound)?;
+        let task = &story.task;
         self.check_sizes(op, asked)?;
         let lease_id = asked.text_or_empty("lease_id");
         let outcome = match op {
@@ -223,6 +248,10 @@ impl Model {
         let held = held && deadline(task).is_none_or(|deadline| now < deadline);
         if !held {
             return Err(Code::LeaseInvalidOrExpired);
+        }
+        let receipts = self.quotas.get(QuotaName::ReceiptsPerTask);
+        if op == Op::PROGRESS && receipts.room(story.receipts.len() as u64) == Some(0) {
+            return Err(Code::QuotaExceeded);
         }
         let strict = self.policy.locatability == Locatability::Strict;
         if op == Op::COMPLETE && strict && !asked.is_locatable() {

@@ -7,11 +7,18 @@ mod names;
 use std::{cell::RefCell, sync::Arc, task::Poll, time::Duration};
 
 use asyncgate_api::Code;
-use asyncgate_core::Timestamp;
+use asyncgate_core::{
+    Timestamp,
+    identity::{self, Quotas, Record, TenantRecord},
+};
 use asyncgate_engine::{
     Clock, Durability, Engine, Entry, Fault, Settings, Signer, fakes::FakeClock, registry,
 };
-use asyncgate_store::{Error, Store, memory::MemoryStore};
+use asyncgate_store::{
+    Error, Job, Store,
+    identity::{Reads, Records},
+    memory::MemoryStore,
+};
 use futures_util::FutureExt;
 use tokio::runtime::Runtime;
 
@@ -107,6 +114,7 @@ impl World {
             .start_paused(true)
             .build()?;
         let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        make_tenants(memory.as_ref(), setup.quotas());
         let below = match mutant {
             Some(mutant) => mutant.below(memory),
             None => memory,
@@ -117,7 +125,7 @@ impl World {
         let entropy = Arc::new(FakeEntropy::new(setup.seed));
         let engine = engine(&setup, mutant, &store, &clock, &entropy);
         let mut world = Self {
-            model: Model::new(setup.policy()),
+            model: Model::new(setup.policy(), setup.quotas()),
             setup,
             mutant,
             runtime,
@@ -533,6 +541,32 @@ impl World {
         self.watch_faulted_until = Timestamp::default();
         Ok(())
     }
+}
+
+/// Writes the records of all tenants.
+fn make_tenants(store: &dyn Store, quotas: Quotas) {
+    let record = |number| {
+        let id = tenant_id(number);
+        Record::Tenant(TenantRecord {
+            id,
+            name: id.to_string(),
+            own_quotas: quotas,
+            ..TenantRecord::built_in()
+        })
+    };
+    let changes = identity::Changes {
+        put: (0..TENANTS).map(record).collect(),
+        ..identity::Changes::default()
+    };
+    let job = Job::<Records> {
+        tenant: tenant_id(0),
+        reads: Reads::default(),
+        now: Timestamp::default(),
+        weight: 0,
+        decide: Box::new(move |_, _| Some(changes.clone())),
+    };
+    // A store in memory has done it when it answers.
+    drop(store.transact(job.into()));
 }
 
 fn engine(

@@ -3,7 +3,8 @@
 use rusqlite::Connection;
 
 /// Each step takes a file of the version after it back to this version. What only newer versions know is lost.
-const STEPS: [(u32, &str); 3] = [
+const STEPS: [(u32, &str); 4] = [
+    (8, "DROP TABLE usage_event;"),
     (
         7,
         "DROP TABLE outbox;

@@ -179,7 +179,13 @@ async fn what_is_rarely_said_of_a_state_comes_back(mut driver: Driver) {
             expected_duration_seconds: Some(u32::MAX),
         };
         let leased = driver.on(id, move |env, head, task| {
-            Ok(asyncgate_core::task::claim(env, head, &claim, vec![task]))
+            Ok(asyncgate_core::task::claim(
+                env,
+                head,
+                &claim,
+                vec![task],
+                0,
+            ))
         });
         let leased = leased.await.unwrap().leased.remove(0);
         assert_same(&stored(&driver, id).await, &leased);

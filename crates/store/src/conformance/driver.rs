@@ -8,6 +8,7 @@ use std::{
 use asyncgate_core::{
     Changes, ClassLoad, Decision, Env, Head, Ids, Json, Policy, Principal, PrincipalKind, Reach,
     Receipt, ReceiptId, Rejection, Relationship, Stamp, Task, TaskId, TenantId, Timestamp,
+    identity::{QuotaName, Quotas},
     receipt::{SignedHead, acknowledge, record_signature},
     task::{
         self, Claim, Completion, Created, Failure, Finished, Hold, Lease, NewTask, Status, Swept,
@@ -34,6 +35,8 @@ pub struct Driver {
     pub now: Timestamp,
     /// The settings that rules read.
     pub policy: Policy,
+    /// The quotas of the tenant.
+    pub quotas: Quotas,
     decisions: u64,
     decided: Arc<Mutex<Changes>>,
 }
@@ -108,6 +111,7 @@ impl Driver {
                 expiry_jitter_ms: 0,
                 ..Policy::default()
             },
+            quotas: Quotas::default(),
             decisions: 0,
             decided: Arc::default(),
         }
@@ -141,6 +145,7 @@ impl Driver {
             ids: Ids::new(Stamp::from_u64(self.decisions), self.decisions),
             instance: Arc::from("asyncgate-1"),
             policy: Arc::new(self.policy.clone()),
+            quotas: Some(Arc::new(self.quotas)),
         }
     }
 
@@ -274,12 +279,10 @@ impl Driver {
             claimable: Some((reach, limit)),
             ..ReadSet::default()
         };
-        self.decide(reads, move |env, snapshot| {
-            Ok(task::claim(env, snapshot.head, &claim, snapshot.claimable))
-        })
-        .await
-        .unwrap()
-        .leased
+        self.decide(reads, move |env, snapshot| Ok(snapshot.claim(env, &claim)))
+            .await
+            .unwrap()
+            .leased
     }
 
     /// Leases the one task that is first in line for a worker without capabilities.
@@ -340,8 +343,9 @@ impl Driver {
     /// Reports progress.
     pub async fn progress(&mut self, hold: &Hold, id: TaskId, v: Json) -> Result<(), Rejection> {
         let hold = hold.clone();
-        self.on(id, move |env, head, task| {
-            task::progress(env, head, &hold, task, v.clone())
+        let reads = ReadSet::to_report(id, self.quotas.get(QuotaName::ReceiptsPerTask));
+        self.decide(reads, move |env, snapshot| {
+            snapshot.progress(env, &hold, v.clone())
         })
         .await
     }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use asyncgate_core::{
-    ClassLoad, Principal, Reach, ReceiptId, ReceiptType, Rejection, TaskId, task::NewTask,
+    ClassLoad, Principal, Reach, ReceiptId, ReceiptType, Rejection, TaskId, metering::Metered,
+    task::NewTask,
 };
 
-use super::{Case, Driver, agent, cases, driver::EVERYTHING, echo, json, worker};
+use super::{Case, Driver, agent, cases, driver::EVERYTHING, echo, json, usage::meter, worker};
 use crate::{IdempotencyKey, ReadSet, ReceiptFilter, TaskFilter};
 
 pub(super) fn cases() -> Vec<Case> {
@@ -35,6 +36,8 @@ async fn fill(driver: &mut Driver) -> Rows {
     driver.create(echo()).await;
     driver.see(agent("alice")).await;
     driver.deliver(vec![1]).await;
+    let begin = driver.now;
+    assert!(meter(driver, 1, begin, None).await.is_some());
     Rows {
         task,
         receipt: driver.ledger().await[0].id,
@@ -52,6 +55,7 @@ async fn no_read_shows_another_tenants_rows(mut driver: Driver) {
         let tenant = other.tenant;
         assert_eq!(other.task(rows.task).await, None);
         assert_eq!(store.parties(tenant, rows.task).await.unwrap(), None);
+        assert_eq!(store.usage_events(tenant, None, 10).await.unwrap(), []);
         assert_eq!(store.receipt(tenant, rows.receipt).await.unwrap(), None);
         for filter in [
             ReceiptFilter::All,
@@ -91,6 +95,8 @@ async fn no_decision_is_given_another_tenants_rows(mut driver: Driver) {
         acknowledged_by: Some(agent("alice").key()),
         relationship: Some(agent("alice").key()),
         class: Some(echo().class()),
+        receipts_about: Some((rows.task, 100)),
+        metered: Some(10),
     };
     let seen = other.load(reads).await;
     assert_eq!(seen.head, 0);
@@ -98,6 +104,8 @@ async fn no_decision_is_given_another_tenants_rows(mut driver: Driver) {
     assert!(seen.keyed.is_none() && seen.receipt.is_none());
     assert!(seen.relationship.is_none() && seen.acknowledgement.is_none());
     assert_eq!(seen.classes, ClassLoad::default());
+    assert_eq!(seen.receipts_about, 0);
+    assert_eq!(seen.metered, Metered::default());
     let canceled = other.cancel(rows.task).await;
     assert_eq!(canceled, Err(Rejection::TaskNotFound));
     assert!(other.claim(Reach::default(), 10).await.is_empty());

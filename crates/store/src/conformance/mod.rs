@@ -43,9 +43,10 @@ pub use driver::{Driver, agent, bare, echo, failure, json, proven, worker};
 pub use identity::{IdentityDriver, api_key, code, draft, family, link, macaroon, tenant_record};
 pub use mailbox::{ALL, MailDriver, ONE, dead, mail, of_topic};
 pub use program::{PATIENCE, Program, eventually, free_port};
+pub use usage::meter;
 
 /// More time than any case can take, so that one that waits for ever fails.
-const LONGEST_CASE: Duration = Duration::from_secs(60);
+const LONGEST_CASE: Duration = Duration::from_secs(180);
 
 /// A case: one thing that a store must do.
 struct Case {

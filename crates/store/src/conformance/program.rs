@@ -8,7 +8,7 @@ use std::{
 };
 
 /// The time that anything may take that must happen sooner or later.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The first of the ports that the system gives to no connection of its own accord. There are twice as many of them.
 const FIRST: u16 = 10_000;

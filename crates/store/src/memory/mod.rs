@@ -17,9 +17,10 @@ use std::{
 };
 
 use asyncgate_core::{
-    Changes, Head, MessageId, PrincipalKey, ReceiptId, Relationship, Task, TaskId, TenantId,
+    Changes, Head, MessageId, PrincipalKey, ReceiptId, Relationship, Seq, Task, TaskId, TenantId,
     Timestamp, Usage,
     mailbox::{self, ChainHead, Message},
+    metering::UsageEvent,
 };
 
 use self::{
@@ -252,6 +253,15 @@ impl Store for MemoryStore {
 
     fn usage(&self, tenant: TenantId, now: Timestamp) -> Answer<'_, Usage> {
         self.read(tenant, |rows| rows.usage(now))
+    }
+
+    fn usage_events(
+        &self,
+        tenant: TenantId,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Answer<'_, Vec<UsageEvent>> {
+        self.read(tenant, |rows| rows.usage_events(before, limit))
     }
 
     fn depths(&self) -> Answer<'_, Depths> {

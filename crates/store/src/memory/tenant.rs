@@ -2,12 +2,13 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
 };
 
 use asyncgate_core::{
     Changes, Class, Head, Link, ObligationKey, Placement, PrincipalKey, Reach, Receipt, ReceiptId,
     ReceiptType, Relationship, Seq, Tally, Task, TaskId, TenantId, Timestamp, Usage,
+    metering::{Metered, Metering, UsageEvent},
 };
 
 use super::Map;
@@ -35,6 +36,8 @@ pub(super) struct Tenant {
     relationships: Map<PrincipalKey, Relationship>,
     pub(super) depths: Depths,
     tally: Tally,
+    /// The usage events that are kept, in order.
+    events: VecDeque<UsageEvent>,
 }
 
 impl Tenant {
@@ -67,7 +70,40 @@ impl Tenant {
                 .as_ref()
                 .map(|class| self.live.load(class))
                 .unwrap_or_default(),
+            receipts_about: reads
+                .receipts_about
+                .map_or(0, |(id, most)| self.receipts_about(id).min(most)),
+            metered: reads
+                .metered
+                .map(|oldest| self.metered(oldest))
+                .unwrap_or_default(),
         }
+    }
+
+    fn receipts_about(&self, id: TaskId) -> u64 {
+        let seqs = self.listed.get(&ReceiptFilter::Task(id));
+        seqs.map_or(0, Vec::len) as u64
+    }
+
+    fn metered(&self, oldest: usize) -> Metered {
+        Metered {
+            last: self.events.back().copied(),
+            oldest: self.events.iter().take(oldest).copied().collect(),
+        }
+    }
+
+    pub(super) fn usage_events(&self, before: Option<Seq>, limit: usize) -> Vec<UsageEvent> {
+        let newest = self.events.iter().rev();
+        let chosen = newest.filter(|event| before.is_none_or(|before| event.seq < before));
+        chosen.take(limit).copied().collect()
+    }
+
+    fn add_event(&mut self, metering: &Metering) {
+        let is_gone = |event: &UsageEvent| event.seq <= metering.forget_through;
+        while self.events.front().is_some_and(is_gone) {
+            self.events.pop_front();
+        }
+        self.events.push_back(metering.event);
     }
 
     /// Merges the heads of the queues that the worker can serve.
@@ -124,6 +160,9 @@ impl Tenant {
             for seq in &delivery.seqs {
                 self.delivered.entry(*seq).or_insert(delivery.at);
             }
+        }
+        if let Some(metering) = &changes.metering {
+            self.add_event(metering);
         }
         if let Some(relationship) = &changes.relationship {
             self.relationships

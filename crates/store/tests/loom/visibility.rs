@@ -38,6 +38,7 @@ fn env(now: Timestamp, seed: u64) -> Env {
         ids: Ids::new(Stamp::from_u64(seed), seed),
         instance: "asyncgate-1".into(),
         policy: std::sync::Arc::new(Policy::default()),
+        quotas: None,
     }
 }
 

@@ -1,54 +1,47 @@
-//! Keys of two tenants. The server makes keys for its default tenant only, so two servers make one each, and the
-//! record of one is moved to another tenant.
-
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+//! Keys of two tenants on one server: that of its first start, and one of a tenant that the first makes.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::bench::caller::Caller;
 use crate::bench::load::http::Head;
-use crate::bench::server::{DATA, Server};
+use crate::bench::server::Server;
 use crate::bench::{Bench, open_folder};
 
-const FILE: &str = "keys.json";
-const ANOTHER_TENANT: &str = "00000000-0000-7000-8000-000000000002";
-
-/// The keys, and the file with their records.
+/// The keys of a server.
 #[derive(Clone, Debug)]
 pub struct Keys {
     /// The key of the tenant whose calls are measured.
     pub quiet: String,
     /// The key of the tenant that attacks.
     pub loud: String,
-    file: Value,
 }
 
 impl Keys {
-    pub fn make(bench: &Bench) -> Result<Self> {
-        let (quiet, mut file) = made(bench)?;
-        let (loud, mut other) = made(bench)?;
-        let records = |file: &mut Value| file["keys"].as_array_mut().map(std::mem::take);
-        let mut others = records(&mut other).context("a key file without keys")?;
-        for record in &mut others {
-            record["tenant_id"] = json!(ANOTHER_TENANT);
-        }
-        let mut all = records(&mut file).context("a key file without keys")?;
-        all.append(&mut others);
-        file["keys"] = Value::Array(all);
-        Ok(Self { quiet, loud, file })
-    }
-
-    /// Starts a server that knows both keys, on a folder without other data.
-    pub fn server(&self, bench: &Bench, settings: &[(&str, &str)]) -> Result<Server> {
+    /// Starts a server on a folder without data, and makes the keys.
+    pub fn server(bench: &Bench, settings: &[(&str, &str)]) -> Result<(Server, Self)> {
         let folder = open_folder(bench.scratch.path())?;
-        self.write(&folder)?;
         let server = Server::start_in(&bench.binary, folder, settings)?;
-        self.prove(&server)?;
-        Ok(server)
+        let said = server.said()?;
+        let quiet = said
+            .split_whitespace()
+            .find(|word| word.starts_with("aga_"))
+            .with_context(|| format!("the server showed no key: {said}"))?
+            .to_owned();
+        // Without quotas, because what is measured is how the server shares itself out, not how it refuses.
+        let tenant = json!({"name": "loud", "tier": "enterprise"});
+        let tenant = made(&server, &quiet, "/v1/admin/tenants", &tenant)?;
+        let key = json!({
+            "tenant_id": tenant["tenant_id"],
+            "principal": {"kind": "service", "id": "admin"},
+            "role": "admin",
+        });
+        let loud = made(&server, &quiet, "/v1/admin/keys", &key)?;
+        let loud = loud["key"].as_str().context("an answer without a key")?;
+        let loud = loud.to_owned();
+        let keys = Self { quiet, loud };
+        keys.prove(&server)?;
+        Ok((server, keys))
     }
 
     /// Uses each key once. The first use takes long on purpose, and only few may wait for theirs at the same time.
@@ -61,31 +54,12 @@ impl Keys {
         }
         Ok(())
     }
-
-    fn write(&self, folder: &TempDir) -> Result<()> {
-        let data = folder.path().join(DATA);
-        fs::create_dir(&data)?;
-        fs::set_permissions(&data, fs::Permissions::from_mode(0o700))?;
-        let path = data.join(FILE);
-        fs::write(&path, self.file.to_string())?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
-        Ok(())
-    }
 }
 
-/// Lets a server make its first key. Returns the key and the file with its record.
-fn made(bench: &Bench) -> Result<(String, Value)> {
-    let folder = open_folder(bench.scratch.path())?;
-    let server = Server::start_in(&bench.binary, folder, &[])?;
-    let said = server.said()?;
-    let key = said
-        .split_whitespace()
-        .find(|word| word.starts_with("aga_"))
-        .with_context(|| format!("the server showed no key: {said}"))?;
-    Ok((key.to_owned(), read(server.data_dir())?))
-}
-
-fn read(data: &Path) -> Result<Value> {
-    let text = fs::read(data.join(FILE)).context("the server made no key file")?;
-    Ok(serde_json::from_slice(&text)?)
+fn made(server: &Server, key: &str, path: &str, input: &Value) -> Result<Value> {
+    let head = Head::new(&server.addr.to_string(), key);
+    let mut caller = Caller::connect(server.addr)?;
+    caller.send(&head.post(path, &input.to_string()))?;
+    let answer = caller.answer(201).with_context(|| path.to_owned())?;
+    Ok(serde_json::from_slice(&answer)?)
 }

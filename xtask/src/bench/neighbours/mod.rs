@@ -48,13 +48,12 @@ const FINISHED: f64 = 95.0;
 
 pub fn run(options: &Options<Attack>) -> Result<()> {
     let bench = Bench::open(options)?;
-    let keys = Keys::make(&bench)?;
     let mut sections = vec![machine::section(bench.scratch.path())?];
     let mut figures = Vec::new();
     for &attack in Attack::value_variants() {
         if options.wants(attack) {
             eprintln!("{}", attack.name());
-            figures.extend(beside(&bench, &keys, attack)?);
+            figures.extend(beside(&bench, attack)?);
         }
     }
     let how = format!(
@@ -73,10 +72,10 @@ pub fn run(options: &Options<Attack>) -> Result<()> {
 }
 
 /// Measures the quiet tenant alone and beside one attack, on one server.
-fn beside(bench: &Bench, keys: &Keys, attack: Attack) -> Result<Vec<Figure>> {
+fn beside(bench: &Bench, attack: Attack) -> Result<Vec<Figure>> {
     let name = attack.name();
     let settings = [&[BUDGET], attack.settings()].concat();
-    let server = keys.server(bench, &settings)?;
+    let (server, keys) = Keys::server(bench, &settings)?;
     let own = || own_claims(bench, &server, &keys.loud);
     let one_class = (attack == Attack::Classes).then(own).transpose()?;
     attack.prepare(bench, &server, &keys.loud)?;

@@ -59,8 +59,7 @@ pub fn run(options: &Options) -> Result<()> {
         [] => Attack::value_variants(),
         chosen => chosen,
     };
-    let keys = Keys::make(&bench)?;
-    let mut server = keys.server(&bench, &[BUDGET])?;
+    let (mut server, keys) = Keys::server(&bench, &[BUDGET])?;
     for attack in attacks {
         eprintln!("preparing {}", attack.name());
         attack.prepare(&bench, &server, &keys.loud)?;

@@ -28,6 +28,7 @@ use tokio::{
 
 use crate::{
     output::complain,
+    remote::Certificate,
     signals::{Signals, Wish},
 };
 use envelope::{Envelope, Kind};
@@ -56,6 +57,8 @@ pub struct Bridge {
         hide_env_values = true
     )]
     api_key: Option<String>,
+    #[command(flatten)]
+    certificate: Certificate,
 }
 
 impl Bridge {
@@ -89,7 +92,7 @@ impl Bridge {
         if let Some(key) = &self.api_key {
             builder = builder.key(key);
         }
-        Ok(builder.build()?.mcp(toolsets))
+        Ok(self.certificate.give(builder)?.build()?.mcp(toolsets))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Revokes a subject.
 
 use asyncgate_api::{Code, Revoke, RevokeOutput};
-use asyncgate_core::admission::Revocation;
+use asyncgate_core::{admission::Revocation, identity::audit};
 use serde_json::json;
 
 use super::{Execute, Executed, host_fault, subject, unix};
@@ -31,7 +31,7 @@ impl Execute for Revoke {
             created,
         };
         if created {
-            engine.log_revocation("revocation_added", caller, subject);
+            engine.log_revocation(audit::Event::RevocationAdded, caller, subject);
         }
         Ok(output)
     }
@@ -56,20 +56,20 @@ impl Engine {
             %subject,
             "somebody tried to revoke a protected key"
         );
-        self.publish_revocation("protected_key_refused", caller, subject);
+        self.publish_revocation(audit::Event::ProtectedKeyRefused, caller, subject);
         let message = "the settings say that this key cannot be revoked";
         Fault::new(Code::ProtectedKey, message)
     }
 
-    /// Logs and publishes for operators what was done about a subject, and by whom.
+    /// Records, logs and publishes for operators what was done about a subject, and by whom.
     pub(super) fn log_revocation(
         &self,
-        event: &'static str,
+        event: audit::Event,
         caller: &Caller,
         subject: asyncgate_core::admission::Subject,
     ) {
         tracing::info!(
-            event,
+            event = event.as_str(),
             tenant = %caller.tenant,
             principal = %caller.principal.key(),
             %subject,
@@ -80,12 +80,14 @@ impl Engine {
 
     fn publish_revocation(
         &self,
-        event: &'static str,
+        event: audit::Event,
         caller: &Caller,
         subject: asyncgate_core::admission::Subject,
     ) {
+        let draft = self.draft(caller, event);
+        self.audit(draft.with(&[("subject", &subject.to_string())]));
         let body = json!({
-            "event": event,
+            "event": event.as_str(),
             "tenant_id": caller.tenant.to_string(),
             "principal_kind": caller.principal.kind.as_str(),
             "principal_id": &*caller.principal.id,

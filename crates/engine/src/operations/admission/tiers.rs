@@ -6,6 +6,7 @@ use asyncgate_api::{ClearTier, GetTier, ListTiers, ListTiersOutput, SetTier, Tie
 use asyncgate_core::{
     TenantId, Timestamp,
     admission::{ClientTier, Tier},
+    identity::audit,
 };
 use serde_json::json;
 
@@ -111,9 +112,15 @@ impl Engine {
         Ok(listed.into_values().take(limit).collect())
     }
 
-    /// Logs and publishes for operators that a client's tier changed.
+    /// Records, logs and publishes for operators that a client's tier changed.
     fn note_tier(&self, caller: &Caller, client: &str, tier: Tier, reason: Option<&str>) {
         let tier = tier.as_str();
+        let draft = self.draft(caller, audit::Event::TierChanged);
+        let draft = draft.with(&[("client", client), ("tier", tier)]);
+        self.audit(match reason {
+            Some(reason) => draft.because(reason),
+            None => draft,
+        });
         tracing::info!(event = "tier_changed", tenant = %caller.tenant, tier, "a client's tier changed");
         let body = json!({
             "event": "tier_changed",

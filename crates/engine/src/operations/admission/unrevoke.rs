@@ -1,7 +1,7 @@
 //! Takes a revocation back.
 
 use asyncgate_api::{Code, Unrevoke, UnrevokeOutput};
-use asyncgate_core::admission::Subject;
+use asyncgate_core::{admission::Subject, identity::audit};
 
 use super::{Execute, Executed, hex64, host_fault, subject};
 use crate::{Caller, Engine, Fault};
@@ -17,7 +17,7 @@ impl Execute for Unrevoke {
         if !gone.map_err(host_fault)? {
             return Err(Fault::new(Code::NotFound, "this is not revoked"));
         }
-        engine.log_revocation("revocation_removed", caller, subject);
+        engine.log_revocation(audit::Event::RevocationRemoved, caller, subject);
         Ok(UnrevokeOutput { ok: true })
     }
 }

@@ -14,13 +14,14 @@ use asyncgate_core::{
     },
     hex,
 };
+use asyncgate_store::Stopwatch;
 use asyncgate_warrants::{
-    self as warrants, Call, HostCheck, MAX_NONCE_SECS, Pop, Reason, Verification,
+    self as warrants, Call, CheckName, HostCheck, MAX_NONCE_SECS, Pop, Reason, Verification,
 };
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 
 use super::{Execute, Executed, provenance, unix};
-use crate::{Caller, Engine, Fault};
+use crate::{Caller, CryptoWork, Engine, Fault, Signature};
 
 // A chain that would need a longer memory is refused before the host is asked.
 const _: () = assert!(MAX_NONCE_SECS == MAX_SECS);
@@ -43,7 +44,7 @@ impl Execute for VerifyWarrant {
             pop: pop.as_ref(),
             now: unix(now),
         };
-        let found = warrants::verify(&engine.settings().warrants, &call);
+        let found = engine.verify_warrants(&call);
         let mut report = Report::new(&found);
         if !found.host.is_empty() {
             report.output.path = "slow".to_owned();
@@ -69,6 +70,20 @@ fn proof(text: &str) -> Result<[u8; 64], Fault> {
 }
 
 impl Engine {
+    /// Verifies what needs no memory, and counts the signatures.
+    fn verify_warrants(&self, call: &Call<'_>) -> Verification {
+        let watch = Stopwatch::start();
+        let found = warrants::verify(&self.settings().warrants, call);
+        let metrics = self.crypto_metrics();
+        metrics.took(CryptoWork::Verify(Signature::Ed25519), watch.elapsed());
+        for check in &found.checks {
+            if check.name == CheckName::Signature {
+                metrics.verified(Signature::Ed25519, check.passed);
+            }
+        }
+        found
+    }
+
     /// Asks the host what a chain wants to know, up to the first refusal.
     async fn ask_host(
         &self,

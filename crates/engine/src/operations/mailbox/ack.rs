@@ -6,7 +6,7 @@ use asyncgate_store::Stopwatch;
 
 use super::{Execute, Executed, one_message, the_message};
 use crate::{
-    Caller, Engine,
+    Caller, Engine, Touches,
     mailbox::{lease, message_id},
 };
 
@@ -34,5 +34,9 @@ impl Execute for AckMessage {
             Err(_) => {}
         }
         settled.map(|_| AckOutput { ok: true })
+    }
+
+    fn touches(input: &Self::Input) -> Touches<'_> {
+        Touches::Message(&input.msg_id)
     }
 }

@@ -6,7 +6,7 @@ use asyncgate_store::{Stopwatch, mailbox::Reads};
 
 use super::{Execute, Executed};
 use crate::{
-    Caller, Engine, Fault,
+    Caller, Engine, Fault, Touches,
     batch::CheckedBatch,
     mailbox::{lease, message_id},
 };
@@ -34,6 +34,10 @@ impl Execute for AckMessages {
         Ok(AckBatchOutput {
             results: batch.answers(engine, &Self::SPEC, answers, done, AckResult::Refused),
         })
+    }
+
+    fn touches(input: &Self::Input) -> Touches<'_> {
+        Touches::Acks(&input.acks)
     }
 }
 

@@ -4,7 +4,7 @@ use asyncgate_api::{AckOutput, DeleteMessage};
 use asyncgate_core::mailbox::{Decision, Kind, delete};
 
 use super::{Execute, Executed, one_message, the_message};
-use crate::{Caller, Engine, mailbox::message_id};
+use crate::{Caller, Engine, Touches, mailbox::message_id};
 
 impl Execute for DeleteMessage {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
@@ -31,5 +31,9 @@ impl Execute for DeleteMessage {
             engine.note_purge(caller.tenant, &settled.trace.topic, waiting, dead);
         }
         Ok(AckOutput { ok: true })
+    }
+
+    fn touches(input: &Self::Input) -> Touches<'_> {
+        Touches::Message(&input.msg_id)
     }
 }

@@ -5,7 +5,7 @@ use asyncgate_core::mailbox;
 
 use super::{Execute, Executed, one_message, the_message};
 use crate::{
-    Caller, Engine,
+    Caller, Engine, Touches,
     mailbox::{lease, message_id, visibility_ms},
 };
 
@@ -29,5 +29,9 @@ impl Execute for ExtendMessage {
             ok: true,
             visible_at: until.to_string(),
         })
+    }
+
+    fn touches(input: &Self::Input) -> Touches<'_> {
+        Touches::Message(&input.msg_id)
     }
 }

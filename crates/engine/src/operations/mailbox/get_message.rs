@@ -5,7 +5,7 @@ use asyncgate_core::mailbox::{Message, Rejection, State};
 
 use super::{Execute, Executed};
 use crate::{
-    Caller, Engine, Fault,
+    Caller, Engine, Fault, Touches,
     mailbox::{message_id, record},
 };
 
@@ -21,6 +21,10 @@ impl Execute for GetMessage {
         message
             .and_then(record)
             .ok_or_else(|| engine.mailbox_fault(Rejection::NotFound))
+    }
+
+    fn touches(input: &Self::Input) -> Touches<'_> {
+        Touches::Message(&input.msg_id)
     }
 }
 

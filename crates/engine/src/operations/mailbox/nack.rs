@@ -6,7 +6,7 @@ use asyncgate_store::Stopwatch;
 
 use super::{Execute, Executed, one_message, the_message};
 use crate::{
-    Caller, Engine, input,
+    Caller, Engine, Touches, input,
     mailbox::{lease, message_id},
 };
 
@@ -44,5 +44,9 @@ impl Execute for NackMessage {
             engine.metrics.mailbox.backed_off();
         }
         Ok(AckOutput { ok: true })
+    }
+
+    fn touches(input: &Self::Input) -> Touches<'_> {
+        Touches::Message(&input.msg_id)
     }
 }

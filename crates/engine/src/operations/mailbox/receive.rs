@@ -16,7 +16,7 @@ impl Execute for ReceiveMessages {
         let mut taken = engine.take_messages(caller.tenant, &order).await?;
         if taken.is_empty() && !limit.is_zero() {
             let _waiting = engine.metrics.waiting();
-            let found = engine.await_messages(caller.tenant, &order, limit);
+            let found = engine.await_messages(caller, &order, limit);
             taken = found.await?;
         }
         // A receiver of intact messages need not hear of damaged ones.

@@ -4,7 +4,7 @@ use asyncgate_api::{RedriveMessage, ReprocessOutput};
 use asyncgate_core::mailbox::redrive_one;
 
 use super::{Execute, Executed, one_message, the_message};
-use crate::{Caller, Engine, mailbox::message_id};
+use crate::{Caller, Engine, Touches, mailbox::message_id};
 
 impl Execute for RedriveMessage {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
@@ -22,5 +22,9 @@ impl Execute for RedriveMessage {
         Ok(ReprocessOutput {
             moved: moved as u64,
         })
+    }
+
+    fn touches(input: &Self::Input) -> Touches<'_> {
+        Touches::Message(&input.msg_id)
     }
 }

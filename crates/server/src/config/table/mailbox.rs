@@ -142,7 +142,7 @@ pub(super) static KEYS: &[Key] = &[
         "mailbox.topic_classes",
         "",
         Rule::Classes,
-        "The names of topics in metrics and events, by prefix; the longest prefix that fits counts.",
+        "Classes of topics, each with its patterns: * stands for any characters between : or /, and at the end for all the rest. Metrics and events name a topic by the class of the longest pattern that fits, and the caveat topic_class of a macaroon allows all topics of a class.",
     ),
     live(
         "mailbox.weights",

@@ -6,10 +6,14 @@
 //! second name is an alias.
 
 mod admission;
+mod audit;
 mod mailbox;
+mod oauth;
 mod process;
+mod security;
 mod serving;
 mod tasks;
+mod tenants;
 
 use super::key::{Key, Reload};
 use super::rule::Rule;
@@ -80,9 +84,13 @@ pub fn keys() -> impl Iterator<Item = &'static Key> {
     [
         process::KEYS,
         serving::KEYS,
+        security::KEYS,
+        oauth::KEYS,
         tasks::KEYS,
         mailbox::KEYS,
         admission::KEYS,
+        tenants::KEYS,
+        audit::KEYS,
     ]
     .into_iter()
     .flatten()

@@ -62,10 +62,22 @@ pub(super) static KEYS: &[Key] = &[
     .or_env(&["SVCMBX_TLS_KEY_PATH"])
     .flag("tls-key"),
     fixed(
+        "tls.client_auth",
+        "off",
+        Rule::OneOf(&["off", "optional", "required"]),
+        "Asks clients for a certificate from tls.client_ca: optional lets those in that have none, required refuses them in the handshake, and a certificate that is not good is always refused. A certificate is no credential: requests need one all the same.",
+    ),
+    fixed(
+        "tls.client_ca",
+        "",
+        Rule::Optional(&Rule::Path),
+        "The file with the roots, in PEM, that clients' certificates must come from; SIGHUP reads it again, for connections that begin after it.",
+    ),
+    fixed(
         "server.hsts",
         "false",
         Rule::Switch,
-        "Tell browsers to come by TLS only, also without tls.enabled; for servers behind a proxy that speaks TLS.",
+        "Tells browsers to come by TLS only, also without tls.enabled; for servers behind a proxy that speaks TLS.",
     ),
     live(
         "server.trusted_proxies",
@@ -76,8 +88,8 @@ pub(super) static KEYS: &[Key] = &[
     fixed(
         "pq.mode",
         "off",
-        Rule::OneOf(&["off", "hybrid"]),
-        "The post-quantum key exchange; this build has none and does not start with hybrid.",
+        Rule::OneOf(&["off", "hybrid", "only"]),
+        "The key exchange of TLS: off is classical; hybrid is X25519MLKEM768, which stays secret even if quantum computers break X25519, with every client that knows it, and classical with others; only refuses those others.",
     )
     .or_env(&["SVCMBX_PQ_MODE"])
     .flag("pq-mode"),
@@ -86,7 +98,7 @@ pub(super) static KEYS: &[Key] = &[
         "api_key",
         "",
         Rule::Secret,
-        "A shared key; whoever shows it is the admin of the default tenant.",
+        "A shared key; whoever shows it is the admin of the default tenant and manages tenants.",
     ),
     fixed(
         "allow_insecure_dev",
@@ -99,7 +111,7 @@ pub(super) static KEYS: &[Key] = &[
         "auth.macaroon_path",
         "",
         Rule::Optional(&Rule::Path),
-        "A file of capability tokens; this build does not verify macaroons and does not start with one.",
+        "A file with the secret behind macaroons, of at least 32 bytes, which several servers can share; without it one is made in the data directory.",
     )
     .or_env(&["SVCMBX_MACAROON_PATH"]),
     // Sizes.

@@ -8,9 +8,9 @@ use std::{
 use asyncgate_core::{
     Decision, Env, PrincipalKey, RecordId, TenantId, Timestamp,
     identity::{
-        ApiKey, AuthorizationCode, Changes, Find, Grant, IdentityLink, Macaroon, OauthClient,
-        Person, Quotas, Record, RecordKey, RecordKind, RefreshToken, Role, Scope, Scopes,
-        TenantRecord, TenantTier, TokenFamily,
+        ApiKey, AuthorizationCode, Changes, ExceptionEffect, Find, Grant, IdentityLink,
+        LimitException, Macaroon, OauthClient, Person, Quotas, Record, RecordKey, RecordKind,
+        RefreshToken, Role, Scope, Scopes, TenantRecord, TenantTier, TokenFamily,
         audit::{Draft, Entry, Event, Log},
     },
 };
@@ -184,6 +184,13 @@ pub fn tenant_record(tenant: TenantId, name: &str) -> Record {
         own_quotas: Quotas::of_tier(TenantTier::Free),
         suspended_at: None,
         created_at: MADE,
+        exception: Some(LimitException {
+            effect: ExceptionEffect::Throttle(Quotas::of_tier(TenantTier::Free)),
+            reason: "too \"much\"\n".to_owned(),
+            since: MADE,
+            until: MADE.plus_millis(1_000),
+            approved_by: principal(0),
+        }),
     })
 }
 
@@ -198,6 +205,7 @@ pub fn api_key(tenant: TenantId, n: u8) -> ApiKey {
         scopes: None,
         label: n.is_multiple_of(3).then(|| "for \"people\"\n".to_owned()),
         hash: "$argon2id$v=19$m=65536,t=2,p=1$c2FsdA$aGFzaA".to_owned(),
+        check: n.is_multiple_of(2).then(|| format!("{n:016x}")),
         created_at: MADE,
         expires_at: None,
         last_used_at: None,
@@ -230,6 +238,7 @@ pub fn link(tenant: TenantId, n: u8, person: Person) -> Record {
         principal: principal(n),
         role: Role::Agent,
         scopes: Some(Scopes::of(&[Scope::TasksRead, Scope::HostUse])),
+        password_hash: None,
         created_at: MADE,
     })
 }
@@ -237,6 +246,7 @@ pub fn link(tenant: TenantId, n: u8, person: Person) -> Record {
 fn grant(n: u8) -> Grant {
     Grant {
         client: id(200),
+        identity: id(201),
         principal: principal(n),
         role: Role::Agent,
         scopes: Scopes::of(&[Scope::TasksRead]),
@@ -269,6 +279,7 @@ pub fn family(tenant: TenantId, n: u8) -> [Record; 3] {
         scopes: Scopes::of(&[Scope::TasksRead, Scope::TasksWrite]),
         secret_hash: None,
         created_at: MADE,
+        expires_at: None,
     };
     let family = TokenFamily {
         id: id(n),

@@ -266,8 +266,9 @@ async fn keys_are_imported_once(driver: Driver) {
             records: keys.iter().map(|key| Find::key(&key.lookup_id)).collect(),
             ..Reads::default()
         };
-        let imported = driver.try_change(reads, move |_, snapshot| {
-            import_keys(&snapshot.records, keys.clone()).changes
+        let imported = driver.try_change(reads, move |env, snapshot| {
+            let imported = import_keys(&snapshot.records, keys.clone(), env.now);
+            imported.unwrap().changes
         });
         imported.await.unwrap();
     }

@@ -91,10 +91,10 @@ fn a_counted_workload_sends_exactly_its_count() {
 #[test]
 fn a_cycle_is_three_requests() {
     let mut cycle = Cycle::new(&head(), 4);
-    let plan = Plan::closed(4, Duration::from_millis(20), Duration::from_millis(200));
+    let plan = Plan::closed(4, Duration::from_millis(20), Duration::from_secs(1));
     let tally = drive(serve(gate), plan, &mut cycle).unwrap();
     assert!(tally.units > 0);
-    assert_eq!(tally.elapsed, Duration::from_millis(200));
+    assert_eq!(tally.elapsed, Duration::from_secs(1));
     let counts: Vec<u64> = tally.latencies.iter().map(Histogram::count).collect();
     for count in counts {
         assert!(
@@ -111,11 +111,11 @@ fn a_pace_is_kept() {
     let mut cycle = Cycle::new(&head(), 4);
     let plan = Plan {
         rate: Some(200.0),
-        ..Plan::closed(4, Duration::ZERO, Duration::from_millis(500))
+        ..Plan::closed(4, Duration::ZERO, Duration::from_secs(2))
     };
     let tally = drive(serve(gate), plan, &mut cycle).unwrap();
-    // Never ahead of the schedule, which is 100 units; a busy machine may fall behind it.
-    assert!((20..=101).contains(&tally.units), "{} units", tally.units);
+    // Never ahead of the schedule, which is 400 units; a busy machine may fall behind it.
+    assert!((80..=401).contains(&tally.units), "{} units", tally.units);
 }
 
 #[test]

@@ -1,0 +1,54 @@
+//! Clients of OAuth: which programs may ask the people of a tenant for tokens.
+
+use super::{Actor, Managed, decided, the_tenant};
+use crate::{
+    Decision, Env,
+    identity::{
+        Changes, OauthClient, Record, Rejection,
+        audit::{Draft, Event},
+        oauth::{NewClient, check_client, made},
+    },
+};
+
+/// Registers a client for good. `tenant` is the record of the tenant. A client has no rights of its own: what it is
+/// granted is what a person has, so nothing is given away here.
+pub fn register(
+    actor: &Actor,
+    env: &mut Env,
+    tenant: Option<&Record>,
+    new: NewClient,
+) -> Managed<OauthClient> {
+    actor.target(Some(new.tenant))?;
+    the_tenant(tenant)?;
+    check_client(&new)?;
+    let client = made(env, new, None);
+    let audit = tell(actor, env, &client, Event::ClientRegistered);
+    let put = vec![Record::OauthClient(client.clone())];
+    Ok(decided(client, put, audit))
+}
+
+/// Removes a client. It gets no more tokens; those that it has are ended apart, by
+/// [`revoke_families`](crate::identity::oauth::revoke_families), because there may be many.
+pub fn remove(actor: &Actor, env: &mut Env, found: Option<&Record>) -> Managed<OauthClient> {
+    let record = actor.sees(found)?;
+    let Record::OauthClient(client) = record else {
+        return Err(Rejection::NotFound);
+    };
+    let changes = Changes {
+        removed: vec![record.key()],
+        audit: tell(actor, env, client, Event::ClientRemoved),
+        ..Changes::default()
+    };
+    let output = client.clone();
+    Ok(Decision { changes, output })
+}
+
+fn tell(actor: &Actor, env: &mut Env, client: &OauthClient, event: Event) -> Vec<Draft> {
+    let (id, scopes) = (client.id.to_string(), client.scopes.to_string());
+    let details = [
+        ("client_id", id.as_str()),
+        ("client_name", &client.name),
+        ("scope", &scopes),
+    ];
+    actor.tell(env, client.tenant, event, &details)
+}
