@@ -10,7 +10,7 @@ use asyncgate_credentials::jwt::{KeySet, SigningKey, VerifyingKey};
 use asyncgate_engine::Clock;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::{runtime::Handle, sync::watch};
 
 use crate::files::Files;
 use crate::machine::Machine;
@@ -50,8 +50,8 @@ impl std::fmt::Debug for SigningKeys {
 }
 
 impl SigningKeys {
-    /// Takes the key of the settings in DER, or that of the file. If there is neither, has one made by a thread of
-    /// its own, since that takes about a second.
+    /// Takes the key of the settings in DER, or that of the file. If there is neither, has one made beside the
+    /// start, since that takes about a second.
     pub(crate) fn open(
         files: Arc<dyn Files>,
         machine: Machine,
@@ -134,8 +134,9 @@ impl SigningKeys {
         self.adopt(key)
     }
 
+    /// Makes a key on a thread for work that blocks. The runtime waits for such threads when it ends: a process that
+    /// exits while the library makes a key is aborted by the library.
     fn make_aside(self: Arc<Self>) {
-        let keys = Arc::clone(&self);
         let making = move || {
             if let Err(error) = self.make() {
                 tracing::error!(%error, "no access token can be issued until the next start");
@@ -143,10 +144,9 @@ impl SigningKeys {
                 self.current.send_replace(Some(Err(none)));
             }
         };
-        let thread = std::thread::Builder::new().name("token-key".to_owned());
-        if let Err(error) = thread.spawn(making) {
-            let none = NoSigningKey(error.to_string());
-            keys.current.send_replace(Some(Err(none)));
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(making)),
+            Err(_) => making(),
         }
     }
 
