@@ -39,16 +39,7 @@ impl Json {
     /// Takes a well-formed value that is not nested too deeply and that everybody can read: its texts are made of
     /// characters, and its numbers are of a usual size.
     pub fn new(raw: Box<RawValue>) -> Result<Self, Unfit> {
-        // Canonical bytes are written by recursion; the bound keeps hostile input from exhausting the stack.
-        if depth(raw.get()) > MAX_DEPTH {
-            return Err(Unfit::TooDeep);
-        }
-        if has_lone_surrogate(raw.get()) {
-            return Err(Unfit::LoneSurrogate);
-        }
-        if has_unfit_number(raw.get()) {
-            return Err(Unfit::Number);
-        }
+        check(raw.get())?;
         Ok(Self(raw.into()))
     }
 
@@ -114,30 +105,43 @@ impl fmt::Debug for Json {
     }
 }
 
-/// Returns the deepest nesting of arrays and objects in a well-formed text.
-fn depth(text: &str) -> usize {
-    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
-    for byte in text.bytes() {
+/// Refuses a well-formed text that cannot be taken all the same. Every payload passes here, so it is walked once.
+fn check(text: &str) -> Result<(), Unfit> {
+    let (mut rest, mut depth) = (text.as_bytes(), 0_usize);
+    while let Some(byte) = rest.first() {
+        let mut len = 1;
         match byte {
-            _ if escaped => escaped = false,
-            // A backslash outside a string cannot occur in a well-formed text.
-            b'\\' => escaped = in_string,
-            b'"' => in_string = !in_string,
-            _ if in_string => {}
+            b'"' => {
+                len = string_len(rest);
+                let string = &rest[..len];
+                if string.contains(&b'\\') && has_lone_surrogate(string) {
+                    return Err(Unfit::LoneSurrogate);
+                }
+            }
+            b'-' | b'0'..=b'9' => {
+                len = number_len(rest);
+                if is_unfit(&rest[..len]) {
+                    return Err(Unfit::Number);
+                }
+            }
             b'[' | b'{' => {
                 depth += 1;
-                deepest = deepest.max(depth);
+                // Canonical bytes are written by recursion; the bound keeps hostile input from exhausting the stack.
+                if depth > MAX_DEPTH {
+                    return Err(Unfit::TooDeep);
+                }
             }
             b']' | b'}' => depth = depth.saturating_sub(1),
             _ => {}
         }
+        rest = &rest[len..];
     }
-    deepest
+    Ok(())
 }
 
-/// Returns true if a text in a well-formed value has half of a pair of surrogates.
-fn has_lone_surrogate(text: &str) -> bool {
-    let mut rest = text.as_bytes();
+/// Returns true if a well-formed string has half of a pair of surrogates.
+fn has_lone_surrogate(string: &[u8]) -> bool {
+    let mut rest = string;
     // A backslash stands only in strings, and each begins an escape.
     while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
         rest = &rest[at + 1..];
@@ -176,19 +180,23 @@ pub fn has_unfit_number(text: &str) -> bool {
         let len = match rest[0] {
             b'"' => string_len(rest),
             _ => {
-                let goes_on =
-                    |byte: &u8| matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E' | b'0'..=b'9');
-                let len = rest.iter().position(|byte| !goes_on(byte));
-                let number = &rest[..len.unwrap_or(rest.len())];
-                if is_unfit(number) {
+                let len = number_len(rest);
+                if is_unfit(&rest[..len]) {
                     return true;
                 }
-                number.len()
+                len
             }
         };
         rest = &rest[len..];
     }
     false
+}
+
+/// Returns the length of the number that a text begins with.
+fn number_len(text: &[u8]) -> usize {
+    let goes_on = |byte: &u8| matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E' | b'0'..=b'9');
+    let end = text.iter().position(|byte| !goes_on(byte));
+    end.unwrap_or(text.len())
 }
 
 /// Returns the length of the string that a text begins with, quotes included.
@@ -537,10 +545,17 @@ mod tests {
 
     #[test]
     fn depth_is_counted_outside_strings_only() {
-        assert_eq!(depth(r#"{"[[[[":["]"]}"#), 2);
-        assert_eq!(depth(r#""\"[[[""#), 0);
-        let nested = format!("{}{}", "[".repeat(MAX_DEPTH + 1), "]".repeat(MAX_DEPTH + 1));
-        assert!(Json::new(RawValue::from_string(nested).unwrap()).is_err());
+        let brackets = "[".repeat(MAX_DEPTH + 1);
+        for text in [
+            format!(r#"{{"{brackets}":["]"]}}"#),
+            format!(r#""\"{brackets}""#),
+            format!("[{}[]]", "[],".repeat(MAX_DEPTH)),
+            format!("{}{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH)),
+        ] {
+            assert_eq!(check(&text), Ok(()), "{text}");
+        }
+        let nested = format!("{brackets}{}", "]".repeat(MAX_DEPTH + 1));
+        assert_eq!(check(&nested), Err(Unfit::TooDeep));
     }
 
     #[test]

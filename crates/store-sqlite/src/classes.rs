@@ -3,10 +3,9 @@
 //! A class row exists so that `ready` rows can name it by a number. Which classes have ready tasks, and from where on,
 //! is kept in memory. Rows of classes that stay empty are deleted once there are many of them.
 
-use std::collections::HashMap;
-
 use asyncgate_core::{Class, ClassLoad, Reach, TaskWrite};
 use asyncgate_store::classes::{Classes as TenantClasses, LiveClasses, Place, Turnover};
+use foldhash::HashMap;
 use rusqlite::{OptionalExtension, Result, params};
 
 use crate::{

@@ -1,8 +1,9 @@
 //! A connection with its settings, and the small dictionaries to which rows refer.
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use asyncgate_core::TenantId;
+use foldhash::HashMap;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Result, config::DbConfig};
 
 use crate::rows::checksum::damaged;
@@ -54,9 +55,9 @@ impl Db {
         let conn = crate::plans::recorded(conn)?;
         Ok(Self {
             conn,
-            tenants: HashMap::new(),
-            instances: HashMap::new(),
-            topics: HashMap::new(),
+            tenants: HashMap::default(),
+            instances: HashMap::default(),
+            topics: HashMap::default(),
         })
     }
 

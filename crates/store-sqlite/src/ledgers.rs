@@ -1,9 +1,10 @@
 //! The heads and counts of all tenants, which the writer keeps in memory between commits.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::collections::hash_map::Entry;
 
 use asyncgate_core::{Head, Link, Receipt, Tally, TenantId, task::Status};
 use asyncgate_store::Depths;
+use foldhash::HashMap;
 use rusqlite::{OptionalExtension, Result, Row, params};
 
 use crate::db::Db;

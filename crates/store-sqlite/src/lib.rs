@@ -9,6 +9,7 @@ mod classes;
 mod codec;
 mod db;
 mod file;
+mod hot;
 mod identity;
 mod ledgers;
 mod mailbox;

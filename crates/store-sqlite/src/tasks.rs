@@ -25,13 +25,14 @@ impl Rows<Tasks> for Writable {
             ..Snapshot::default()
         };
         for id in &reads.tasks {
-            let found = task::find(&mut self.db, tenant, *id)?;
-            snapshot.tasks.extend(found);
+            let found = self.task(Key::new(tenant, id.seq()))?;
+            snapshot.tasks.extend(found.filter(|task| task.id == *id));
         }
         if let Some(key) = &reads.keyed
             && let Some(found) = self.keyed(tenant, key)?
         {
-            snapshot.keyed = Some(task::load_keyed(&mut self.db, found, key)?);
+            let found = self.task(found)?;
+            snapshot.keyed = Some(task::check_keyed(found, key)?);
         }
         if let Some((reach, limit)) = &reads.claimable {
             snapshot.claimable = self.claimable(tenant, reach, *limit)?;
@@ -82,12 +83,25 @@ impl Rows<Tasks> for Writable {
 }
 
 impl Writable {
+    /// Returns the task at `key`, if there is one.
+    fn task(&mut self, key: Key) -> Result<Option<Task>> {
+        if let Some(task) = self.hot.get(key) {
+            return Ok(Some(task));
+        }
+        let found = task::load(&mut self.db, key)?;
+        if let Some(task) = &found {
+            self.hot.note(key, task);
+        }
+        Ok(found)
+    }
+
     fn claimable(&mut self, tenant: i64, reach: &Reach, limit: usize) -> Result<Vec<Task>> {
         'look: loop {
             let (mut tasks, mut taken) = (Vec::new(), 0);
             let (classes, db) = self.classes()?;
             for key in classes.claimable(db, tenant, reach, limit)? {
-                let Some(found) = task::load_ready(&mut self.db, key)? else {
+                let loaded = self.task(key);
+                let Some(found) = task::check_ready(&self.db, key, loaded)? else {
                     // The task is damaged and was taken out of the queue: others may stand behind it.
                     continue 'look;
                 };
@@ -176,6 +190,7 @@ impl Writable {
         let key = Key::new(tenant, task.id.seq());
         let placement = task.placement();
         self.live()?.note(tenant, write);
+        self.hot.note(key, task);
         match write.before {
             None => {
                 task::insert(&mut self.db, key, task)?;

@@ -16,6 +16,7 @@ use crate::{
     admission::{self, Admitted, Change, Wrote},
     classes::{Classes, Live},
     db::Db,
+    hot::HotTasks,
     ledgers::Ledgers,
     mailbox::MailboxState,
     writer::Queued,
@@ -26,6 +27,7 @@ use crate::{
 pub(crate) struct Writable {
     pub(crate) db: Db,
     pub(crate) ledgers: Ledgers,
+    pub(crate) hot: HotTasks,
     pub(crate) mailbox: MailboxState,
     /// Absent after a rollback, until the next transaction reads them again.
     classes: Option<Classes>,
@@ -54,6 +56,7 @@ impl Writable {
         Self {
             db,
             ledgers: Ledgers::default(),
+            hot: HotTasks::default(),
             mailbox: MailboxState::new(0),
             classes: None,
             live: None,
@@ -67,6 +70,7 @@ impl Writable {
     pub(crate) fn forget(&mut self, last_time: Timestamp) {
         self.db.forget();
         self.ledgers = Ledgers::default();
+        self.hot = HotTasks::default();
         self.mailbox.roll_back();
         self.classes = None;
         if let Some(live) = &mut self.live {

@@ -146,10 +146,10 @@ pub(crate) fn parties(db: &Db, key: Key, id: TaskId) -> Result<Option<Parties>> 
         .optional()
 }
 
-/// Returns the ready task at `key`. If it cannot be offered, because its row or the index is damaged, it
-/// is taken out of the index: one bad row must not block all others for ever.
-pub(crate) fn load_ready(db: &mut Db, key: Key) -> Result<Option<Task>> {
-    let why = match load(db, key) {
+/// Returns the task that was loaded from `key`, if it is ready. If it cannot be offered, because its row or the index is
+/// damaged, it is taken out of the index: one bad row must not block all others for ever.
+pub(crate) fn check_ready(db: &Db, key: Key, loaded: Result<Option<Task>>) -> Result<Option<Task>> {
+    let why = match loaded {
         Ok(Some(task)) if matches!(task.placement(), Placement::Ready { .. }) => {
             return Ok(Some(task));
         }
@@ -180,9 +180,9 @@ pub(crate) fn load_ready(db: &mut Db, key: Key) -> Result<Option<Task>> {
     Ok(None)
 }
 
-/// Returns the task at `key`, which must be the one with this idempotency key.
-pub(crate) fn load_keyed(db: &mut Db, key: Key, wanted: &IdempotencyKey) -> Result<Task> {
-    load(db, key)?
+/// Returns the task that the index named for an idempotency key, which must be the one with this key.
+pub(crate) fn check_keyed(found: Option<Task>, wanted: &IdempotencyKey) -> Result<Task> {
+    found
         .filter(|task| {
             task.spec.idempotency_key.as_ref() == Some(&wanted.key)
                 && task.created_by.key() == wanted.owner

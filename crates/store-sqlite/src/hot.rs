@@ -1,0 +1,118 @@
+//! The tasks that were written or read lately, as the open transaction has them. A claim, a renewal and a finish
+//! find their task here and read nothing from the file.
+//!
+//! Invariant: a task that stands here is the one that its row would give. Whatever writes a task's row passes here,
+//! and a rollback forgets everything.
+
+use std::mem;
+
+use asyncgate_core::{Placement, Task};
+use foldhash::HashMap;
+
+use crate::codec::Key;
+
+/// The memory for hot tasks.
+const MAX_BYTES: usize = 32 << 20;
+/// The memory that a task takes beside what callers sent with it.
+const TASK_BYTES: usize = 1 << 10;
+
+/// Hot tasks in two generations. Whatever is looked for moves to the younger one; when that is full, it becomes the
+/// older one, and what stood there is forgotten. So tasks that nobody looks for leave, without a list of their order.
+#[derive(Debug, Default)]
+pub(crate) struct HotTasks {
+    young: HashMap<Key, Task>,
+    old: HashMap<Key, Task>,
+    /// The memory that the younger generation takes.
+    bytes: usize,
+}
+
+impl HotTasks {
+    /// Returns the task at `key`, if it is hot.
+    pub(crate) fn get(&mut self, key: Key) -> Option<Task> {
+        if let Some(task) = self.young.get(&key) {
+            return Some(task.clone());
+        }
+        let task = self.old.remove(&key)?;
+        self.keep(key, task.clone());
+        Some(task)
+    }
+
+    /// Notes a task that was read or is being written.
+    pub(crate) fn note(&mut self, key: Key, task: &Task) {
+        // Few ask for a task that has ended, and those read its row.
+        if task.placement() == Placement::Ended {
+            self.forget(key);
+        } else {
+            self.keep(key, task.clone());
+        }
+    }
+
+    fn keep(&mut self, key: Key, task: Task) {
+        self.bytes += weight(&task);
+        if let Some(before) = self.young.insert(key, task) {
+            self.bytes -= weight(&before);
+        }
+        if self.bytes > MAX_BYTES / 2 {
+            self.old = mem::take(&mut self.young);
+            self.bytes = 0;
+        }
+    }
+
+    fn forget(&mut self, key: Key) {
+        if let Some(before) = self.young.remove(&key) {
+            self.bytes -= weight(&before);
+        } else {
+            self.old.remove(&key);
+        }
+    }
+}
+
+fn weight(task: &Task) -> usize {
+    TASK_BYTES + task.weight()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use asyncgate_store::{
+        Snapshot,
+        conformance::{Driver, echo, json},
+        memory::MemoryStore,
+    };
+
+    use super::*;
+
+    fn task_with_payload(bytes: usize) -> Task {
+        let mut driver = Driver::new(Arc::new(MemoryStore::new()));
+        let mut new = echo();
+        new.payload = json(&format!("\"{}\"", "x".repeat(bytes)));
+        let created = Snapshot::default().create(driver.env(), new).unwrap();
+        Task::clone(&created.changes.tasks[0].task)
+    }
+
+    #[test]
+    fn what_is_looked_for_stays_and_the_rest_goes() {
+        let mut hot = HotTasks::default();
+        let large = task_with_payload(1 << 19);
+        for number in 0..128 {
+            hot.note(Key(number), &large);
+            assert!(hot.get(Key(0)).is_some(), "after {number}");
+        }
+        assert!(hot.get(Key(127)).is_some());
+        assert!(hot.get(Key(40)).is_none(), "nobody looked for it");
+        assert!(hot.young.len() + hot.old.len() <= 65);
+    }
+
+    #[test]
+    fn the_newest_state_counts_and_its_weight_once() {
+        let mut hot = HotTasks::default();
+        let mut task = task_with_payload(100);
+        for attempt in 0..100_000 {
+            task.attempt = attempt;
+            hot.note(Key(1), &task);
+        }
+        assert_eq!(hot.get(Key(1)).map(|task| task.attempt), Some(99_999));
+        assert_eq!(hot.bytes, weight(&task));
+    }
+}
