@@ -5,18 +5,16 @@
 //! Invariant: whoever was let in has an entry here before a rule decides for it, and the entry stays for as long as a
 //! call can last. So a decision finds its quotas without waiting.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    atomic::{AtomicU64, Ordering},
 };
 
 use asyncgate_core::{
     TenantId, Timestamp,
     identity::{Find, Quota, QuotaName, Quotas, Record, TenantRecord, TenantTier},
 };
+use foldhash::HashMap;
 
 use crate::{Engine, Fault};
 

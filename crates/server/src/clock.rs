@@ -175,14 +175,12 @@ impl Pool {
     }
 
     fn refill(&mut self) {
-        let mut reader = blake3::Hasher::new_keyed(&self.key)
-            .update(&self.block.to_le_bytes())
-            .finalize_xof();
-        for number in &mut self.numbers {
-            let mut bytes = [0; 8];
-            reader.fill(&mut bytes);
-            *number = u64::from_le_bytes(bytes);
-        }
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(&self.block.to_le_bytes());
+        // All at once: each read of a part would hash a whole block again.
+        let mut bytes = [[0; 8]; POOL];
+        hasher.finalize_xof().fill(bytes.as_flattened_mut());
+        self.numbers = bytes.map(u64::from_le_bytes);
         self.block += 1;
         self.used = 0;
     }
