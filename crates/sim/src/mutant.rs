@@ -1,13 +1,14 @@
 //! Deliberate defects, to show that the simulator can fail.
 //!
-//! Some are placed above the simulated store, like a defect of the engine or of a rule; the others below
-//! it, like a defect of a backend.
+//! Some are placed above the simulated store, like a defect of the engine or of a rule; some below it, like a
+//! defect of a backend; and some around the authenticator.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
     reason = "a defect is named where it strikes and nowhere else"
 )]
 
+mod credentials;
 mod mail;
 
 use std::{
@@ -112,11 +113,25 @@ pub enum Mutant {
     MixesMail,
     /// It never finds a message whose time has come.
     ForgetsMessages,
+    /// It lets in whoever it has let in before, and never reads a record again.
+    NeverReadsAgain,
+    /// It lets expired credentials in until the second is over.
+    RoundsExpiry,
+    /// It does not notice what an operator changes on its own instance.
+    KeepsToItself,
+    /// It lets waits go on while their tenant is suspended.
+    WaitsThroughSuspension,
+    /// It lets waits go on whatever becomes of their credential.
+    OutlivesCredential,
+    /// It revokes another credential together with the one that was meant.
+    RevokesAnother,
+    /// It takes callers for the one before.
+    TakesForAnother,
 }
 
 impl Mutant {
     /// Every defect.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 45] = [
         Self::AnswersBeforeCommit,
         Self::ForgetsKeys,
         Self::ForgetsClasses,
@@ -155,6 +170,13 @@ impl Mutant {
         Self::Miscounts,
         Self::MixesMail,
         Self::ForgetsMessages,
+        Self::NeverReadsAgain,
+        Self::RoundsExpiry,
+        Self::KeepsToItself,
+        Self::WaitsThroughSuspension,
+        Self::OutlivesCredential,
+        Self::RevokesAnother,
+        Self::TakesForAnother,
     ];
 
     const fn is_below(self) -> bool {
@@ -398,7 +420,8 @@ impl Store for Mutated {
         match work {
             Work::Tasks(job) => self.transact_tasks(job),
             Work::Messages(job) => self.transact_messages(job),
-            work @ (Work::Records(_) | Work::Dispatches(_)) => self.store.transact(work),
+            Work::Records(job) => self.transact_records(job),
+            work @ Work::Dispatches(_) => self.store.transact(work),
         }
     }
 

@@ -7,7 +7,10 @@ use std::fmt;
 
 use asyncgate_api::{self as api, Operation};
 
-use crate::entrance::{Typed, typed};
+use crate::{
+    deed::{Deed, Place},
+    entrance::{Typed, typed},
+};
 
 /// An operation of the registry, by its place in [`Op::NAMES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -175,6 +178,8 @@ pub enum Step {
     Refuse(Refusal),
     /// The next read fails.
     Blind,
+    /// An operator changes a tenant or a credential.
+    Manage(Deed, Place),
 }
 
 impl fmt::Display for Step {
@@ -202,15 +207,19 @@ impl fmt::Display for Step {
             Self::Crash => f.write_str("crash"),
             Self::Refuse(refusal) => write!(f, "refuse {}", word(*refusal, &Refusal::ALL)),
             Self::Blind => f.write_str("blind"),
+            Self::Manage(deed, place) => write!(f, "{deed} {place}"),
         }
     }
 }
 
 impl Step {
-    /// Returns the actor, if this is a call.
+    /// Returns the actor, if this is a call or about a credential.
     pub fn actor(&self) -> Option<usize> {
         if let Self::Call { actor, .. } = self {
             return Some(*actor);
+        }
+        if let Self::Manage(deed, _) = self {
+            return deed.actor();
         }
         None
     }
@@ -239,7 +248,10 @@ impl Step {
             "crash" => Self::Crash,
             "refuse" => Self::Refuse(meaning(rest, &Refusal::ALL)?),
             "blind" => Self::Blind,
-            _ => return None,
+            _ => {
+                let (deed, place) = Deed::parse(text)?;
+                Self::Manage(deed, place)
+            }
         })
     }
 }

@@ -42,7 +42,9 @@ fn rules(mutant: Mutant) -> &'static [&'static str] {
             "acknowledged",
         ],
         Mutant::MixesTenants => &["verdict"],
+        // If it is a write of the watch over deadlines, the deadline is missed.
         Mutant::LosesWrites => &[
+            "deadlines are met",
             "gapless ledger",
             "tasks",
             "claim order",
@@ -89,6 +91,28 @@ fn rules(mutant: Mutant) -> &'static [&'static str] {
         Mutant::Miscounts => &["messages are conserved", "topics"],
         Mutant::MixesMail => &["dead letters", "messages are shown as they are"],
         Mutant::ForgetsMessages => &["deadlines are met", "deadlines of messages"],
+        // Whichever comes first: a call, or the end of a wait.
+        Mutant::NeverReadsAgain => &[
+            "a revoked credential is refused",
+            "a suspended tenant is shut out",
+            "expiry is exact",
+            "a good credential is let in",
+            "waits end with their credential",
+        ],
+        Mutant::RoundsExpiry => &["expiry is exact", "waits end with their credential"],
+        Mutant::KeepsToItself => &[
+            "a revoked credential is refused",
+            "a suspended tenant is shut out",
+            "expiry is exact",
+            "a good credential is let in",
+            "waits end with their credential",
+        ],
+        Mutant::WaitsThroughSuspension | Mutant::OutlivesCredential => &[
+            "waits end with their credential",
+            "nothing is taken after the end",
+        ],
+        Mutant::RevokesAnother => &["a deed changes nothing else"],
+        Mutant::TakesForAnother => &["nothing crosses a tenant line", "verdict"],
     }
 }
 

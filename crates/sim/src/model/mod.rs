@@ -6,6 +6,7 @@
 
 mod answers;
 mod audit;
+mod credentials;
 mod ledger;
 mod lists;
 mod mail;
@@ -27,13 +28,15 @@ use asyncgate_core::{
 
 use crate::{
     cast::{TENANTS, tenant_number},
+    deed::Place,
     hash::{Map, Set},
-    store::{Commit, Wrote},
+    store::{Commit, Origin, Wrote},
     violation::{Checked, hold},
 };
 
 pub use answers::{Answered, Gains};
 pub use audit::Journal;
+pub use credentials::{Credentials, Reception};
 pub use lists::{DEFAULT_LIMIT, MAX_LIMIT};
 pub use mail::{AnsweredMail, Mail, Notes};
 pub use oracle::{Question, Verdict};
@@ -49,6 +52,8 @@ pub struct Model {
     last_time: Timestamp,
     /// The messages.
     pub mail: Mail,
+    /// The tenants and credentials.
+    pub credentials: Credentials,
 }
 
 /// One tenant's history.
@@ -109,6 +114,7 @@ impl Model {
             tenants: Default::default(),
             due: BTreeSet::new(),
             last_time: Timestamp::default(),
+            credentials: Credentials::default(),
         }
     }
 
@@ -127,6 +133,7 @@ impl Model {
         let writes = match &commit.wrote {
             Wrote::Tasks { changes, .. } => changes.as_ref().is_some_and(|c| !c.is_empty()),
             Wrote::Mail(wrote) => wrote.changes.as_ref().is_some_and(|c| !c.is_empty()),
+            Wrote::Records(changes) => changes.as_ref().is_some_and(|c| !c.is_empty()),
         };
         if writes {
             hold(commit.now >= self.last_time, "time", || {
@@ -134,10 +141,19 @@ impl Model {
             })?;
             self.last_time = commit.now;
         }
-        let number = tenant_number(commit.tenant);
         match commit.wrote {
+            Wrote::Records(changes) => {
+                let place = match commit.origin {
+                    Origin::Operator(place) => place,
+                    Origin::Call(..) | Origin::Server => Place::Elsewhere,
+                };
+                let changes = changes.unwrap_or_default();
+                self.credentials.learn(&changes, place, commit.now);
+                Ok(())
+            }
             Wrote::Mail(ref wrote) => self.mail.learn(call, &commit, wrote, notes),
             Wrote::Tasks { claim, changes } => {
+                let number = tenant_number(commit.tenant);
                 self.check_claim(number, commit.now, claim.as_ref(), changes.as_ref())?;
                 let Some(changes) = changes.filter(|_| writes) else {
                     return Ok(());

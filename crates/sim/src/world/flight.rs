@@ -9,9 +9,10 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use asyncgate_core::{Changes, Reach, ReceiptType, Timestamp};
-use asyncgate_engine::{Engine, Entry, Fault, Source};
+use asyncgate_core::{Changes, Reach, ReceiptType, RecordId, Timestamp};
+use asyncgate_engine::{Authenticator, Engine, Entry, Fault, Source};
 
+use super::door::Credential;
 use crate::{
     asked::Asked,
     cast::Actor,
@@ -52,6 +53,12 @@ pub struct Flight {
     pub overtaken: bool,
     /// The model's notes on its transactions over messages.
     pub notes: Notes,
+    /// The credential that it shows, if it needs one.
+    pub credential: Option<RecordId>,
+    /// True from the first poll on: the credential was accepted or refused.
+    pub received: bool,
+    /// True if it waits for something to happen, and has no transaction under way.
+    pub waits: bool,
     future: Running,
     flag: Arc<WakeFlag>,
     waker: Waker,
@@ -69,6 +76,7 @@ pub struct Begin<'a> {
     pub engine: &'a Arc<Engine>,
     pub input: String,
     pub faults: u64,
+    pub shown: Option<(Arc<dyn Authenticator>, Credential)>,
 }
 
 impl Flight {
@@ -78,7 +86,15 @@ impl Flight {
         let (engine, caller) = (Arc::clone(begin.engine), Arc::clone(&begin.who.caller));
         let (entry, input) = (begin.entry, Arc::clone(asked.input()));
         let typed = begin.typed.then(|| begin.op.typed());
+        let credential = begin.shown.as_ref().map(|(_, credential)| credential.id);
+        let shown = begin.shown;
         let future = Box::pin(async move {
+            let caller = match &shown {
+                Some((auth, credential)) => {
+                    Arc::new(auth.authenticate(&credential.request()).await?)
+                }
+                None => caller,
+            };
             if let Some(typed) = typed {
                 return typed(&engine, &caller, &input).await;
             }
@@ -109,6 +125,9 @@ impl Flight {
             leases_made: 0,
             overtaken: false,
             notes: Notes::default(),
+            credential,
+            received: false,
+            waits: false,
             future,
             waker: Waker::from(Arc::clone(&flag)),
             flag,

@@ -40,9 +40,10 @@ impl AbandonedCall {
 impl World {
     /// Hands a commit of messages to the model, together with the call behind it.
     pub(super) fn learn_mail(&mut self, commit: Commit) -> Checked {
+        self.check_line(&commit)?;
         let caller = match commit.origin {
             Origin::Call(label, _) => Some(label),
-            Origin::Server => None,
+            Origin::Server | Origin::Operator(_) => None,
         };
         let mut notes = None;
         let mut call = None;

@@ -136,7 +136,7 @@ impl Mail {
         let changes = wrote.changes.as_ref().unwrap_or(&nothing);
         let op = match commit.origin {
             Origin::Call(_, op) => Some(op),
-            Origin::Server => None,
+            Origin::Server | Origin::Operator(_) => None,
         };
         self.check_laws(number, op, commit.now, changes)?;
         let foreseen = self.foresee(number, op, call, commit.now, wrote);
