@@ -22,6 +22,8 @@ pub enum Deed {
     Suspend(usize),
     /// A tenant's credentials are accepted again.
     Resume(usize),
+    /// A tenant may have so many active tasks, and hold so many leases; any number for -1.
+    Bound(usize, i64, i64),
     /// An actor's newest credential ends.
     Revoke(usize),
     /// An actor's newest credential is replaced. Both are good for so many seconds more.
@@ -34,7 +36,7 @@ impl Deed {
     /// Returns the actor whose credential changes.
     pub const fn actor(self) -> Option<usize> {
         match self {
-            Self::Suspend(_) | Self::Resume(_) => None,
+            Self::Suspend(_) | Self::Resume(_) | Self::Bound(..) => None,
             Self::Revoke(actor) | Self::Rotate(actor, _) | Self::Issue(actor, _) => Some(actor),
         }
     }
@@ -48,6 +50,10 @@ impl Deed {
         let deed = match verb {
             "suspend" => Self::Suspend(whom),
             "resume" => Self::Resume(whom),
+            "bound" => {
+                let mut number = || words.next()?.parse().ok();
+                Self::Bound(whom, number()?, number()?)
+            }
             "revoke" => Self::Revoke(whom),
             "rotate" => Self::Rotate(whom, words.next()?.parse().ok()?),
             "issue" => Self::Issue(whom, words.next()?.parse().ok()?),
@@ -62,6 +68,7 @@ impl fmt::Display for Deed {
         match self {
             Self::Suspend(tenant) => write!(f, "suspend {tenant}"),
             Self::Resume(tenant) => write!(f, "resume {tenant}"),
+            Self::Bound(tenant, tasks, leases) => write!(f, "bound {tenant} {tasks} {leases}"),
             Self::Revoke(actor) => write!(f, "revoke {actor}"),
             Self::Rotate(actor, seconds) => write!(f, "rotate {actor} {seconds}"),
             Self::Issue(actor, millis) => write!(f, "issue {actor} {millis}"),

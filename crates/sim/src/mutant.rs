@@ -10,6 +10,7 @@
 
 mod credentials;
 mod mail;
+mod records;
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +22,7 @@ use std::{
 
 use asyncgate_core::{
     Changes, ClassLoad, Head, ObligationKey, PrincipalKey, ReceiptId, ReceiptType, Relationship,
-    Task, TaskId, TenantId, Timestamp, Usage, mailbox::Message, task::State,
+    Task, TaskId, TenantId, Timestamp, Usage, identity::Quotas, mailbox::Message, task::State,
 };
 use asyncgate_store::{
     Answer, Decide, DeliveredReceipt, Depths, Error, Health, Job, Parties, Plane, ReadSet,
@@ -123,15 +124,19 @@ pub enum Mutant {
     WaitsThroughSuspension,
     /// It lets waits go on whatever becomes of their credential.
     OutlivesCredential,
+    /// It lets streams go on whatever becomes of their credential.
+    ListensOn,
     /// It revokes another credential together with the one that was meant.
     RevokesAnother,
     /// It takes callers for the one before.
     TakesForAnother,
+    /// It counts with the first quotas that it saw of a tenant.
+    KeepsQuotas,
 }
 
 impl Mutant {
     /// Every defect.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 47] = [
         Self::AnswersBeforeCommit,
         Self::ForgetsKeys,
         Self::ForgetsClasses,
@@ -175,8 +180,10 @@ impl Mutant {
         Self::KeepsToItself,
         Self::WaitsThroughSuspension,
         Self::OutlivesCredential,
+        Self::ListensOn,
         Self::RevokesAnother,
         Self::TakesForAnother,
+        Self::KeepsQuotas,
     ];
 
     const fn is_below(self) -> bool {
@@ -227,6 +234,8 @@ struct Kept {
     late: Option<Job<Tasks>>,
     /// Each tenant's messages as they were handed over.
     delivered: BTreeMap<TenantId, Vec<Message>>,
+    /// The first quotas of each tenant.
+    quotas: BTreeMap<TenantId, Quotas>,
 }
 
 impl Mutated {
@@ -430,7 +439,7 @@ impl Store for Mutated {
     }
 
     fn identity(&self) -> &dyn asyncgate_store::identity::Identity {
-        self.store.identity()
+        self
     }
 
     fn outbox(&self) -> &dyn asyncgate_store::outbox::Outbox {

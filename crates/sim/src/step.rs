@@ -113,13 +113,16 @@ pub enum Manner {
     Lost,
     /// Its transactions wait for the writer, and its answer waits to be fetched.
     Late,
+    /// It receives messages as a stream, for as long as its credential is good.
+    Live,
 }
 
 impl Manner {
-    const ALL: [(Self, &'static str); 3] = [
+    const ALL: [(Self, &'static str); 4] = [
         (Self::Prompt, "call"),
         (Self::Lost, "lost"),
         (Self::Late, "late"),
+        (Self::Live, "live"),
     ];
 }
 

@@ -1,17 +1,20 @@
 //! Drawing the deeds of operators.
 
-use super::Generator;
+use super::{Generator, inputs::Input, mail::TOPICS};
 use crate::{
     cast::{Actor, TENANTS},
     deed::{Deed, Place},
     rng::Rng,
     schedule::Setup,
-    step::Step,
+    step::{Manner, Op, Step},
     world::World,
 };
 
 /// One step in this many is a deed.
 const DEED_EVERY: usize = 24;
+/// One step in this many opens a stream of messages.
+const STREAM_EVERY: usize = 48;
+const MOST_STREAMS: usize = 2;
 
 /// The operators. They draw numbers of their own, so that worlds without them stay the same.
 #[derive(Debug)]
@@ -55,7 +58,12 @@ impl Operators {
             false => waiting,
         };
         let actor = *self.rng.pick(from);
-        match self.rng.below(8) {
+        match self.rng.below(9) {
+            8 => {
+                let (tasks, leases) = ([-1, 4, 12], [-1, 0, 1, 3]);
+                let tasks = *self.rng.pick(&tasks);
+                Deed::Bound(actors[actor].tenant, tasks, *self.rng.pick(&leases))
+            }
             0..=1 => self.suspend(actors[actor].tenant, true),
             2..=3 => Deed::Revoke(actor),
             4..=5 => Deed::Rotate(actor, *self.rng.pick(&[0, 1, 20, 60])),
@@ -71,15 +79,31 @@ impl Operators {
         }
     }
 
+    fn stream(&mut self, active: &[usize]) -> Step {
+        let mut input = Input::default();
+        input.text("topic", TOPICS[self.rng.below(TOPICS.len())]);
+        input.number("max_messages", 1 + self.rng.below(4) as i64);
+        input.number("visibility_ms", *self.rng.pick(&[300, 5_000, 60_000]));
+        Step::Call {
+            manner: Manner::Live,
+            actor: *self.rng.pick(active),
+            op: Op::RECV,
+            input: input.finish(),
+        }
+    }
+
     fn lifetime(&mut self) -> i64 {
         *self.rng.pick(&[0, 1_500, 20_300, 45_678, 600_000])
     }
 }
 
 impl Generator {
-    /// Draws a deed, if it is time for one.
+    /// Draws a deed, if it is time for one, or a stream of messages: it goes on for as long as its credential.
     pub(super) fn manage(&mut self, world: &World) -> Option<Step> {
         let operators = self.operators.as_mut()?;
+        if self.mail > 0 && operators.rng.one_in(STREAM_EVERY) && world.streams() < MOST_STREAMS {
+            return Some(operators.stream(&self.active));
+        }
         if !operators.rng.one_in(DEED_EVERY) {
             return None;
         }

@@ -6,20 +6,20 @@
 
 use asyncgate_api::Code;
 use asyncgate_core::{
-    RecordId, TenantId, Timestamp,
+    RecordId, Timestamp,
     identity::{self, Record},
 };
 use asyncgate_engine::Fault;
 
 use crate::{
-    cast::{TENANTS, tenant_id},
+    cast::{TENANTS, number_of},
     deed::Place,
     hash::Map,
     violation::{Checked, broken},
 };
 
 /// The time for which an instance may go by what it has read.
-const TRUSTED_MS: i64 = 30_000;
+pub(super) const TRUSTED_MS: i64 = 30_000;
 
 /// The outcome of showing a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,9 +218,4 @@ impl<T: Copy + PartialEq> Versions<T> {
         let oldest = self.before.iter().position(gone_by);
         self.before.drain(..oldest.unwrap_or(self.before.len()));
     }
-}
-
-/// Returns the number of a tenant, unless it is the server's own.
-fn number_of(id: TenantId) -> Option<usize> {
-    (0..TENANTS).find(|number| tenant_id(*number) == id)
 }

@@ -47,6 +47,7 @@ impl Mutant {
                 calls: AtomicU64::new(0),
                 last: Arc::default(),
             }),
+            Self::ListensOn => Arc::new(Patient(auth)),
             _ => auth,
         }
     }
@@ -107,6 +108,22 @@ impl Authenticator for Forgetful {
 
     fn until_ended(&self, request: &RequestContext<'_>) -> BoxFuture<'static, ()> {
         self.auth.until_ended(request)
+    }
+}
+
+/// An authenticator that never tells of the end of a credential.
+struct Patient(Arc<dyn Authenticator>);
+
+impl Authenticator for Patient {
+    fn authenticate<'a>(
+        &'a self,
+        request: &RequestContext<'a>,
+    ) -> BoxFuture<'a, Result<Caller, Fault>> {
+        self.0.authenticate(request)
+    }
+
+    fn until_ended(&self, _: &RequestContext<'_>) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
     }
 }
 

@@ -13,7 +13,7 @@ use std::{cell::RefCell, sync::Arc, task::Poll, time::Duration};
 use asyncgate_api::Code;
 use asyncgate_core::{
     Timestamp,
-    identity::{self, RecordKey},
+    identity::{self, Quotas, RecordKey},
 };
 use asyncgate_engine::{Clock, Engine, Entry, Fault, fakes::FakeClock, registry};
 use asyncgate_store::{Error, Store, memory::MemoryStore};
@@ -131,9 +131,7 @@ impl World {
             ..identity::Changes::default()
         };
         let mut model = Model::new(setup.policy(), setup.quotas());
-        model
-            .credentials
-            .learn(&changes, Place::Here, Timestamp::default());
+        model.learn_records(&changes, Place::Here, Timestamp::default());
         begin_with(memory.as_ref(), changes);
         let below = match mutant {
             Some(mutant) => mutant.below(memory),
@@ -202,6 +200,12 @@ impl World {
         let late = self.flights.iter();
         late.filter(|flight| flight.manner == Manner::Late)
             .map(|flight| flight.label)
+    }
+
+    /// Returns the number of streams that are open.
+    pub fn streams(&self) -> usize {
+        let live = |flight: &&Flight| flight.manner == Manner::Live;
+        self.flights.iter().filter(live).count()
     }
 
     /// Returns the numbers of all calls that are not answered yet.
@@ -289,6 +293,7 @@ impl World {
             engine: &self.engine,
             input: names::resolve(input, &self.gains),
             faults: self.store.faults(),
+            oldest_quotas: self.model.quotas(who.tenant).oldest(self.clock.now()),
             shown,
         }));
         self.go_on(self.flights.len() - 1)
@@ -348,7 +353,7 @@ impl World {
                 Wrote::Tasks { .. } => self.learn_tasks(commit)?,
                 Wrote::Records(changes) => {
                     self.check_deed(changes.as_ref())?;
-                    self.model.learn(commit, None, None)?;
+                    self.model.learn(commit, 0, None, None)?;
                 }
             }
         }
@@ -357,24 +362,32 @@ impl World {
 
     fn learn_tasks(&mut self, commit: Commit) -> Checked {
         self.check_line(&commit)?;
+        let mut oldest = 0;
         for flight in &mut self.flights {
             if commit.origin != Origin::Call(flight.label, flight.op) {
                 flight.overtaken |= !flight.op.is_mail();
                 continue;
             }
-            let question = Question {
-                actor: &self.actors[flight.actor],
-                op: flight.op,
-                access: self.entries[flight.op.number()].spec.access,
-                asked: &flight.asked,
-                now: commit.now,
+            oldest = flight.oldest_quotas;
+            let actor = &self.actors[flight.actor];
+            let verdict = |quotas: &Quotas| {
+                self.model.verdict(&Question {
+                    actor,
+                    op: flight.op,
+                    access: self.entries[flight.op.number()].spec.access,
+                    asked: &flight.asked,
+                    now: commit.now,
+                    quotas: *quotas,
+                })
             };
-            let verdict = self.model.verdict(&question);
+            let (newest, older) = self.model.quotas(actor.tenant).split(oldest);
+            let (newest, older) = (verdict(newest), older.iter().map(verdict).collect());
             if let Wrote::Tasks { changes, .. } = &commit.wrote {
-                flight.note(verdict, commit.now, changes.as_ref());
+                flight.note(newest, commit.now, changes.as_ref());
+                flight.otherwise = older;
             }
         }
-        self.model.learn(commit, None, None)
+        self.model.learn(commit, oldest, None, None)
     }
 
     fn answered(&mut self, flight: Flight, result: Result<Answer, Fault>) -> Checked {
@@ -390,10 +403,17 @@ impl World {
             access: self.entries[flight.op.number()].spec.access,
             asked: &flight.asked,
             now: flight.decided.unwrap_or_else(|| self.clock.now()),
+            quotas: *self.model.quotas(self.actors[flight.actor].tenant).newest(),
         };
         let foretold = flight
             .verdict
             .unwrap_or_else(|| self.model.verdict(&question));
+        // It may have been decided by quotas that were changed since it began.
+        let code = result.as_ref().map(drop).map_err(|fault| fault.code);
+        let foretold = match flight.otherwise.contains(&code) {
+            true => code,
+            false => foretold,
+        };
         let told = |code: &str| format!("{} of {}: {code}", flight.op.name(), flight.label);
         let refused = result.is_err();
         let gains = match result {
@@ -482,22 +502,30 @@ impl World {
 
     /// Checks that nobody waits for something that is there, and that a watching server misses no deadline.
     fn check_waits(&self) -> Checked {
-        // A late worker may have been woken for the work and not have been polled since.
+        // A late worker may have been woken for the work and not have been polled since. A stream may have been woken
+        // while receivers hold too many messages, and looks again a little later.
         let shared = [Op::LEASE, Op::RECV];
         let mut late = [false; TENANTS];
         for flight in &self.flights {
-            let is_late = flight.manner == Manner::Late && shared.contains(&flight.op);
+            let slow = [Manner::Late, Manner::Live].contains(&flight.manner);
+            let is_late = slow && shared.contains(&flight.op);
             late[self.actors[flight.actor].tenant] |= is_late;
         }
         for flight in &self.flights {
             let tenant = self.actors[flight.actor].tenant;
-            if flight.manner == Manner::Late || shared.contains(&flight.op) && late[tenant] {
+            if flight.manner == Manner::Late {
+                continue;
+            }
+            self.check_wait(flight)?;
+            if shared.contains(&flight.op) && late[tenant] {
                 continue;
             }
             let missed = match flight.op {
                 Op::LEASE => {
                     let reach = flight.reach.as_ref();
-                    reach.is_some_and(|reach| self.model.has_work(tenant, reach))
+                    reach.is_some_and(|reach| {
+                        self.model.has_work(tenant, flight.oldest_quotas, reach)
+                    })
                 }
                 Op::GET => {
                     let id = flight.asked.text_or_empty("task_id");
@@ -511,7 +539,6 @@ impl World {
                 Op::REPROCESS => false,
                 _ => true,
             };
-            self.check_wait(flight)?;
             hold(!missed, "no lost wake-up", || {
                 format!("{} of {}", flight.op.name(), flight.label)
             })?;
@@ -586,8 +613,7 @@ impl World {
         self.abandoned.clear();
         self.store.crash();
         self.learn()?;
-        self.model.mail.restart();
-        self.model.credentials.restart();
+        self.model.restart();
         // The wall clock may have been set back while the process was down.
         let started = self.machine.wall().max(self.store.last_time());
         self.clock = Arc::new(FakeClock::at(started.as_millis()));

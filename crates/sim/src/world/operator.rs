@@ -5,8 +5,8 @@ use std::sync::Arc;
 use asyncgate_api::{ChangeTenant, Code, CreateKey, CreatedKey, RevokeKey, RotateKey, RotatedKey};
 use asyncgate_auth::platform_admin;
 use asyncgate_core::{
-    RecordId, Timestamp,
-    identity::{Record, RecordKey, RecordKind, TenantRecord},
+    RecordId, TenantId, Timestamp,
+    identity::{RecordKey, RecordKind},
 };
 use asyncgate_engine::{Caller, Clock, Engine, Fault};
 use futures_util::FutureExt;
@@ -85,16 +85,13 @@ impl Order {
                 let id = (tenant < TENANTS).then(|| tenant_id(tenant))?;
                 let suspended = matches!(deed, Deed::Suspend(_));
                 let input = json!({"tenant_id": id.to_string(), "suspended": suspended});
-                (
-                    vec![
-                        Record::Tenant(TenantRecord {
-                            id,
-                            ..TenantRecord::built_in()
-                        })
-                        .key(),
-                    ],
-                    input,
-                )
+                (vec![tenant_key(id)], input)
+            }
+            Deed::Bound(tenant, tasks, leases) => {
+                let id = (tenant < TENANTS).then(|| tenant_id(tenant))?;
+                let quotas = json!({"active_tasks": tasks, "concurrent_leases": leases});
+                let input = json!({"tenant_id": id.to_string(), "quotas": quotas});
+                (vec![tenant_key(id)], input)
             }
             Deed::Revoke(actor) => {
                 let (id, tenant) = (wallets.newest(actor)?, actors.get(actor)?.tenant);
@@ -130,7 +127,7 @@ impl Order {
 
     async fn run(&self, engine: &Engine, caller: &Caller) -> Result<Answer, Fault> {
         let call = match self.deed {
-            Deed::Suspend(_) | Deed::Resume(_) => typed::<ChangeTenant>,
+            Deed::Suspend(_) | Deed::Resume(_) | Deed::Bound(..) => typed::<ChangeTenant>,
             Deed::Revoke(_) => typed::<RevokeKey>,
             Deed::Rotate(..) => typed::<RotateKey>,
             Deed::Issue(..) => typed::<CreateKey>,
@@ -141,7 +138,9 @@ impl Order {
     /// Returns the credential that an answer gives away.
     fn given(&self, answer: Answer) -> Checked<Option<Credential>> {
         let given = match self.deed {
-            Deed::Suspend(_) | Deed::Resume(_) | Deed::Revoke(_) => return Ok(None),
+            Deed::Suspend(_) | Deed::Resume(_) | Deed::Bound(..) | Deed::Revoke(_) => {
+                return Ok(None);
+            }
             Deed::Rotate(..) => answer
                 .output
                 .read::<RotatedKey>()
@@ -157,6 +156,13 @@ impl Order {
             id,
             secret: secret.0.into(),
         }))
+    }
+}
+
+const fn tenant_key(id: TenantId) -> RecordKey {
+    RecordKey {
+        kind: RecordKind::Tenant,
+        id: RecordId::from_bytes(*id.as_bytes()),
     }
 }
 

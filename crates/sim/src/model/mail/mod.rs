@@ -95,6 +95,8 @@ pub struct Notes {
     pub wrote: usize,
     /// The number of messages that all of them ended.
     ended: usize,
+    /// The number of messages that all of them handed over.
+    pub handed: usize,
 }
 
 impl Notes {
@@ -107,6 +109,9 @@ impl Notes {
             let ended = given.clone();
             let ended = ended.filter(|message| message.standing().kind == Kind::Gone);
             self.ended += ended.count();
+            let handed = given.clone();
+            let handed = handed.filter(|message| message.standing().kind == Kind::Leased);
+            self.handed += handed.count();
             self.given.extend(given.cloned());
         }
     }
