@@ -30,6 +30,11 @@ pub const fn tenant_number(id: TenantId) -> usize {
     id.as_bytes()[0] as usize - 1
 }
 
+/// Returns the number of a tenant, unless it is another than these.
+pub fn number_of(id: TenantId) -> Option<usize> {
+    (0..TENANTS).find(|number| tenant_id(*number) == id)
+}
+
 /// Returns every actor, in the order of their numbers in schedules.
 pub fn cast() -> Vec<Actor> {
     (0..TENANTS).flat_map(of_tenant).collect()

@@ -1,14 +1,16 @@
 //! Deliberate defects, to show that the simulator can fail.
 //!
-//! Some are placed above the simulated store, like a defect of the engine or of a rule; the others below
-//! it, like a defect of a backend.
+//! Some are placed above the simulated store, like a defect of the engine or of a rule; some below it, like a
+//! defect of a backend; and some around the authenticator.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
     reason = "a defect is named where it strikes and nowhere else"
 )]
 
+mod credentials;
 mod mail;
+mod records;
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +22,7 @@ use std::{
 
 use asyncgate_core::{
     Changes, ClassLoad, Head, ObligationKey, PrincipalKey, ReceiptId, ReceiptType, Relationship,
-    Task, TaskId, TenantId, Timestamp, Usage, mailbox::Message, task::State,
+    Task, TaskId, TenantId, Timestamp, Usage, identity::Quotas, mailbox::Message, task::State,
 };
 use asyncgate_store::{
     Answer, Decide, DeliveredReceipt, Depths, Error, Health, Job, Parties, Plane, ReadSet,
@@ -112,11 +114,29 @@ pub enum Mutant {
     MixesMail,
     /// It never finds a message whose time has come.
     ForgetsMessages,
+    /// It lets in whoever it has let in before, and never reads a record again.
+    NeverReadsAgain,
+    /// It lets expired credentials in until the second is over.
+    RoundsExpiry,
+    /// It does not notice what an operator changes on its own instance.
+    KeepsToItself,
+    /// It lets waits go on while their tenant is suspended.
+    WaitsThroughSuspension,
+    /// It lets waits go on whatever becomes of their credential.
+    OutlivesCredential,
+    /// It lets streams go on whatever becomes of their credential.
+    ListensOn,
+    /// It revokes another credential together with the one that was meant.
+    RevokesAnother,
+    /// It takes callers for the one before.
+    TakesForAnother,
+    /// It counts with the first quotas that it saw of a tenant.
+    KeepsQuotas,
 }
 
 impl Mutant {
     /// Every defect.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 47] = [
         Self::AnswersBeforeCommit,
         Self::ForgetsKeys,
         Self::ForgetsClasses,
@@ -155,6 +175,15 @@ impl Mutant {
         Self::Miscounts,
         Self::MixesMail,
         Self::ForgetsMessages,
+        Self::NeverReadsAgain,
+        Self::RoundsExpiry,
+        Self::KeepsToItself,
+        Self::WaitsThroughSuspension,
+        Self::OutlivesCredential,
+        Self::ListensOn,
+        Self::RevokesAnother,
+        Self::TakesForAnother,
+        Self::KeepsQuotas,
     ];
 
     const fn is_below(self) -> bool {
@@ -205,6 +234,8 @@ struct Kept {
     late: Option<Job<Tasks>>,
     /// Each tenant's messages as they were handed over.
     delivered: BTreeMap<TenantId, Vec<Message>>,
+    /// The first quotas of each tenant.
+    quotas: BTreeMap<TenantId, Quotas>,
 }
 
 impl Mutated {
@@ -398,7 +429,8 @@ impl Store for Mutated {
         match work {
             Work::Tasks(job) => self.transact_tasks(job),
             Work::Messages(job) => self.transact_messages(job),
-            work @ (Work::Records(_) | Work::Dispatches(_)) => self.store.transact(work),
+            Work::Records(job) => self.transact_records(job),
+            work @ Work::Dispatches(_) => self.store.transact(work),
         }
     }
 
@@ -407,7 +439,7 @@ impl Store for Mutated {
     }
 
     fn identity(&self) -> &dyn asyncgate_store::identity::Identity {
-        self.store.identity()
+        self
     }
 
     fn outbox(&self) -> &dyn asyncgate_store::outbox::Outbox {

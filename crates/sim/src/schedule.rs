@@ -88,6 +88,8 @@ setup! {
     leases: u64,
     /// The number of receipts that a task may have before no more progress is taken; 0 means any number.
     receipts: u64,
+    /// True if callers show credentials, which end, and operators suspend tenants.
+    ends: bool,
 }
 
 /// The percentages of calls about messages. Half of the worlds have no messages and most others nothing
@@ -97,6 +99,9 @@ const MAIL: [u32; 8] = [50, 0, 100, 0, 100, 0, 100, 0];
 /// One in this many worlds of a kind calls with JSON. JSON adds the same to every call, so it need not be
 /// tested as often, and it takes a third of the world's time.
 const JSON_EVERY: u64 = 4;
+
+/// One in this many worlds checks credentials. It shares no factor with the other kinds of worlds, so that all meet.
+const ENDS_EVERY: u64 = 3;
 
 impl Setup {
     /// Returns the setup of a seed.
@@ -129,6 +134,7 @@ impl Setup {
             active: *rng.pick(&[0, 0, 8, 30]),
             leases: *rng.pick(&[0, 0, 1, 3]),
             receipts: *rng.pick(&[0, 0, 5]),
+            ends: seed % ENDS_EVERY == 1,
         }
     }
 
@@ -209,13 +215,15 @@ impl Schedule {
     /// Reads the text that `Display` writes; lines that begin with `#` are for people. An error names the
     /// line that cannot be read.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // Older schedules are from before there were messages, two ways to call, or quotas, and do not mention them.
+        // Older schedules are from before there were messages, two ways to call, quotas, or credentials that end, and do
+        // not mention them.
         let mut setup = Setup {
             mail: 0,
             typed: false,
             active: 0,
             leases: 0,
             receipts: 0,
+            ends: false,
             ..Setup::of_seed(0)
         };
         let mut steps = Vec::new();

@@ -46,6 +46,7 @@ pub fn shrink(failure: &Failure, mutant: Option<Mutant>, tries: usize) -> Schedu
             search.without_chunks(chunk);
             chunk /= 2;
         }
+        search.with_longer_pauses();
         // A pass that removes nothing ends the search; one that does may enable further removals.
         if search.best.steps.len() == before || search.left == 0 {
             return search.best;
@@ -88,6 +89,25 @@ impl Search {
             let mut steps = self.best.steps.clone();
             steps.retain(|(_, step)| step.actor() != Some(actor));
             self.try_steps(steps);
+        }
+    }
+
+    /// Makes one pause of two that follow each other.
+    fn with_longer_pauses(&mut self) {
+        let mut n = 1;
+        while n < self.best.steps.len() && self.left > 0 {
+            let pair = (&self.best.steps[n - 1].1, &self.best.steps[n].1);
+            let merged = match pair {
+                (Step::Advance(first), Step::Advance(second)) => Some(first + second),
+                _ => None,
+            };
+            let shorter = merged.is_some_and(|millis| {
+                let mut steps = self.best.steps.clone();
+                steps.remove(n);
+                steps[n - 1].1 = Step::Advance(millis);
+                self.try_steps(steps)
+            });
+            n += usize::from(!shorter);
         }
     }
 

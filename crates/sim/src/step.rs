@@ -7,7 +7,10 @@ use std::fmt;
 
 use asyncgate_api::{self as api, Operation};
 
-use crate::entrance::{Typed, typed};
+use crate::{
+    deed::{Deed, Place},
+    entrance::{Typed, typed},
+};
 
 /// An operation of the registry, by its place in [`Op::NAMES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -110,13 +113,16 @@ pub enum Manner {
     Lost,
     /// Its transactions wait for the writer, and its answer waits to be fetched.
     Late,
+    /// It receives messages as a stream, for as long as its credential is good.
+    Live,
 }
 
 impl Manner {
-    const ALL: [(Self, &'static str); 3] = [
+    const ALL: [(Self, &'static str); 4] = [
         (Self::Prompt, "call"),
         (Self::Lost, "lost"),
         (Self::Late, "late"),
+        (Self::Live, "live"),
     ];
 }
 
@@ -175,6 +181,8 @@ pub enum Step {
     Refuse(Refusal),
     /// The next read fails.
     Blind,
+    /// An operator changes a tenant or a credential.
+    Manage(Deed, Place),
 }
 
 impl fmt::Display for Step {
@@ -202,15 +210,19 @@ impl fmt::Display for Step {
             Self::Crash => f.write_str("crash"),
             Self::Refuse(refusal) => write!(f, "refuse {}", word(*refusal, &Refusal::ALL)),
             Self::Blind => f.write_str("blind"),
+            Self::Manage(deed, place) => write!(f, "{deed} {place}"),
         }
     }
 }
 
 impl Step {
-    /// Returns the actor, if this is a call.
+    /// Returns the actor, if this is a call or about a credential.
     pub fn actor(&self) -> Option<usize> {
         if let Self::Call { actor, .. } = self {
             return Some(*actor);
+        }
+        if let Self::Manage(deed, _) = self {
+            return deed.actor();
         }
         None
     }
@@ -239,7 +251,10 @@ impl Step {
             "crash" => Self::Crash,
             "refuse" => Self::Refuse(meaning(rest, &Refusal::ALL)?),
             "blind" => Self::Blind,
-            _ => return None,
+            _ => {
+                let (deed, place) = Deed::parse(text)?;
+                Self::Manage(deed, place)
+            }
         })
     }
 }

@@ -16,7 +16,7 @@ use std::{
 
 use asyncgate_core::{
     Changes, Head, PrincipalKey, Reach, ReceiptId, Relationship, Task, TaskId, TenantId, Timestamp,
-    mailbox,
+    identity, mailbox,
 };
 use asyncgate_store::{
     Answer, DeliveredReceipt, Depths, Error, Health, Job, Parties, Plane, ReceiptFilter, SeqPage,
@@ -25,7 +25,10 @@ use asyncgate_store::{
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
-use crate::step::{Manner, Op};
+use crate::{
+    deed::Place,
+    step::{Manner, Op},
+};
 
 /// The origin of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub enum Origin {
     Call(u32, Op),
     /// The server itself.
     Server,
+    /// An operator.
+    Operator(Place),
 }
 
 /// A transaction that ran.
@@ -63,6 +68,8 @@ pub enum Wrote {
     },
     /// Messages.
     Mail(MailWrote),
+    /// Tenants and credentials.
+    Records(Option<identity::Changes>),
 }
 
 /// The rows of a transaction over messages.
@@ -98,6 +105,7 @@ struct State {
     refusal: Option<Error>,
     blind: bool,
     ran: u64,
+    asked: u64,
     tape: VecDeque<Commit>,
 }
 
@@ -130,6 +138,7 @@ impl SimStore {
                 refusal: None,
                 blind: false,
                 ran: 0,
+                asked: 0,
                 tape: VecDeque::new(),
             }),
             faults: AtomicU64::new(0),
@@ -165,6 +174,18 @@ impl SimStore {
 
     fn count_faults(&self, count: usize) {
         self.faults.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// Returns how many transactions were asked for so far.
+    pub fn asked(&self) -> u64 {
+        self.state().asked
+    }
+
+    /// Returns true if a transaction of a call waits for the writer.
+    pub fn holds(&self, call: u32) -> bool {
+        let state = self.state();
+        let mut queued = state.queue.iter();
+        queued.any(|queued| matches!(queued.origin, Origin::Call(label, _) if label == call))
     }
 
     /// Takes the first commit from the tape.
@@ -219,8 +240,9 @@ impl SimStore {
                 let claim = job.reads.claimable.clone();
                 self.run_job(origin, job, |changes| Wrote::Tasks { claim, changes })
             }
-            // No operation of the model changes a record or sends anything out, so nothing goes on the tape.
-            work @ (Work::Records(_) | Work::Dispatches(_)) => at_once(self.below.transact(work)),
+            Work::Records(job) => self.run_job(origin, job, Wrote::Records),
+            // No operation of the model sends anything out, so nothing goes on the tape.
+            work @ Work::Dispatches(_) => at_once(self.below.transact(work)),
             Work::Messages(job) => {
                 let (reads, asked_at) = (job.reads.clone(), job.now);
                 self.run_job(origin, job, |changes| {
@@ -273,6 +295,7 @@ impl SimStore {
     /// Takes a transaction, or refuses it.
     fn submit(&self, work: Work) -> Answer<'_, ()> {
         let mut state = self.state();
+        state.asked += 1;
         let full = (state.queue.len() >= self.capacity).then_some(Error::Busy);
         if let Some(error) = state.refusal.take().or(full) {
             self.count_faults(1);

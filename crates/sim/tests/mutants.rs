@@ -19,7 +19,14 @@ fn rules(mutant: Mutant) -> &'static [&'static str] {
         Mutant::LeasesTwice => &["claim order", "at most one lease"],
         Mutant::DropsCloses => &["obligations closed"],
         Mutant::BurnsAttempts => &["attempts only by reported failures"],
-        Mutant::AcceptsStaleLeases => &["lease expiry", "renewals", "verdict", "deadlines are met"],
+        // What a worker tells under such a lease is written with the end that the lease does not have.
+        Mutant::AcceptsStaleLeases => &[
+            "lease expiry",
+            "renewals",
+            "verdict",
+            "deadlines are met",
+            "state machine",
+        ],
         Mutant::AcceptsLateWork => &[
             "deadlines",
             "deadlines are met",
@@ -42,7 +49,9 @@ fn rules(mutant: Mutant) -> &'static [&'static str] {
             "acknowledged",
         ],
         Mutant::MixesTenants => &["verdict"],
+        // If it is a write of the watch over deadlines, the deadline is missed.
         Mutant::LosesWrites => &[
+            "deadlines are met",
             "gapless ledger",
             "tasks",
             "claim order",
@@ -89,6 +98,29 @@ fn rules(mutant: Mutant) -> &'static [&'static str] {
         Mutant::Miscounts => &["messages are conserved", "topics"],
         Mutant::MixesMail => &["dead letters", "messages are shown as they are"],
         Mutant::ForgetsMessages => &["deadlines are met", "deadlines of messages"],
+        // Whichever comes first: a call, or the end of a wait.
+        Mutant::NeverReadsAgain => &[
+            "a revoked credential is refused",
+            "a suspended tenant is shut out",
+            "expiry is exact",
+            "a good credential is let in",
+            "waits end with their credential",
+        ],
+        Mutant::RoundsExpiry => &["expiry is exact", "waits end with their credential"],
+        Mutant::KeepsToItself => &[
+            "a revoked credential is refused",
+            "a suspended tenant is shut out",
+            "expiry is exact",
+            "a good credential is let in",
+            "waits end with their credential",
+        ],
+        Mutant::WaitsThroughSuspension | Mutant::OutlivesCredential | Mutant::ListensOn => &[
+            "waits end with their credential",
+            "nothing is taken after the end",
+        ],
+        Mutant::RevokesAnother => &["a deed changes nothing else"],
+        Mutant::KeepsQuotas => &["verdict", "claim order"],
+        Mutant::TakesForAnother => &["nothing crosses a tenant line", "verdict"],
     }
 }
 
@@ -139,6 +171,11 @@ fn failures_shrink_to_short_schedules_that_blame_the_defect() {
         Mutant::ReusesLeases,
         Mutant::DropsTimedOut,
         Mutant::PurgesHeld,
+        Mutant::NeverReadsAgain,
+        Mutant::RoundsExpiry,
+        Mutant::KeepsToItself,
+        Mutant::OutlivesCredential,
+        Mutant::ListensOn,
     ];
     for (n, mutant) in shrunk.into_iter().enumerate() {
         // The two kinds take turns, because shrinking does not depend on the kind.

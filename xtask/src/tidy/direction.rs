@@ -119,7 +119,9 @@ const RULES: &[(&str, Sees)] = &[
         "asyncgate-sim",
         Sees::Only(&[
             "asyncgate-api",
+            "asyncgate-auth",
             "asyncgate-core",
+            "asyncgate-credentials",
             "asyncgate-engine",
             "asyncgate-store",
         ]),

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::step::Op;
 
-const TOPICS: [&str; 4] = ["jobs", "jobs", "user:42:inbox", "mail"];
+pub(super) const TOPICS: [&str; 4] = ["jobs", "jobs", "user:42:inbox", "mail"];
 /// Payloads in base64; plain letters are base64, too.
 const PAYLOADS: [&str; 5] = ["", "eyJzIjoiaGkifQ==", "AAEC/w==", "@x8", "@x32"];
 const REASONS: [&str; 3] = ["E_PARSE", "busy", "nack"];

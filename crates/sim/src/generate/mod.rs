@@ -2,11 +2,13 @@
 
 mod inputs;
 mod mail;
+mod operator;
 
 use std::collections::VecDeque;
 
 use asyncgate_engine::Role;
 
+use self::operator::Operators;
 use crate::{
     cast::{Actor, TENANTS},
     hash::Map,
@@ -80,6 +82,7 @@ pub struct Generator {
     clients: Vec<Client>,
     /// The actors that call; those that call more often stand here more often.
     active: Vec<usize>,
+    operators: Option<Operators>,
 }
 
 /// The knowledge of one client.
@@ -114,6 +117,7 @@ impl Generator {
             mail: setup.mail as usize,
             weights,
             active,
+            operators: Operators::of(setup),
             sent: Map::default(),
             again: VecDeque::new(),
             clients: actors.iter().map(|_| Client::default()).collect(),
@@ -122,6 +126,9 @@ impl Generator {
 
     /// Draws the next step, which will be number `label`.
     pub fn next(&mut self, label: u32, world: &World) -> Step {
+        if let Some(deed) = self.manage(world) {
+            return deed;
+        }
         let kind = KINDS[self.rng.weighted(&self.weights)].0;
         match kind {
             Kind::Call => self.call(label, Manner::Prompt, world),
@@ -155,6 +162,9 @@ impl Generator {
     pub fn heed(&mut self, outcomes: Vec<Outcome>) {
         for outcome in outcomes {
             let sent = self.sent.remove(&outcome.label);
+            if let Some(operators) = self.operators.as_mut().filter(|_| outcome.shut_out) {
+                operators.hear(outcome.actor);
+            }
             let Some(gained) = outcome.gained else {
                 self.again.extend(sent);
                 keep(&mut self.again);

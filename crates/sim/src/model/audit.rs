@@ -169,9 +169,13 @@ impl Model {
             .is_some_and(|story| story.task.end().is_some())
     }
 
-    /// Returns true if there is a ready task that a worker could be given.
-    pub fn has_work(&self, number: usize, reach: &asyncgate_core::Reach) -> bool {
-        self.room(number) > 0 && self.servable(number, reach).next().is_some()
+    /// Returns true if there is a ready task that a worker would be given whose call counts with quotas from `oldest`
+    /// on. A worker that waits while they change is not told of that.
+    pub fn has_work(&self, number: usize, oldest: usize, reach: &asyncgate_core::Reach) -> bool {
+        let [quotas] = self.quotas[number].since(oldest) else {
+            return false;
+        };
+        self.room(number, quotas) > 0 && self.servable(number, reach).next().is_some()
     }
 }
 

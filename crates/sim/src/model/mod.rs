@@ -6,11 +6,13 @@
 
 mod answers;
 mod audit;
+mod credentials;
 mod ledger;
 mod lists;
 mod mail;
 mod moves;
 mod oracle;
+mod quotas;
 mod times;
 
 use std::{
@@ -21,34 +23,38 @@ use std::{
 use asyncgate_core::{
     Changes, LeaseId, ObligationKey, Placement, Policy, Principal, PrincipalKey, PrincipalKind,
     Reach, Receipt, ReceiptId, ReceiptType, Relationship, Seq, Task, TaskId, Timestamp,
-    identity::{Quota, QuotaName, Quotas},
+    identity::{self, Quota, QuotaName, Quotas, Record},
     task::{Deadline, State},
 };
 
 use crate::{
-    cast::{TENANTS, tenant_number},
+    cast::{TENANTS, number_of, tenant_number},
+    deed::Place,
     hash::{Map, Set},
-    store::{Commit, Wrote},
+    store::{Commit, Origin, Wrote},
     violation::{Checked, hold},
 };
 
 pub use answers::{Answered, Gains};
 pub use audit::Journal;
+pub use credentials::{Credentials, Reception};
 pub use lists::{DEFAULT_LIMIT, MAX_LIMIT};
 pub use mail::{AnsweredMail, Mail, Notes};
 pub use oracle::{Question, Verdict};
+pub use quotas::Eras;
 
 /// Everything that was committed, for all tenants.
 #[derive(Debug)]
 pub struct Model {
     policy: Policy,
-    /// The quotas of every tenant.
-    quotas: Quotas,
+    quotas: [Eras; TENANTS],
     tenants: [Tenant; TENANTS],
     due: BTreeSet<(Timestamp, usize, TaskId)>,
     last_time: Timestamp,
     /// The messages.
     pub mail: Mail,
+    /// The tenants and credentials.
+    pub credentials: Credentials,
 }
 
 /// One tenant's history.
@@ -105,18 +111,20 @@ impl Model {
         Self {
             mail: Mail::new(policy.mailbox.clone()),
             policy,
-            quotas,
+            quotas: std::array::from_fn(|_| Eras::new(quotas)),
             tenants: Default::default(),
             due: BTreeSet::new(),
             last_time: Timestamp::default(),
+            credentials: Credentials::default(),
         }
     }
 
     /// Checks a commit against everything before it, and learns it. Writes of messages are also compared
-    /// with the `call` behind them, and recorded in its `notes`.
+    /// with the `call` behind them, and recorded in its `notes`. Those of tasks count with quotas from `oldest` on.
     pub fn learn(
         &mut self,
         commit: Commit,
+        oldest: usize,
         call: Option<&Question<'_>>,
         notes: Option<&mut Notes>,
     ) -> Checked {
@@ -127,6 +135,7 @@ impl Model {
         let writes = match &commit.wrote {
             Wrote::Tasks { changes, .. } => changes.as_ref().is_some_and(|c| !c.is_empty()),
             Wrote::Mail(wrote) => wrote.changes.as_ref().is_some_and(|c| !c.is_empty()),
+            Wrote::Records(changes) => changes.as_ref().is_some_and(|c| !c.is_empty()),
         };
         if writes {
             hold(commit.now >= self.last_time, "time", || {
@@ -134,11 +143,20 @@ impl Model {
             })?;
             self.last_time = commit.now;
         }
-        let number = tenant_number(commit.tenant);
         match commit.wrote {
+            Wrote::Records(changes) => {
+                let place = match commit.origin {
+                    Origin::Operator(place) => place,
+                    Origin::Call(..) | Origin::Server => Place::Elsewhere,
+                };
+                let changes = changes.unwrap_or_default();
+                self.learn_records(&changes, place, commit.now);
+                Ok(())
+            }
             Wrote::Mail(ref wrote) => self.mail.learn(call, &commit, wrote, notes),
             Wrote::Tasks { claim, changes } => {
-                self.check_claim(number, commit.now, claim.as_ref(), changes.as_ref())?;
+                let number = tenant_number(commit.tenant);
+                self.check_claim(number, commit.now, oldest, claim.as_ref(), changes.as_ref())?;
                 let Some(changes) = changes.filter(|_| writes) else {
                     return Ok(());
                 };
@@ -150,12 +168,37 @@ impl Model {
         }
     }
 
+    /// Learns tenants and credentials.
+    pub fn learn_records(&mut self, changes: &identity::Changes, place: Place, now: Timestamp) {
+        self.credentials.learn(changes, place, now);
+        for record in &changes.put {
+            if let Record::Tenant(tenant) = record
+                && let Some(number) = number_of(tenant.id)
+            {
+                self.quotas[number].put(tenant.own_quotas, place, now);
+            }
+        }
+    }
+
+    /// Restarts the process: it goes by nothing that it has not read since.
+    pub fn restart(&mut self) {
+        self.mail.restart();
+        self.credentials.restart();
+        self.quotas.iter_mut().for_each(Eras::restart);
+    }
+
+    /// Returns the quotas of a tenant.
+    pub const fn quotas(&self, number: usize) -> &Eras {
+        &self.quotas[number]
+    }
+
     /// Checks that a claim takes the best tasks that the worker can serve, as many as its limit and the tenant's quota
     /// allow.
     fn check_claim(
         &self,
         number: usize,
         now: Timestamp,
+        oldest: usize,
         claim: Option<&(Reach, usize)>,
         changes: Option<&Changes>,
     ) -> Checked {
@@ -165,22 +208,32 @@ impl Model {
         let claimed = changes.iter().flat_map(|changes| &changes.tasks);
         let claimed: Vec<Seq> = claimed.map(|write| write.task.id.seq()).collect();
         // Exactly these: a claim that skips a better task, or leaves one behind, breaks the order.
-        let best = self.best(number, now, reach, *limit);
-        hold(claimed == best, "claim order", || {
+        let quotas = self.quotas[number].since(oldest);
+        let best = |quotas: &Quotas| self.best(number, now, quotas, reach, *limit);
+        let is_best = quotas.iter().any(|quotas| claimed == best(quotas));
+        hold(is_best, "claim order", || {
+            let best: Vec<_> = quotas.iter().map(best).collect();
             format!("claimed {claimed:?}, should be {best:?}")
         })
     }
 
     /// Returns the tasks that a claim changes: those that are too late end, and others are leased until no more leases may
     /// be held.
-    fn best(&self, number: usize, now: Timestamp, reach: &Reach, limit: usize) -> Vec<Seq> {
+    fn best(
+        &self,
+        number: usize,
+        now: Timestamp,
+        quotas: &Quotas,
+        reach: &Reach,
+        limit: usize,
+    ) -> Vec<Seq> {
         let tenant = &self.tenants[number];
         let is_late = |seq: &Seq| {
             let story = tenant.tasks.get(seq);
             let deadline = story.and_then(|story| deadline(&story.task));
             deadline.is_some_and(|deadline| deadline <= now)
         };
-        let mut room = self.room(number);
+        let mut room = self.room(number, quotas);
         let offered = self.servable(number, reach).take(limit);
         let taken = offered.map_while(|seq| match is_late(&seq) {
             true => Some(seq),
@@ -193,8 +246,8 @@ impl Model {
     }
 
     /// Returns the number of leases that a tenant may have besides those that it holds.
-    fn room(&self, number: usize) -> u64 {
-        let Quota::AtMost(most) = self.quotas.get(QuotaName::ConcurrentLeases) else {
+    fn room(&self, number: usize, quotas: &Quotas) -> u64 {
+        let Quota::AtMost(most) = quotas.get(QuotaName::ConcurrentLeases) else {
             return u64::MAX;
         };
         let held = self.tenants[number].tasks.values();

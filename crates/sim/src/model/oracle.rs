@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use asyncgate_api::{Access, Code, Scope};
 use asyncgate_core::{
     Class, Json, Locatability, Principal, PrincipalKind, Task, Timestamp,
-    identity::QuotaName,
+    identity::{QuotaName, Quotas},
     task::{Deadline, Outcome, Status},
 };
 use asyncgate_engine::Role;
@@ -49,6 +49,8 @@ pub struct Question<'a> {
     pub asked: &'a Asked,
     /// The time at which it is decided.
     pub now: Timestamp,
+    /// The quotas that it counts with.
+    pub quotas: Quotas,
 }
 
 impl Question<'_> {
@@ -157,7 +159,7 @@ impl Model {
     fn has_room(&self, question: &Question<'_>) -> Verdict {
         let stories = self.tenants[question.actor.tenant].tasks.values();
         let live = stories.filter(|story| !story.task.status().is_terminal());
-        let active = self.quotas.get(QuotaName::ActiveTasks);
+        let active = question.quotas.get(QuotaName::ActiveTasks);
         if active.room(live.clone().count() as u64) == Some(0) {
             return Err(Code::QuotaExceeded);
         }
@@ -249,7 +251,7 @@ impl Model {
         if !held {
             return Err(Code::LeaseInvalidOrExpired);
         }
-        let receipts = self.quotas.get(QuotaName::ReceiptsPerTask);
+        let receipts = question.quotas.get(QuotaName::ReceiptsPerTask);
         if op == Op::PROGRESS && receipts.room(story.receipts.len() as u64) == Some(0) {
             return Err(Code::QuotaExceeded);
         }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use asyncgate_api::Code;
+use asyncgate_core::identity::Quotas;
 use asyncgate_engine::{Clock, Fault};
 
 use super::{Flight, World};
@@ -12,7 +13,7 @@ use crate::{
     model::{AnsweredMail, Gains, Question},
     step::{Manner, Op},
     store::{Commit, Origin},
-    violation::{Checked, hold},
+    violation::{Checked, broken, hold},
 };
 
 /// A call whose client has gone away. The writer still runs its transactions.
@@ -40,14 +41,16 @@ impl AbandonedCall {
 impl World {
     /// Hands a commit of messages to the model, together with the call behind it.
     pub(super) fn learn_mail(&mut self, commit: Commit) -> Checked {
+        self.check_line(&commit)?;
         let caller = match commit.origin {
             Origin::Call(label, _) => Some(label),
-            Origin::Server => None,
+            Origin::Server | Origin::Operator(_) => None,
         };
         let mut notes = None;
         let mut call = None;
         for flight in &mut self.flights {
             if Some(flight.label) == caller {
+                flight.fit(&commit);
                 call = Some((flight.actor, flight.op, &flight.asked));
                 notes = Some(&mut flight.notes);
                 flight.decided = Some(commit.now);
@@ -66,8 +69,9 @@ impl World {
             access: self.entries[op.number()].spec.access,
             asked,
             now: commit.now,
+            quotas: Quotas::default(),
         });
-        self.model.learn(commit, question.as_ref(), notes)
+        self.model.learn(commit, 0, question.as_ref(), notes)
     }
 
     pub(super) fn answered_mail(
@@ -82,6 +86,7 @@ impl World {
             access: self.entries[flight.op.number()].spec.access,
             asked: &flight.asked,
             now: flight.decided.unwrap_or_else(|| self.clock.now()),
+            quotas: Quotas::default(),
         };
         let exact = !flight.overtaken && self.store.faults() == flight.faults;
         // Whether a message is there may have changed since it was looked at.
@@ -93,6 +98,16 @@ impl World {
         let unchanged = steps || notes.wrote == 0;
         let refused = result.is_err();
         let gains = match result {
+            Ok(answer) if flight.manner == Manner::Live => {
+                let told: usize = answer
+                    .output
+                    .read()
+                    .or_else(|error| broken("read", error))?;
+                hold(told == notes.handed, "done once", || {
+                    format!("{told} streamed, {} handed over", notes.handed)
+                })?;
+                Some(Gains::default())
+            }
             Ok(answer) => {
                 hold(unsure || foretold.is_ok(), "verdict", || {
                     told(&format!("done, should be {foretold:?}"))

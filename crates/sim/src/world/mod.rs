@@ -1,37 +1,38 @@
 //! The simulated world: the real engine over the simulated store, driven step by step.
 
+mod door;
+mod ends;
 mod flight;
 mod mail;
 mod names;
+mod operator;
+mod process;
 
 use std::{cell::RefCell, sync::Arc, task::Poll, time::Duration};
 
 use asyncgate_api::Code;
 use asyncgate_core::{
     Timestamp,
-    identity::{self, Quotas, Record, TenantRecord},
+    identity::{self, Quotas, RecordKey},
 };
-use asyncgate_engine::{
-    Clock, Durability, Engine, Entry, Fault, Settings, Signer, fakes::FakeClock, registry,
-};
-use asyncgate_store::{
-    Error, Job, Store,
-    identity::{Reads, Records},
-    memory::MemoryStore,
-};
+use asyncgate_engine::{Clock, Engine, Entry, Fault, fakes::FakeClock, registry};
+use asyncgate_store::{Error, Store, memory::MemoryStore};
 use futures_util::FutureExt;
 use tokio::runtime::Runtime;
 
 use self::{
+    door::{Door, Wallets},
     flight::{Begin, Flight, Watch},
     mail::AbandonedCall,
+    process::{Parts, begin_with, tenants},
 };
 use crate::{
     cast::{Actor, TENANTS, cast, tenant_id},
     clock::{FakeEntropy, Machine},
+    deed::Place,
     entrance::Answer,
     hash::Map,
-    model::{Answered, DEFAULT_LIMIT, Gains, Journal, MAX_LIMIT, Model, Question},
+    model::{Answered, Gains, Journal, Model, Question, Reception},
     mutant::Mutant,
     schedule::Setup,
     step::{Manner, Op, Refusal, Step},
@@ -53,6 +54,8 @@ pub struct Outcome {
     pub gained: Option<Gained>,
     /// True if it was told that this cannot be done.
     pub refused: bool,
+    /// True if the newest credential of its actor was refused.
+    pub shut_out: bool,
 }
 
 /// The number of things of each kind that an answer named.
@@ -89,6 +92,10 @@ pub struct World {
     entropy: Arc<FakeEntropy>,
     store: Arc<SimStore>,
     engine: Arc<Engine>,
+    /// The way in; absent if nobody needs a credential.
+    door: Option<Door>,
+    /// The records that the operator's deed is about, while it is learnt.
+    meant: Option<Vec<RecordKey>>,
     watches: Vec<Watch>,
     watch_faulted_until: Timestamp,
     flights: Vec<Flight>,
@@ -114,7 +121,18 @@ impl World {
             .start_paused(true)
             .build()?;
         let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        make_tenants(memory.as_ref(), setup.quotas());
+        let actors = cast();
+        let (wallets, keys) = match setup.ends {
+            true => Wallets::new(&actors).map(|(wallets, keys)| (Some(wallets), keys))?,
+            false => (None, Vec::new()),
+        };
+        let changes = identity::Changes {
+            put: tenants(setup.quotas()).chain(keys).collect(),
+            ..identity::Changes::default()
+        };
+        let mut model = Model::new(setup.policy(), setup.quotas());
+        model.learn_records(&changes, Place::Here, Timestamp::default());
+        begin_with(memory.as_ref(), changes);
         let below = match mutant {
             Some(mutant) => mutant.below(memory),
             None => memory,
@@ -123,13 +141,20 @@ impl World {
         let machine = Machine::new();
         let clock = Arc::new(FakeClock::at(machine.wall().as_millis()));
         let entropy = Arc::new(FakeEntropy::new(setup.seed));
-        let engine = engine(&setup, mutant, &store, &clock, &entropy);
+        let parts = Parts {
+            setup: &setup,
+            mutant,
+            store: &store,
+            clock: &clock,
+            entropy: &entropy,
+        };
+        let (engine, door) = parts.start(wallets)?;
         let mut world = Self {
-            model: Model::new(setup.policy(), setup.quotas()),
+            model,
             setup,
             mutant,
             runtime,
-            actors: cast(),
+            actors,
             entries: entries()?,
             machine,
             clock,
@@ -138,6 +163,8 @@ impl World {
             watches: Vec::new(),
             watch_faulted_until: Timestamp::default(),
             engine,
+            door,
+            meant: None,
             flights: Vec::new(),
             abandoned: Vec::new(),
             gains: Map::default(),
@@ -175,6 +202,12 @@ impl World {
             .map(|flight| flight.label)
     }
 
+    /// Returns the number of streams that are open.
+    pub fn streams(&self) -> usize {
+        let live = |flight: &&Flight| flight.manner == Manner::Live;
+        self.flights.iter().filter(live).count()
+    }
+
     /// Returns the numbers of all calls that are not answered yet.
     pub fn in_flight(&self) -> impl Iterator<Item = u32> + '_ {
         self.flights.iter().map(|flight| flight.label)
@@ -187,9 +220,15 @@ impl World {
 
     /// Returns the milliseconds until the next deadline.
     pub fn until_due(&self) -> Option<i64> {
-        let due = [self.model.next_due(), self.model.mail.next_due()];
+        let now = self.clock.now();
+        let ends = self.door.is_some().then_some(&self.model.credentials);
+        let due = [
+            self.model.next_due(),
+            self.model.mail.next_due(),
+            ends.and_then(|credentials| credentials.next_end(now)),
+        ];
         let due = due.into_iter().flatten().min()?;
-        Some(due.millis_since(self.clock.now()))
+        Some(due.millis_since(now))
     }
 
     /// Takes one step and makes all checks that are possible at once.
@@ -219,6 +258,7 @@ impl World {
                 Refusal::Conflict => Error::Conflict,
             }),
             Step::Blind => self.store.blind(),
+            Step::Manage(deed, place) => self.manage(*deed, *place)?,
         }
         self.learn()?;
         self.settle()?;
@@ -238,6 +278,7 @@ impl World {
     }
 
     fn call(&mut self, label: u32, manner: Manner, actor: usize, op: Op, input: &str) -> Checked {
+        let shown = self.shown(actor, label);
         let Some(who) = self.actors.get(actor) else {
             return broken("schedule", format!("there is no actor {actor}"));
         };
@@ -252,6 +293,8 @@ impl World {
             engine: &self.engine,
             input: names::resolve(input, &self.gains),
             faults: self.store.faults(),
+            oldest_quotas: self.model.quotas(who.tenant).oldest(self.clock.now()),
+            shown,
         }));
         self.go_on(self.flights.len() - 1)
     }
@@ -271,6 +314,7 @@ impl World {
                 actor: flight.actor,
                 gained: None,
                 refused: false,
+                shut_out: false,
             });
             self.abandoned.extend(AbandonedCall::of(flight));
         }
@@ -281,10 +325,15 @@ impl World {
     fn go_on(&mut self, n: usize) -> Checked {
         let flight = &mut self.flights[n];
         let (label, manner) = (flight.label, flight.manner);
+        let asked = self.store.asked();
         // Everything committed during the poll is recorded as this call's.
         self.store.polls(Origin::Call(label, flight.op), manner);
         let polled = flight.poll();
         self.store.polls(Origin::Server, Manner::Prompt);
+        if flight.credential.is_some() {
+            let asked = self.store.asked() > asked;
+            self.check_credential(n, &polled, asked)?;
+        }
         self.learn()?;
         let Poll::Ready(result) = polled else {
             return Ok(());
@@ -302,33 +351,49 @@ impl World {
             match &commit.wrote {
                 Wrote::Mail(_) => self.learn_mail(commit)?,
                 Wrote::Tasks { .. } => self.learn_tasks(commit)?,
+                Wrote::Records(changes) => {
+                    self.check_deed(changes.as_ref())?;
+                    self.model.learn(commit, 0, None, None)?;
+                }
             }
         }
         Ok(())
     }
 
     fn learn_tasks(&mut self, commit: Commit) -> Checked {
+        self.check_line(&commit)?;
+        let mut oldest = 0;
         for flight in &mut self.flights {
             if commit.origin != Origin::Call(flight.label, flight.op) {
                 flight.overtaken |= !flight.op.is_mail();
                 continue;
             }
-            let question = Question {
-                actor: &self.actors[flight.actor],
-                op: flight.op,
-                access: self.entries[flight.op.number()].spec.access,
-                asked: &flight.asked,
-                now: commit.now,
+            oldest = flight.oldest_quotas;
+            let actor = &self.actors[flight.actor];
+            let verdict = |quotas: &Quotas| {
+                self.model.verdict(&Question {
+                    actor,
+                    op: flight.op,
+                    access: self.entries[flight.op.number()].spec.access,
+                    asked: &flight.asked,
+                    now: commit.now,
+                    quotas: *quotas,
+                })
             };
-            let verdict = self.model.verdict(&question);
+            let (newest, older) = self.model.quotas(actor.tenant).split(oldest);
+            let (newest, older) = (verdict(newest), older.iter().map(verdict).collect());
             if let Wrote::Tasks { changes, .. } = &commit.wrote {
-                flight.note(verdict, commit.now, changes.as_ref());
+                flight.note(newest, commit.now, changes.as_ref());
+                flight.otherwise = older;
             }
         }
-        self.model.learn(commit, None, None)
+        self.model.learn(commit, oldest, None, None)
     }
 
     fn answered(&mut self, flight: Flight, result: Result<Answer, Fault>) -> Checked {
+        if flight.credential.is_some() && Reception::of(result.as_ref()) != Reception::LetIn {
+            return self.shut_out(&flight);
+        }
         if flight.op.is_mail() {
             return self.answered_mail(&flight, result);
         }
@@ -338,10 +403,17 @@ impl World {
             access: self.entries[flight.op.number()].spec.access,
             asked: &flight.asked,
             now: flight.decided.unwrap_or_else(|| self.clock.now()),
+            quotas: *self.model.quotas(self.actors[flight.actor].tenant).newest(),
         };
         let foretold = flight
             .verdict
             .unwrap_or_else(|| self.model.verdict(&question));
+        // It may have been decided by quotas that were changed since it began.
+        let code = result.as_ref().map(drop).map_err(|fault| fault.code);
+        let foretold = match flight.otherwise.contains(&code) {
+            true => code,
+            false => foretold,
+        };
         let told = |code: &str| format!("{} of {}: {code}", flight.op.name(), flight.label);
         let refused = result.is_err();
         let gains = match result {
@@ -396,6 +468,7 @@ impl World {
             actor: flight.actor,
             gained: gains.as_ref().map(Gained::from),
             refused,
+            shut_out: false,
         });
         if let Some(gains) = gains {
             self.gains.insert(flight.label, gains);
@@ -429,22 +502,30 @@ impl World {
 
     /// Checks that nobody waits for something that is there, and that a watching server misses no deadline.
     fn check_waits(&self) -> Checked {
-        // A late worker may have been woken for the work and not have been polled since.
+        // A late worker may have been woken for the work and not have been polled since. A stream may have been woken
+        // while receivers hold too many messages, and looks again a little later.
         let shared = [Op::LEASE, Op::RECV];
         let mut late = [false; TENANTS];
         for flight in &self.flights {
-            let is_late = flight.manner == Manner::Late && shared.contains(&flight.op);
+            let slow = [Manner::Late, Manner::Live].contains(&flight.manner);
+            let is_late = slow && shared.contains(&flight.op);
             late[self.actors[flight.actor].tenant] |= is_late;
         }
         for flight in &self.flights {
             let tenant = self.actors[flight.actor].tenant;
-            if flight.manner == Manner::Late || shared.contains(&flight.op) && late[tenant] {
+            if flight.manner == Manner::Late {
+                continue;
+            }
+            self.check_wait(flight)?;
+            if shared.contains(&flight.op) && late[tenant] {
                 continue;
             }
             let missed = match flight.op {
                 Op::LEASE => {
                     let reach = flight.reach.as_ref();
-                    reach.is_some_and(|reach| self.model.has_work(tenant, reach))
+                    reach.is_some_and(|reach| {
+                        self.model.has_work(tenant, flight.oldest_quotas, reach)
+                    })
                 }
                 Op::GET => {
                     let id = flight.asked.text_or_empty("task_id");
@@ -526,86 +607,29 @@ impl World {
                 actor: flight.actor,
                 gained: None,
                 refused: false,
+                shut_out: false,
             });
         }
         self.abandoned.clear();
         self.store.crash();
         self.learn()?;
-        self.model.mail.restart();
+        self.model.restart();
         // The wall clock may have been set back while the process was down.
         let started = self.machine.wall().max(self.store.last_time());
         self.clock = Arc::new(FakeClock::at(started.as_millis()));
-        let (setup, clock) = (&self.setup, &self.clock);
-        self.engine = engine(setup, self.mutant, &self.store, clock, &self.entropy);
+        let wallets = self.door.take().map(|door| door.wallets);
+        let parts = Parts {
+            setup: &self.setup,
+            mutant: self.mutant,
+            store: &self.store,
+            clock: &self.clock,
+            entropy: &self.entropy,
+        };
+        let started = parts.start(wallets);
+        (self.engine, self.door) = started.or_else(|error| broken("world", error.to_string()))?;
         self.start_watching();
         self.watch_faulted_until = Timestamp::default();
         Ok(())
-    }
-}
-
-/// Writes the records of all tenants.
-fn make_tenants(store: &dyn Store, quotas: Quotas) {
-    let record = |number| {
-        let id = tenant_id(number);
-        Record::Tenant(TenantRecord {
-            id,
-            name: id.to_string(),
-            own_quotas: quotas,
-            ..TenantRecord::built_in()
-        })
-    };
-    let changes = identity::Changes {
-        put: (0..TENANTS).map(record).collect(),
-        ..identity::Changes::default()
-    };
-    let job = Job::<Records> {
-        tenant: tenant_id(0),
-        reads: Reads::default(),
-        now: Timestamp::default(),
-        weight: 0,
-        decide: Box::new(move |_, _| Some(changes.clone())),
-    };
-    // A store in memory has done it when it answers.
-    drop(store.transact(job.into()));
-}
-
-fn engine(
-    setup: &Setup,
-    mutant: Option<Mutant>,
-    store: &Arc<SimStore>,
-    clock: &Arc<FakeClock>,
-    entropy: &Arc<FakeEntropy>,
-) -> Arc<Engine> {
-    let settings = Settings {
-        policy: Arc::new(setup.policy()),
-        durability: Durability::None,
-        default_list_limit: DEFAULT_LIMIT,
-        max_list_limit: MAX_LIMIT,
-        default_bootstrap_items: DEFAULT_LIMIT,
-        max_bootstrap_items: MAX_LIMIT,
-        ..Settings::default()
-    };
-    let store: Arc<dyn Store> = Arc::<SimStore>::clone(store);
-    let store = match mutant {
-        Some(mutant) => mutant.above(store),
-        None => store,
-    };
-    let clock: Arc<dyn Clock> = Arc::<FakeClock>::clone(clock);
-    let entropy = Arc::<FakeEntropy>::clone(entropy);
-    let engine = Engine::new(store, clock, entropy, settings);
-    Arc::new(engine.with_signer(Arc::new(Stamp)))
-}
-
-/// A signer without a key: here it matters when and what is signed, not by whom.
-struct Stamp;
-
-impl Signer for Stamp {
-    fn public_key(&self) -> [u8; 32] {
-        [7; 32]
-    }
-
-    fn sign(&self, message: &[u8]) -> [u8; 64] {
-        [message.len() as u8; 64]
     }
 }
 

@@ -95,6 +95,8 @@ pub struct Notes {
     pub wrote: usize,
     /// The number of messages that all of them ended.
     ended: usize,
+    /// The number of messages that all of them handed over.
+    pub handed: usize,
 }
 
 impl Notes {
@@ -107,6 +109,9 @@ impl Notes {
             let ended = given.clone();
             let ended = ended.filter(|message| message.standing().kind == Kind::Gone);
             self.ended += ended.count();
+            let handed = given.clone();
+            let handed = handed.filter(|message| message.standing().kind == Kind::Leased);
+            self.handed += handed.count();
             self.given.extend(given.cloned());
         }
     }
@@ -136,7 +141,7 @@ impl Mail {
         let changes = wrote.changes.as_ref().unwrap_or(&nothing);
         let op = match commit.origin {
             Origin::Call(_, op) => Some(op),
-            Origin::Server => None,
+            Origin::Server | Origin::Operator(_) => None,
         };
         self.check_laws(number, op, commit.now, changes)?;
         let foreseen = self.foresee(number, op, call, commit.now, wrote);
