@@ -5,7 +5,7 @@ use asyncgate_core::identity::{QuotaName, TenantTier, audit::Event};
 use serde_json::{Value, json};
 use tokio::task::yield_now;
 
-use crate::world::{ACME, World, told};
+use crate::world::{ACME, World, platform, told};
 
 #[tokio::test]
 async fn a_tenant_has_as_many_active_tasks_as_its_quota_says() {
@@ -122,6 +122,21 @@ async fn a_worker_that_lacks_room_is_woken_by_the_end_of_another_lease() {
         .await
         .unwrap();
     assert_eq!(idle.await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_lacks_room_is_woken_when_its_tenant_gets_more() {
+    let world = World::bounded(&[(QuotaName::ConcurrentLeases, 0)]).await;
+    world.create().await.unwrap();
+    let worker = waiting(&world, &["echo"]);
+    settle().await;
+    assert!(!worker.is_finished());
+    let begun = tokio::time::Instant::now();
+    let more = json!({"tenant_id": ACME.to_string(), "quotas": {"concurrent_leases": 1}});
+    let changed = world.test.call_as(&platform(), "change_tenant", &more);
+    changed.await.unwrap();
+    assert_eq!(worker.await.unwrap(), 1);
+    assert!(begun.elapsed().as_secs() < 60, "it slept until its end");
 }
 
 #[tokio::test(start_paused = true)]

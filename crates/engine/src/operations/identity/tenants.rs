@@ -90,7 +90,7 @@ impl Execute for ChangeTenant {
             tenants::change(&actor, env, found, &change)
         });
         let tenant = changed.await?;
-        engine.tenants.changed(tenant.id);
+        engine.tenant_changed(tenant.id);
         engine.forget([Record::Tenant(tenant.clone())])?;
         Ok(engine.show_tenant(&tenant))
     }
