@@ -1,11 +1,11 @@
 //! Credentials that end or are refused: what ends with them, and what operators are told.
 
 use std::fs::Permissions;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use asyncgate_auth::MemoryFiles;
 use asyncgate_auth::fakes::{SIGNING_KEYS, TestAuth, settings};
@@ -92,10 +92,12 @@ impl Following {
         Self(reader)
     }
 
-    /// Waits for the end, and returns everything that came before it.
+    /// Waits for the end, and returns everything that came before it. Signs of life do not count.
     pub fn until_its_end(mut self) -> String {
-        let mut text = String::new();
-        self.0.read_to_string(&mut text).unwrap();
+        let (begun, mut text) = (Instant::now(), String::new());
+        while self.0.read_line(&mut text).unwrap() > 0 {
+            assert!(begun.elapsed() < DEADLINE, "it goes on: {text}");
+        }
         text
     }
 }

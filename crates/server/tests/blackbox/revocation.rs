@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 use asyncgate_credentials::macaroon::Macaroon;
 use asyncgate_grpc::pb;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tonic::{Code, Response as Answer, Status, Streaming};
 
 use crate::calls::text;
 use crate::credentials::Following;
 use crate::grpc::{client, with_bearer};
-use crate::harness::{Launch, Server, eventually};
+use crate::harness::{DEADLINE, Launch, Server, eventually};
 use crate::http::{Connection, Request, Response};
 use crate::mail::id;
 use crate::mcp::{Era, carry_to, message, outcome};
@@ -188,7 +189,8 @@ impl Live {
         for stream in [self.messages, self.events] {
             stream.until_its_end();
         }
-        let end = self.grpc.message().await.unwrap_err();
+        let end = timeout(DEADLINE, self.grpc.message()).await;
+        let end = end.expect("the stream over gRPC ends").unwrap_err();
         assert_eq!(end.code(), Code::Unauthenticated, "{end:?}");
         for wait in self.waits {
             let answer = wait.join().unwrap().expect(200);

@@ -147,7 +147,7 @@ async fn no_secret_of_a_whole_run_is_found_where_it_does_not_belong() {
         assert!(text.len() > 20, "{place}: {text}");
         secrets.are_not_in(place, text);
     }
-    secrets.would_be_found(seen[0].1[..500].as_bytes());
+    secrets.would_be_found(&seen[0].1.as_bytes()[..500]);
 }
 
 /// What stands elsewhere is reached with a secret, too, and tells of it when it is not reached.

@@ -33,7 +33,7 @@ struct Secret {
 pub struct Secrets(Vec<Secret>);
 
 impl Secrets {
-    /// Adds a secret and gives it back.
+    /// Adds a secret.
     #[track_caller]
     pub fn add(&mut self, name: &str, secret: impl AsRef<[u8]>, place: Place) {
         let secret = secret.as_ref();
