@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::process;
-use crate::services::{authlib, clients, dynamodb, mcp, pymacaroons, redis};
+use crate::services::{authlib, clients, conformance, dynamodb, mcp, pymacaroons, redis};
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -28,6 +28,7 @@ pub fn run(options: &Options) -> Result<()> {
             .envs(generators)
             .envs(mcp::install())
             .envs(authlib::install())
+            .envs(conformance::install())
             .envs(pymacaroons::install())
             // One failing file does not hide what the others would tell.
             .args(["test", "--workspace", "--no-fail-fast"])

@@ -8,7 +8,7 @@ use asyncgate_core::{
     MessageId, Timestamp,
     admission::{Asks, LimitCheck, Rule, SERVER_TENANT, Window},
     hex,
-    identity::Scopes,
+    identity::{Scope, Scopes},
 };
 use asyncgate_credentials::{
     Call, Caveat, Denial, DenialReason, MailboxOp, QuotaUnit, Topic, check,
@@ -21,6 +21,12 @@ use crate::{
 
 /// The name under which the uses of macaroons are counted.
 const QUOTA_POLICY: &str = "macaroon";
+
+/// Following events, as conditions name it. It is no operation, because it has no answer.
+const FOLLOWING: Spec = Spec {
+    name: "events",
+    ..Spec::of(Plane::Tasks)
+};
 
 /// The things that a call touches, in a form that outlives its input.
 #[derive(Debug, Default)]
@@ -71,6 +77,27 @@ impl Engine {
         };
         self.check_topics(caller, caveats, spec, scopes, &topics)?;
         self.charge_quotas(caveats, wanted.bytes).await
+    }
+
+    /// Refuses whoever may not follow the events of its tenant: everybody but its admins, and those whose conditions
+    /// forbid it.
+    ///
+    /// # Errors
+    /// The refusals of a call that reads everything of a tenant.
+    pub async fn admit_to_events(&self, caller: &Caller) -> Result<(), Fault> {
+        let admitted = async {
+            if !caller.sees_all() {
+                let fault = Fault::new(Code::Forbidden, "only an admin may read events");
+                return Err(fault.with("required_role", "admin"));
+            }
+            let Some(caveats) = &caller.credential.caveats else {
+                return Ok(());
+            };
+            let (scopes, nothing) = (Scopes::of(&[Scope::AdminRead]), Wanted::default());
+            self.check_wanted(caller, caveats, &FOLLOWING, scopes, nothing)
+                .await
+        };
+        admitted.await.map_err(|fault| named_for(caller, fault))
     }
 
     /// Returns the topics that a call touches: those that it names, and those of the messages that it names.

@@ -8,7 +8,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asyncgate_api::Code;
 use asyncgate_edge::{add_headers, answer, correlate, request_context, response};
 use asyncgate_engine::{Authenticator, Caller, Engine, Event, Fault, RequestContext, Subscription};
 use asyncgate_rest::EVENTS;
@@ -58,13 +57,10 @@ async fn serve(State(app): State<App>, headers: HeaderMap) -> Response {
 }
 
 impl App {
-    /// Refuses everybody but admins.
+    /// Refuses everybody but those who may follow events.
     async fn admit(&self, context: &RequestContext<'_>) -> Result<Caller, Fault> {
         let caller = self.keys.authenticate(context).await?;
-        if !caller.sees_all() {
-            let fault = Fault::new(Code::Forbidden, "only an admin may read events");
-            return Err(fault.with("required_role", "admin"));
-        }
+        self.engine.admit_to_events(&caller).await?;
         Ok(caller)
     }
 

@@ -5,6 +5,7 @@ mod apt;
 pub mod authlib;
 pub mod beanstalkd;
 pub mod clients;
+pub mod conformance;
 pub mod dynamodb;
 pub mod mcp;
 pub mod nats;

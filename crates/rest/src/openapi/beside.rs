@@ -143,9 +143,13 @@ fn events() -> Route {
             ..Answer::done(json!({ "type": "string" }))
         }],
         codes: vec![
+            Code::ECapAuth,
             Code::Unauthorized,
+            Code::ECapScope,
             Code::Forbidden,
+            Code::TenantSuspended,
             Code::Internal,
+            Code::HostUnavailable,
             Code::Unavailable,
         ],
         ..open(EVENTS, "events", "Be told what happens (admin).")

@@ -1,11 +1,11 @@
 //! Credentials that end or are refused: what ends with them, and what operators are told.
 
 use std::fs::Permissions;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use asyncgate_auth::MemoryFiles;
 use asyncgate_auth::fakes::{SIGNING_KEYS, TestAuth, settings};
@@ -74,10 +74,10 @@ fn token(seconds: i64) -> String {
 }
 
 /// An answer that goes on, after its first line.
-struct Following(BufReader<TcpStream>);
+pub struct Following(pub BufReader<TcpStream>);
 
 impl Following {
-    fn open(server: &Server, request: Request) -> Self {
+    pub fn open(server: &Server, request: Request) -> Self {
         let request = request.header("Connection", "close");
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -92,10 +92,12 @@ impl Following {
         Self(reader)
     }
 
-    /// Waits for the end, and returns everything that came before it.
-    fn until_its_end(mut self) -> String {
-        let mut text = String::new();
-        self.0.read_to_string(&mut text).unwrap();
+    /// Waits for the end, and returns everything that came before it. Signs of life do not count.
+    pub fn until_its_end(mut self) -> String {
+        let (begun, mut text) = (Instant::now(), String::new());
+        while self.0.read_line(&mut text).unwrap() > 0 {
+            assert!(begun.elapsed() < DEADLINE, "it goes on: {text}");
+        }
         text
     }
 }
@@ -187,6 +189,29 @@ fn events_and_streams_are_of_one_tenant_and_end_with_their_credential() {
         !log.contains(&other) && !log.contains(&first[16..]),
         "{log}"
     );
+}
+
+#[test]
+fn a_macaroon_follows_events_only_if_its_conditions_allow_that() {
+    let server = Server::start();
+    let follow = |caveat: &str| {
+        let principal = json!({"kind": "service", "id": "ops"});
+        let wish = json!({"principal": principal, "role": "admin", "caveats": [caveat]});
+        let minted = server.post("/v1/admin/macaroons", &wish).expect(201);
+        Request::get("/v1/events").bearer(minted["macaroon"].as_str().unwrap())
+    };
+    for forbids in [
+        "op = send",
+        "topic = t",
+        "scope = tasks:read",
+        "quota ops = 0",
+    ] {
+        let refused = server.send_bare(&follow(forbids));
+        assert_eq!(refused.refused(403, "E_CAP_SCOPE")["caveat"], forbids);
+    }
+    for allows in ["op = events", "scope = admin:read", "quota ops = 1"] {
+        Following::open(&server, follow(allows));
+    }
 }
 
 #[test]

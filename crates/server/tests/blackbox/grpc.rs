@@ -27,8 +27,12 @@ pub fn client(server: &Server) -> MailboxClient<Channel> {
 }
 
 pub fn keyed<T>(message: T) -> Request<T> {
+    with_bearer(message, KEY)
+}
+
+pub fn with_bearer<T>(message: T, credential: &str) -> Request<T> {
     let mut request = Request::new(message);
-    let bearer = format!("Bearer {KEY}").parse().unwrap();
+    let bearer = format!("Bearer {credential}").parse().unwrap();
     request.metadata_mut().insert("authorization", bearer);
     request
 }

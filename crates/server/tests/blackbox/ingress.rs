@@ -33,7 +33,7 @@ pub fn signed(name: &str, body: impl Into<Vec<u8>>) -> Request {
     signed_with(SECRET, name, body)
 }
 
-fn signed_with(secret: &str, name: &str, body: impl Into<Vec<u8>>) -> Request {
+pub fn signed_with(secret: &str, name: &str, body: impl Into<Vec<u8>>) -> Request {
     let body = body.into();
     let signature = signature(secret, &body);
     Request::post(&format!("/v1/ingress/{name}"), body).header("X-Signature-256", &signature)

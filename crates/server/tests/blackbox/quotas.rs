@@ -162,13 +162,13 @@ fn an_exception_lifts_the_limits_and_survives_a_restart() {
 }
 
 /// What a receiver of bills got.
-struct Bill {
+pub struct Bill {
     signature: String,
     body: Vec<u8>,
 }
 
 /// Receives bills until it is dropped. It answers all but the first `hanging` of them.
-fn receiver(mut hanging: u32) -> (SocketAddr, mpsc::Receiver<Bill>) {
+pub fn receiver(mut hanging: u32) -> (SocketAddr, mpsc::Receiver<Bill>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (tell, got) = mpsc::channel();
@@ -254,17 +254,4 @@ fn usage_is_billed_and_nothing_is_lost_by_a_crash() {
     let events = server.get("/v1/admin/usage/events").expect(200);
     let events = events["events"].as_array().unwrap();
     assert!(events.contains(bills.last().unwrap()), "{events:?}");
-}
-
-#[test]
-fn secrets_of_billing_are_not_shown() {
-    let launch = Launch::new().file(
-        "s.toml",
-        "[billing]\nwebhook_url = \"http://127.0.0.1:9/tok3n?key=s3cret\"\nwebhook_secret = \"b1lling\"\n",
-    );
-    let shown = crate::harness::run(launch.command("config"));
-    let shown = format!("{shown:?}");
-    for secret in ["tok3n", "s3cret", "b1lling"] {
-        assert!(!shown.contains(secret), "{shown}");
-    }
 }
