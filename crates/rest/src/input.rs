@@ -40,7 +40,9 @@ pub(crate) async fn gather(
     let (path, headers) = (head.uri.path(), &head.headers);
     let query = head.uri.query().unwrap_or_default();
     for (text, part) in [(path, "path"), (query, "query")] {
-        if percent_decode_str(text).decode_utf8().is_err() {
+        // Without a percent sign it is ASCII.
+        let is_encoded = text.as_bytes().contains(&b'%');
+        if is_encoded && percent_decode_str(text).decode_utf8().is_err() {
             return Err(Fault::bad_request(format!("the {part} is not UTF-8")));
         }
     }

@@ -12,4 +12,4 @@ mod stream;
 pub use domains::{DOMAIN_PATHS, domain_router};
 pub use ingress::{INGRESS_PATH, ingress_router};
 pub use openapi::{EVENTS, HEALTHZ, METRICS, READYZ, openapi};
-pub use routes::{Options, PATHS, refuse_methods, router};
+pub use routes::{Options, PATHS, Rest, refuse_methods};

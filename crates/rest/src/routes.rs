@@ -50,36 +50,59 @@ pub(crate) struct App {
     pub(crate) options: Options,
 }
 
-/// Returns every operation as a route, and the OpenAPI document.
-pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Options) -> Router {
-    let app = Arc::new(App {
-        engine,
-        auth,
-        options,
-    });
-    let mut router = Router::new();
-    for entry in registry() {
-        router = router.route(entry.spec.path, route(&app, entry));
+/// The facade. Cloning shares it.
+#[derive(Clone)]
+pub struct Rest(Arc<App>);
+
+impl std::fmt::Debug for Rest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Rest").field(&self.0.options).finish()
     }
-    let streaming = Arc::clone(&app);
-    router = router.route(
-        stream::PATH,
-        post(move |request| stream::serve(Arc::clone(&streaming), request)),
-    );
-    let describing = Arc::clone(&app);
-    let document = move |request: Request<Body>| {
-        let mut response = json_response(StatusCode::OK, DOCUMENT_TEXT.clone());
-        let headers = response.headers_mut();
-        headers.insert(header::CACHE_CONTROL, DOCUMENT_CACHING);
-        set_corr_id(&mut response, &describing.corr_id(request.headers()).text);
-        std::future::ready(response)
-    };
-    let router = router.route(DOCUMENT, get(document));
-    let not_found = Arc::clone(&app.engine);
-    refuse_methods(router, Arc::clone(&app.engine)).fallback(move |request: Request<Body>| {
-        let fault = Fault::new(Code::NotFound, "no such route");
-        std::future::ready(refused(&not_found, &request, &fault))
-    })
+}
+
+impl Rest {
+    /// Sets up the facade of an engine.
+    pub fn new(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Options) -> Self {
+        Self(Arc::new(App {
+            engine,
+            auth,
+            options,
+        }))
+    }
+
+    /// Answers a request for an operation. A listener that knows the operation calls this instead of the router,
+    /// which would look for it again.
+    pub async fn answer(&self, entry: &'static Entry, request: Request<Body>) -> Response<Body> {
+        self.0.serve(entry, request).await
+    }
+
+    /// Returns every operation as a route, and the OpenAPI document.
+    pub fn router(&self) -> Router {
+        let app = &self.0;
+        let mut router = Router::new();
+        for entry in registry() {
+            router = router.route(entry.spec.path, route(app, entry));
+        }
+        let streaming = Arc::clone(app);
+        router = router.route(
+            stream::PATH,
+            post(move |request| stream::serve(Arc::clone(&streaming), request)),
+        );
+        let describing = Arc::clone(app);
+        let document = move |request: Request<Body>| {
+            let mut response = json_response(StatusCode::OK, DOCUMENT_TEXT.clone());
+            let headers = response.headers_mut();
+            headers.insert(header::CACHE_CONTROL, DOCUMENT_CACHING);
+            set_corr_id(&mut response, &describing.corr_id(request.headers()).text);
+            std::future::ready(response)
+        };
+        let router = router.route(DOCUMENT, get(document));
+        let not_found = Arc::clone(&app.engine);
+        refuse_methods(router, Arc::clone(&app.engine)).fallback(move |request: Request<Body>| {
+            let fault = Fault::new(Code::NotFound, "no such route");
+            std::future::ready(refused(&not_found, &request, &fault))
+        })
+    }
 }
 
 /// Makes the routes of `router` answer with 405 to methods that they do not take.

@@ -23,13 +23,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asyncgate_edge::{Challenge, SecurityHeaders, correlate, error_response, forwarded_for};
-use asyncgate_engine::{Engine, Fault, Remote};
-use axum::body::HttpBody;
+use asyncgate_engine::{Engine, Entry, Fault, Remote};
+use asyncgate_rest::Rest;
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::http::{StatusCode, Version, header};
 use axum::response::Response;
 use axum::{BoxError, Router};
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::Either;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -189,6 +192,22 @@ enum Stage {
     Ended,
 }
 
+/// The ways to an answer.
+#[derive(Debug, Clone)]
+pub struct Routes {
+    /// Answers whatever comes.
+    pub router: Router,
+    /// Answers operations over REST, which the listener has found already by counting the request. Absent where the
+    /// router has something to check before them, or none of them.
+    pub rest: Option<Rest>,
+}
+
+impl From<Router> for Routes {
+    fn from(router: Router) -> Self {
+        Self { router, rest: None }
+    }
+}
+
 /// A running listener.
 #[derive(Debug)]
 pub struct Listener {
@@ -203,7 +222,7 @@ impl Listener {
     /// Starts to accept. Connections made before this call wait in the socket's queue.
     pub fn start(
         socket: impl Into<Socket>,
-        router: Router,
+        routes: impl Into<Routes>,
         engine: Arc<Engine>,
         options: Options,
         metrics: Metrics,
@@ -220,7 +239,7 @@ impl Listener {
         let hsts = options.hsts || is_tls;
         let connection = Connection {
             service: Service {
-                router,
+                routes: routes.into(),
                 engine,
                 traffic: metrics.traffic.clone(),
                 security: SecurityHeaders { hsts },
@@ -268,7 +287,7 @@ impl Listener {
 /// The way from a request to its answer, the same for all protocols. Cloned for each request.
 #[derive(Debug, Clone)]
 struct Service {
-    router: Router,
+    routes: Routes,
     engine: Arc<Engine>,
     traffic: Arc<Traffic>,
     security: SecurityHeaders,
@@ -284,7 +303,7 @@ impl Service {
         let passage = self.traffic.begin(request.method(), request.uri().path());
         let challenge = Challenge::of(&request);
         let mut response = match check_host(&request) {
-            Ok(()) => self.route(request).await,
+            Ok(()) => self.route(request, passage.operation()).await,
             Err(fault) => self.refuse(&request, &fault),
         };
         if response.status() == StatusCode::UNAUTHORIZED {
@@ -296,13 +315,19 @@ impl Service {
         response
     }
 
-    /// Hands a request to the router, on behalf of its client.
-    async fn route<B>(&mut self, request: Request<B>) -> Response
+    /// Has a request answered, on behalf of its client.
+    async fn route<B>(&mut self, request: Request<B>, found: Option<&'static Entry>) -> Response
     where
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let client = self.client(&request);
-        let routed = self.router.call(request);
+        let routed = match (&self.routes.rest, found) {
+            // Boxed, because whoever moves the future of a connection would copy kilobytes.
+            (Some(rest), Some(entry)) => {
+                Either::Left(Box::pin(rest.answer(entry, request.map(Body::new)).map(Ok)))
+            }
+            (Some(_), None) | (None, _) => Either::Right(self.routes.router.call(request)),
+        };
         let Ok(response) = match client {
             Some(client) => client.scope(routed).await,
             None => routed.await,

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use asyncgate_auth::{Auth, PlainKey};
 use asyncgate_edge::correlated;
 use asyncgate_engine::{Authenticator, CryptoMetrics, Engine};
+use asyncgate_rest::Rest;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use futures_util::future::join_all;
@@ -17,7 +18,7 @@ use tokio::time::sleep;
 
 use crate::config::Settings;
 use crate::events;
-use crate::listen::{Bounds, Listener, Metrics, Options, Socket};
+use crate::listen::{Bounds, Listener, Metrics, Options, Routes, Socket};
 use crate::loopback;
 use crate::node::{Node, for_mcp};
 use crate::oauth;
@@ -191,7 +192,7 @@ impl Sockets {
         self,
         settings: &Settings,
         engine: &Arc<Engine>,
-        routes: Router,
+        (rest, routes): (Rest, Router),
         monitor: &Arc<Monitor>,
         mut registry: Registry,
     ) -> anyhow::Result<Vec<Listener>> {
@@ -209,17 +210,24 @@ impl Sockets {
             asyncgate_rest::refuse_methods(all, engine.clone())
         };
         // No web page can reach a socket file, and its clients name any host.
-        let unix = complete(routes.clone());
-        let main = complete(match settings.allow_insecure_dev {
-            true => loopback::only(routes, engine.clone()),
-            false => routes,
-        });
+        let unix = Routes {
+            router: complete(routes.clone()),
+            rest: Some(rest.clone()),
+        };
+        let main = match settings.allow_insecure_dev {
+            // Nothing may pass by the check of the host.
+            true => complete(loopback::only(routes, engine.clone())).into(),
+            false => Routes {
+                router: complete(routes),
+                rest: Some(rest),
+            },
+        };
         let aside = health.clone().merge(metrics.clone());
         let aside = asyncgate_rest::refuse_methods(aside, engine.clone());
-        let start = |socket: Socket, router| {
+        let start = |socket: Socket, routes| {
             Listener::start(
                 socket,
-                router,
+                routes,
                 engine.clone(),
                 options(settings),
                 counts.clone(),
@@ -232,7 +240,7 @@ impl Sockets {
         }
         if let Some(socket) = self.metrics {
             let address = socket.local_addr()?;
-            listeners.push(start(socket.into(), aside)?);
+            listeners.push(start(socket.into(), aside.into())?);
             tracing::info!(metrics = %address, "serving metrics");
         }
         Ok(listeners)
@@ -244,27 +252,29 @@ fn routes(
     node: &Node,
     auth: Arc<dyn Authenticator>,
     monitor: &Arc<Monitor>,
-) -> Router {
+) -> (Rest, Router) {
     let engine = &node.engine;
     let options = asyncgate_rest::Options {
         max_body_bytes: settings.max_body_bytes,
     };
-    let rest = asyncgate_rest::router(engine.clone(), auth.clone(), options);
+    let rest = Rest::new(engine.clone(), auth.clone(), options);
     let mcp = asyncgate_mcp::router(engine.clone(), auth.clone(), for_mcp(settings));
     let grpc = asyncgate_grpc::router(engine.clone(), auth.clone(), for_grpc(monitor.clone()));
     let events = events::router(engine.clone(), auth, monitor.clone());
     let domains = asyncgate_rest::domain_router(engine.clone());
     let ingress = asyncgate_rest::ingress_router(engine.clone());
     let all = rest
+        .router()
         .merge(mcp)
         .merge(grpc)
         .merge(events)
         .merge(domains)
         .merge(ingress);
-    match oauth::router(settings, engine) {
+    let all = match oauth::router(settings, engine) {
         Some(oauth) => all.merge(oauth),
         None => all,
-    }
+    };
+    (rest, all)
 }
 
 fn for_grpc(monitor: Arc<Monitor>) -> asyncgate_grpc::Options {

@@ -1,18 +1,19 @@
-//! The counts of requests by route: how many there were, how long they took, how many are under way.
+//! The routes of requests, found once, and their counts: how many there were, how long they took, how many are under
+//! way.
 //!
 //! Counting costs a look into a table and a few additions: every count has its place before the first
 //! request comes. Labels are the templates of routes, never the paths themselves: those have no bound
 //! in number and may hold ids.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-use asyncgate_engine::registry;
+use asyncgate_engine::{Entry, registry};
 use asyncgate_rest::{EVENTS, HEALTHZ, METRICS, READYZ};
 use asyncgate_store::Stopwatch;
 use axum::http::{Method, StatusCode};
+use foldhash::HashMap;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -42,8 +43,31 @@ pub struct Traffic {
     routes: Vec<Route>,
     /// The routes without fields, by their path.
     exact: HashMap<&'static str, usize>,
-    /// The routes with fields, by the text before the first field.
-    patterns: Vec<(&'static str, usize)>,
+    /// The routes with fields.
+    patterns: Vec<Pattern>,
+}
+
+/// A route with fields.
+struct Pattern {
+    /// The text before the first field, and behind the last one.
+    ends: (&'static str, &'static str),
+    /// True if there are more fields than one.
+    is_long: bool,
+    place: usize,
+}
+
+impl Pattern {
+    fn fits(&self, template: &str, path: &str) -> bool {
+        let (front, back) = self.ends;
+        let within = path
+            .strip_prefix(front)
+            .and_then(|rest| rest.strip_suffix(back));
+        match within {
+            None => false,
+            Some(_) if self.is_long => matches(template, path),
+            Some(field) => !field.is_empty() && !field.as_bytes().contains(&b'/'),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -51,6 +75,8 @@ struct Route {
     template: &'static str,
     inflight: AtomicI64,
     methods: [Seen; METHODS.len()],
+    /// The operations behind its methods.
+    operations: [Option<&'static Entry>; METHODS.len()],
 }
 
 /// The counts of one method of a route.
@@ -74,7 +100,7 @@ impl Default for Traffic {
     fn default() -> Self {
         let operations = registry().iter().map(|entry| entry.spec.path);
         let own = [HEALTHZ, READYZ, METRICS, EVENTS];
-        Self::new(
+        let mut traffic = Self::new(
             operations
                 .chain(asyncgate_rest::PATHS)
                 .chain(asyncgate_rest::DOMAIN_PATHS)
@@ -83,7 +109,21 @@ impl Default for Traffic {
                 .chain([asyncgate_mcp::PATH])
                 .chain(asyncgate_oauth::PATHS)
                 .chain(own),
-        )
+        );
+        for entry in registry() {
+            let spec = entry.spec;
+            let method = METHODS
+                .iter()
+                .position(|known| *known == spec.method.as_str());
+            let route = traffic
+                .routes
+                .iter_mut()
+                .find(|route| route.template == spec.path);
+            if let (Some(route), Some(method)) = (route, method) {
+                route.operations[method] = Some(entry);
+            }
+        }
+        traffic
     }
 }
 
@@ -91,7 +131,7 @@ impl Traffic {
     fn new(templates: impl IntoIterator<Item = &'static str>) -> Self {
         let mut traffic = Self {
             routes: Vec::new(),
-            exact: HashMap::new(),
+            exact: HashMap::default(),
             patterns: Vec::new(),
         };
         for template in templates {
@@ -106,7 +146,14 @@ impl Traffic {
             let place = traffic.add(template);
             match template.split_once('{') {
                 None => drop(traffic.exact.insert(template, place)),
-                Some((front, _)) => traffic.patterns.push((front, place)),
+                Some((front, fields)) => {
+                    let back = fields.rsplit_once('}').map_or("", |(_, back)| back);
+                    traffic.patterns.push(Pattern {
+                        ends: (front, back),
+                        is_long: fields.contains('{'),
+                        place,
+                    });
+                }
             }
         }
         traffic.add(OTHER);
@@ -137,11 +184,9 @@ impl Traffic {
         if let Some(place) = self.exact.get(path) {
             return *place;
         }
-        let fits = |(front, place): &&(&str, usize)| {
-            path.starts_with(front) && matches(self.routes[*place].template, path)
-        };
+        let fits = |it: &&Pattern| it.fits(self.routes[it.place].template, path);
         let found = self.patterns.iter().find(fits);
-        found.map_or(self.routes.len() - 1, |(_, place)| *place)
+        found.map_or(self.routes.len() - 1, |pattern| pattern.place)
     }
 }
 
@@ -178,6 +223,11 @@ pub struct Passage {
 }
 
 impl Passage {
+    /// Returns the operation that the request is for, if it is for one over REST.
+    pub fn operation(&self) -> Option<&'static Entry> {
+        self.traffic.routes[self.route].operations[self.method]
+    }
+
     /// Counts the answer, which begins now. The rest of a long one is not part of the time.
     pub fn answered(self, status: StatusCode) {
         let elapsed = self.watch.elapsed();
@@ -372,6 +422,29 @@ mod tests {
             let method = entry.spec.method.as_str();
             let place = method_place(&Method::from_bytes(method.as_bytes()).unwrap());
             assert_eq!(METHODS[place], method, "{}", entry.spec.name);
+        }
+    }
+
+    /// The listener answers by what is found here, so it must be what the router would find.
+    #[test]
+    fn every_operation_is_found_by_its_method_and_path() {
+        let traffic = Arc::new(Traffic::default());
+        for entry in registry() {
+            let spec = entry.spec;
+            let parts = spec.path.split('/');
+            let path: Vec<&str> = parts
+                .map(|part| if part.starts_with('{') { "x" } else { part })
+                .collect();
+            let find = |method: &str, path: &str| {
+                let method = Method::from_bytes(method.as_bytes()).unwrap();
+                let found = traffic.begin(&method, path).operation();
+                found.map(|found| found.spec.name)
+            };
+            let (method, path) = (spec.method.as_str(), path.join("/"));
+            assert_eq!(find(method, &path), Some(spec.name));
+            assert_eq!(find("HEAD", &path), None, "the router answers these");
+            assert_eq!(find(method, &format!("{path}/")), None);
+            assert_eq!(find(method, &format!("{path}//x")), None);
         }
     }
 

@@ -46,7 +46,8 @@ impl Gate {
             max_body_bytes: 2 << 20,
         };
         let router =
-            asyncgate_rest::router(Arc::clone(&engine.engine), Arc::new(FakeKeys), options);
+            asyncgate_rest::Rest::new(Arc::clone(&engine.engine), Arc::new(FakeKeys), options)
+                .router();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let addr = listener.local_addr().expect("an address");
         tokio::spawn(async move { axum::serve(listener, router).await });

@@ -75,7 +75,7 @@ impl Twin {
         let rest = |auth| {
             let max_body_bytes = 2 << 20;
             let options = asyncgate_rest::Options { max_body_bytes };
-            asyncgate_rest::router(Arc::clone(&engine), auth, options)
+            asyncgate_rest::Rest::new(Arc::clone(&engine), auth, options).router()
         };
         let router = match protocol {
             Protocol::Rest => rest(auth),
