@@ -34,7 +34,7 @@ fn admin(server: &Server, path: &str, body: &Value) -> Value {
 }
 
 /// Lets a person in who has a password.
-fn let_in(server: &Server) {
+pub fn let_in(server: &Server) {
     let person = json!({
         "provider": "local", "subject": NAME, "password": PASSWORD,
         "principal": {"kind": "human", "id": NAME}, "role": "agent",
@@ -42,7 +42,7 @@ fn let_in(server: &Server) {
     admin(server, "/v1/admin/identities", &person);
 }
 
-fn register(server: &Server, confidential: bool) -> Value {
+pub fn register(server: &Server, confidential: bool) -> Value {
     let client = json!({
         "client_name": "the test", "redirect_uris": [REDIRECT], "confidential": confidential,
         "scopes": ["tasks:read", "tasks:write"],
@@ -102,18 +102,18 @@ fn the_official_client_of_mcp_registers_itself_and_logs_a_person_in() {
     assert_eq!(run(&folder, "oauth_mcp.py", &[&url, NAME], None), 3);
 }
 
-fn encode(pairs: &[(&str, &str)]) -> String {
+pub fn encode(pairs: &[(&str, &str)]) -> String {
     serde_urlencoded::to_string(pairs).unwrap()
 }
 
-fn form(path: &str, pairs: &[(&str, &str)]) -> Request {
+pub fn form(path: &str, pairs: &[(&str, &str)]) -> Request {
     Request::new("POST", path)
         .header("Content-Type", "application/x-www-form-urlencoded")
         .body(encode(pairs))
 }
 
 /// Begins a login. Returns the page and the cookie that goes with it.
-fn begin(server: &Server, client: &Value) -> (Response, String) {
+pub fn begin(server: &Server, client: &Value) -> (Response, String) {
     let query = encode(&[
         ("response_type", "code"),
         ("client_id", client["client_id"].as_str().unwrap()),
@@ -125,7 +125,7 @@ fn begin(server: &Server, client: &Value) -> (Response, String) {
     page_at(server, &format!("/oauth/authorize?{query}"))
 }
 
-fn page_at(server: &Server, path: &str) -> (Response, String) {
+pub fn page_at(server: &Server, path: &str) -> (Response, String) {
     let page = server.send_bare(&Request::get(path));
     assert_eq!(page.status, 200, "{page:?}");
     let cookie = page.header("set-cookie").unwrap();
@@ -134,7 +134,7 @@ fn page_at(server: &Server, path: &str) -> (Response, String) {
 }
 
 /// Ends a login with the right password. Returns the code.
-fn log_in(server: &Server, page: &Response, cookie: &str) -> String {
+pub fn log_in(server: &Server, page: &Response, cookie: &str) -> String {
     let location = log_in_to(server, page, cookie);
     let code = location.strip_prefix(&format!("{REDIRECT}?code=")).unwrap();
     code.split('&').next().unwrap().to_owned()
@@ -162,14 +162,14 @@ fn tokens(server: &Server, client: &Value, pairs: &[(&str, &str)]) -> Response {
 }
 
 /// Returns the public keys, once there is one.
-fn public_keys(server: &Server) -> Value {
+pub fn public_keys(server: &Server) -> Value {
     eventually("there is a public key", || {
         let keys = server.get("/oauth/jwks").json();
         (keys["keys"] != json!([])).then_some(keys)
     })
 }
 
-fn exchange(server: &Server, client: &Value, code: &str) -> Response {
+pub fn exchange(server: &Server, client: &Value, code: &str) -> Response {
     let pairs = [
         ("grant_type", "authorization_code"),
         ("code", code),
@@ -179,12 +179,19 @@ fn exchange(server: &Server, client: &Value, code: &str) -> Response {
     tokens(server, client, &pairs)
 }
 
+/// Logs in and returns an access token.
+pub fn access_token(server: &Server, client: &Value) -> String {
+    let (page, cookie) = begin(server, client);
+    let answer = exchange(server, client, &log_in(server, &page, &cookie));
+    answer.json()["access_token"].as_str().unwrap().to_owned()
+}
+
 fn refresh(server: &Server, client: &Value, token: &str) -> Response {
     let pairs = [("grant_type", "refresh_token"), ("refresh_token", token)];
     tokens(server, client, &pairs)
 }
 
-fn who_am_i(server: &Server, token: &str) -> Response {
+pub fn who_am_i(server: &Server, token: &str) -> Response {
     server.send_bare(&Request::get("/v1/whoami").bearer(token))
 }
 
@@ -232,11 +239,7 @@ fn logins_codes_and_tokens_outlive_the_server() {
 fn tokens_end_with_their_client_and_their_person() {
     let server = Launch::new().start();
     let_in(&server);
-    let issue = |client: &Value| {
-        let (page, cookie) = begin(&server, client);
-        let answer = exchange(&server, client, &log_in(&server, &page, &cookie));
-        answer.json()["access_token"].as_str().unwrap().to_owned()
-    };
+    let issue = |client: &Value| access_token(&server, client);
     let (one, two) = (register(&server, false), register(&server, false));
     let (first, second) = (issue(&one), issue(&two));
     assert_eq!(who_am_i(&server, &first).status, 200);
