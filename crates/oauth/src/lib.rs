@@ -21,6 +21,6 @@ mod provider;
 mod register;
 mod token;
 
-pub use app::{Options, PATHS, router};
+pub use app::{Facade, Options, PATHS};
 pub use base::OwnAddress;
 pub use provider::ProviderSettings;

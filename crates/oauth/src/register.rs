@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    app::{App, Asked},
+    app::{App, Asked, no_route},
     form,
 };
 
@@ -44,6 +44,9 @@ pub(crate) async fn register(
     asked: Asked,
     body: Body,
 ) -> Result<Response<Body>, Fault> {
+    if app.oauth.settings().registration_tenant.is_none() {
+        return Err(no_route());
+    }
     let body = form::read(app.oauth.engine(), &asked.parts.headers, body).await?;
     let metadata: Metadata = serde_json::from_slice(&body)
         .map_err(|_| bad("the body must be a JSON object of client metadata"))?;

@@ -65,7 +65,8 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
         async move { keep("monitor", restarts, || monitor.watch()).await }
     });
     let registry = registry(&node, &auth, &monitor);
-    let routes = routes(&settings, &node, Arc::new(auth), &monitor);
+    let oauth = oauth::facade(&settings, &node.engine);
+    let routes = routes(&settings, &node, Arc::new(auth), &monitor).merge(oauth.router());
     let listeners = sockets.serve(&settings, &node.engine, routes, &monitor, registry)?;
     monitor.bound();
     let address = listeners.iter().find_map(Listener::address);
@@ -84,6 +85,7 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     while signals.next().await == Wish::Reload {
         running.reload(|settings| {
             node.reload(settings);
+            oauth::reload(&oauth, settings);
             for listener in &listeners {
                 listener.set_timeouts(timeouts(settings));
             }
@@ -255,16 +257,11 @@ fn routes(
     let events = events::router(engine.clone(), auth, monitor.clone());
     let domains = asyncgate_rest::domain_router(engine.clone());
     let ingress = asyncgate_rest::ingress_router(engine.clone());
-    let all = rest
-        .merge(mcp)
+    rest.merge(mcp)
         .merge(grpc)
         .merge(events)
         .merge(domains)
-        .merge(ingress);
-    match oauth::router(settings, engine) {
-        Some(oauth) => all.merge(oauth),
-        None => all,
-    }
+        .merge(ingress)
 }
 
 fn for_grpc(monitor: Arc<Monitor>) -> asyncgate_grpc::Options {

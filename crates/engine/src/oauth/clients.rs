@@ -51,7 +51,7 @@ pub(crate) fn client_secret(engine: &Engine) -> Result<NewSecret, Fault> {
 impl Oauth {
     /// Registers a client that nobody vouches for.
     pub async fn register(&self, wish: Registration) -> Result<Registered, Fault> {
-        self.attempts.count_registration(self.now())?;
+        self.bounds.attempts.count_registration(self.now())?;
         let tenant = self.registration_tenant().await?;
         let secret = match wish.confidential {
             true => Some(client_secret(&self.engine)?),

@@ -58,6 +58,11 @@ pub struct OauthSettings {
 pub struct Oauth {
     engine: Arc<Engine>,
     settings: OauthSettings,
+    bounds: Arc<Bounds>,
+}
+
+/// What strangers are held to. It outlives a change of the settings, so that nobody gets new attempts by one.
+struct Bounds {
     attempts: Attempts,
     hashing: Semaphore,
     /// The hash of a password that nobody has.
@@ -75,12 +80,25 @@ impl std::fmt::Debug for Oauth {
 impl Oauth {
     /// Makes what stands behind the routes. The engine needs a keyring.
     pub fn new(engine: Arc<Engine>, settings: OauthSettings) -> Self {
-        Self {
-            engine,
-            settings,
+        let bounds = Bounds {
             attempts: Attempts::default(),
             hashing: Semaphore::new(MAX_HASHING),
             decoy: OnceCell::new(),
+        };
+        Self {
+            engine,
+            settings,
+            bounds: Arc::new(bounds),
+        }
+    }
+
+    /// Returns the same with other settings.
+    #[must_use]
+    pub fn with_settings(&self, settings: OauthSettings) -> Self {
+        Self {
+            engine: Arc::clone(&self.engine),
+            settings,
+            bounds: Arc::clone(&self.bounds),
         }
     }
 
@@ -131,7 +149,7 @@ impl Oauth {
     /// Records that somebody was not let in. A client has one entry a minute, with the number of refusals before it that
     /// had none: neither log grows with strangers.
     fn note_failure(&self, tenant: Option<TenantId>, reason: &str, details: &[(&str, &str)]) {
-        let Some(untold) = self.attempts.untold_refusals(self.now(), tenant) else {
+        let Some(untold) = self.bounds.attempts.untold_refusals(self.now(), tenant) else {
             return;
         };
         let count = untold.to_string();

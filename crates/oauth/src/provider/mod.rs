@@ -29,7 +29,7 @@ const PAUSE_MS: i64 = 5_000;
 const LEEWAY_SECS: u32 = 60;
 
 /// A provider, as the settings have it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderSettings {
     /// Its name here.
     pub name: String,
@@ -86,6 +86,16 @@ pub(crate) struct Provider {
     known: Mutex<Known>,
 }
 
+impl Provider {
+    /// Returns a short text by which it is told from another one that the settings give the same name later: nothing
+    /// that was meant for the one is sent to the other.
+    pub(crate) fn fingerprint(&self) -> String {
+        let parts = [&self.settings.discovery_url, &self.settings.client_id];
+        let text = parts.map(String::as_str).join("\n");
+        BASE64_URL_SAFE_NO_PAD.encode(&sha256(text.as_bytes())[..9])
+    }
+}
+
 /// What is known of a provider.
 #[derive(Default)]
 struct Known {
@@ -96,8 +106,8 @@ struct Known {
 
 /// All providers.
 pub(crate) struct Providers {
-    all: BTreeMap<String, Provider>,
-    fetcher: Fetcher,
+    all: BTreeMap<String, Arc<Provider>>,
+    fetcher: Arc<Fetcher>,
 }
 
 /// The part of a provider's answer that matters.
@@ -108,16 +118,30 @@ struct TokenAnswer {
 
 impl Providers {
     pub(crate) fn new(settings: Vec<ProviderSettings>) -> Self {
+        let none = Self {
+            all: BTreeMap::new(),
+            fetcher: Arc::default(),
+        };
+        none.with_settings(settings)
+    }
+
+    /// Returns the providers of other settings. What is known of those that stay is kept.
+    pub(crate) fn with_settings(&self, settings: Vec<ProviderSettings>) -> Self {
         let all = settings.into_iter().map(|settings| {
-            let provider = Provider {
-                known: Mutex::default(),
-                settings,
-            };
-            (provider.settings.name.clone(), provider)
+            let known = self.all.get(&settings.name);
+            let same = known.filter(|known| known.settings == settings);
+            let name = settings.name.clone();
+            let provider = same.cloned().unwrap_or_else(|| {
+                Arc::new(Provider {
+                    known: Mutex::default(),
+                    settings,
+                })
+            });
+            (name, provider)
         });
         Self {
             all: all.collect(),
-            fetcher: Fetcher::default(),
+            fetcher: Arc::clone(&self.fetcher),
         }
     }
 
@@ -127,7 +151,13 @@ impl Providers {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Provider> {
-        self.all.get(name)
+        self.all.get(name).map(Arc::as_ref)
+    }
+
+    /// Returns the provider that a browser was sent to, if the settings still have it.
+    pub(crate) fn of(&self, sent: &Sent) -> Option<&Provider> {
+        let provider = self.get(&sent.provider);
+        provider.filter(|provider| provider.fingerprint() == sent.fingerprint)
     }
 
     /// Returns a provider's description of itself. It is fetched at first use, and again from time to time.

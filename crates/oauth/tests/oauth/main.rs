@@ -14,6 +14,7 @@ mod keyring;
 mod logins;
 mod providers;
 mod registration;
+mod reload;
 mod requests;
 mod tokens;
 mod world;

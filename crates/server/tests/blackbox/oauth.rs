@@ -12,7 +12,7 @@ use crate::http::{Request, Response};
 
 const NAME: &str = "ada";
 const PASSWORD: &str = "correct horse battery staple";
-const REDIRECT: &str = "http://127.0.0.1:33419/callback";
+pub const REDIRECT: &str = "http://127.0.0.1:33419/callback";
 /// The verifier and the challenge of RFC 7636, appendix B.
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
@@ -102,18 +102,23 @@ fn the_official_client_of_mcp_registers_itself_and_logs_a_person_in() {
     assert_eq!(run(&folder, "oauth_mcp.py", &[&url, NAME], None), 3);
 }
 
-pub fn encode(pairs: &[(&str, &str)]) -> String {
+fn encode(pairs: &[(&str, &str)]) -> String {
     serde_urlencoded::to_string(pairs).unwrap()
 }
 
-pub fn form(path: &str, pairs: &[(&str, &str)]) -> Request {
+fn form(path: &str, pairs: &[(&str, &str)]) -> Request {
     Request::new("POST", path)
         .header("Content-Type", "application/x-www-form-urlencoded")
         .body(encode(pairs))
 }
 
 /// Begins a login. Returns the page and the cookie that goes with it.
-pub fn begin(server: &Server, client: &Value) -> (Response, String) {
+fn begin(server: &Server, client: &Value) -> (Response, String) {
+    page_at(server, &authorize(client))
+}
+
+/// Returns the path of a good request.
+pub fn authorize(client: &Value) -> String {
     let query = encode(&[
         ("response_type", "code"),
         ("client_id", client["client_id"].as_str().unwrap()),
@@ -122,10 +127,10 @@ pub fn begin(server: &Server, client: &Value) -> (Response, String) {
         ("code_challenge", CHALLENGE),
         ("code_challenge_method", "S256"),
     ]);
-    page_at(server, &format!("/oauth/authorize?{query}"))
+    format!("/oauth/authorize?{query}")
 }
 
-pub fn page_at(server: &Server, path: &str) -> (Response, String) {
+fn page_at(server: &Server, path: &str) -> (Response, String) {
     let page = server.send_bare(&Request::get(path));
     assert_eq!(page.status, 200, "{page:?}");
     let cookie = page.header("set-cookie").unwrap();
@@ -134,7 +139,7 @@ pub fn page_at(server: &Server, path: &str) -> (Response, String) {
 }
 
 /// Ends a login with the right password. Returns the code.
-pub fn log_in(server: &Server, page: &Response, cookie: &str) -> String {
+fn log_in(server: &Server, page: &Response, cookie: &str) -> String {
     let location = log_in_to(server, page, cookie);
     let code = location.strip_prefix(&format!("{REDIRECT}?code=")).unwrap();
     code.split('&').next().unwrap().to_owned()
@@ -169,7 +174,7 @@ pub fn public_keys(server: &Server) -> Value {
     })
 }
 
-pub fn exchange(server: &Server, client: &Value, code: &str) -> Response {
+fn exchange(server: &Server, client: &Value, code: &str) -> Response {
     let pairs = [
         ("grant_type", "authorization_code"),
         ("code", code),
