@@ -18,7 +18,9 @@ use axum::{
 use futures_util::future::BoxFuture;
 
 use crate::{
-    OwnAddress, authorize, callback, consent, documents, login,
+    OwnAddress, authorize, callback,
+    client_document::{DocumentOptions, Documents},
+    consent, documents, login,
     provider::{ProviderSettings, Providers},
     register, token,
 };
@@ -61,6 +63,8 @@ pub struct Options {
     pub own: OwnAddress,
     /// The providers of identities.
     pub providers: Vec<ProviderSettings>,
+    /// Where documents about clients may be. A reload does not change it.
+    pub documents: DocumentOptions,
 }
 
 /// What the routes share while a request is answered.
@@ -68,6 +72,7 @@ pub(crate) struct App {
     pub(crate) oauth: Oauth,
     pub(crate) own: OwnAddress,
     pub(crate) providers: Providers,
+    pub(crate) documents: Arc<Documents>,
     enabled: bool,
 }
 
@@ -88,6 +93,7 @@ impl Facade {
             oauth,
             own: options.own,
             providers: Providers::new(options.providers),
+            documents: Arc::new(Documents::new(options.documents)),
             enabled: options.enabled,
         }))))
     }
@@ -99,6 +105,7 @@ impl Facade {
             oauth: app.oauth.with_settings(settings),
             own: options.own,
             providers: app.providers.with_settings(options.providers),
+            documents: Arc::clone(&app.documents),
             enabled: options.enabled,
         });
     }

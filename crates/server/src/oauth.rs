@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use asyncgate_core::identity::oauth::Lifetimes;
+use asyncgate_core::identity::oauth::{Lifetimes, Reach};
 use asyncgate_engine::Engine;
 use asyncgate_engine::oauth::{Oauth, OauthSettings};
-use asyncgate_oauth::{Facade, Options, OwnAddress};
+use asyncgate_oauth::{DocumentOptions, Facade, Lookup, Options, OwnAddress};
 
 use crate::config::Settings;
 
@@ -32,6 +32,8 @@ fn for_engine(settings: &Settings) -> OauthSettings {
             refresh_ms: i64::from(oauth.refresh_token_ttl_days) * DAY_MS,
         },
         local_login: oauth.local_login,
+        dynamic_registration: oauth.dynamic_registration,
+        client_documents: oauth.client_documents,
         registration_tenant: oauth.registration_tenant.clone(),
     }
 }
@@ -45,5 +47,12 @@ fn options(settings: &Settings) -> Options {
             listener: settings.bind.to_string(),
         },
         providers: settings.oauth.providers.clone(),
+        documents: DocumentOptions {
+            reach: match settings.allow_insecure_dev {
+                true => Reach::PublicAndOwnMachine,
+                false => Reach::Public,
+            },
+            lookup: Lookup::default(),
+        },
     }
 }

@@ -22,7 +22,7 @@ use asyncgate_core::{
     identity::{
         Changes, Find, OauthClient, Record, RecordKind, TenantRecord,
         audit::{Draft, Event},
-        oauth::{ErrorCode, Lifetimes, Refusal},
+        oauth::{ClientName, ErrorCode, Lifetimes, Refusal, document_client_id},
     },
 };
 use tokio::sync::{OnceCell, Semaphore};
@@ -50,8 +50,12 @@ pub struct OauthSettings {
     pub lifetimes: Lifetimes,
     /// True if people may log in with a password that is kept here.
     pub local_login: bool,
-    /// The tenant, by name or id, of clients that register themselves; absent if none may.
-    pub registration_tenant: Option<String>,
+    /// True if clients may register themselves.
+    pub dynamic_registration: bool,
+    /// True if a document can describe a client.
+    pub client_documents: bool,
+    /// The tenant, by name or id, of clients that register themselves or that a document describes.
+    pub registration_tenant: String,
 }
 
 /// What stands behind the routes of OAuth.
@@ -134,6 +138,25 @@ impl Oauth {
         Ok(client.filter(|client| client.is_current(self.now())))
     }
 
+    /// Returns the client of a name, unless its time is over. Of a document's client that is what the document said when
+    /// it was read last.
+    pub async fn client_named(&self, name: &ClientName) -> Result<Option<OauthClient>, Fault> {
+        let (id, document) = match name {
+            ClientName::Id(id) => (*id, None),
+            ClientName::Document(_) if !self.settings.client_documents => return Ok(None),
+            ClientName::Document(address) => {
+                let tenant = self.tenant(&self.settings.registration_tenant).await?;
+                let Some(tenant) = tenant else {
+                    return Ok(None);
+                };
+                (document_client_id(tenant.id, address), Some(address))
+            }
+        };
+        let client = self.client(id).await?;
+        // Nobody calls a document's client by its id, so the document is always read before a login.
+        Ok(client.filter(|client| client.document.as_ref() == document))
+    }
+
     async fn find(&self, find: Find) -> Result<Option<Record>, Fault> {
         Ok(self.engine.store.identity().record(find).await?)
     }
@@ -188,6 +211,23 @@ impl Visitor {
         let drafts = std::mem::take(&mut decision.changes.audit).into_iter();
         decision.changes.audit = drafts.map(|draft| self.sign(draft)).collect();
         decision
+    }
+
+    /// Puts the sender on the entries of a decision, and makes one that changes nothing of a refusal.
+    fn sign_tried<T, E>(
+        &self,
+        tried: Result<Decision<T, Changes>, E>,
+    ) -> Decision<Result<T, E>, Changes> {
+        match tried.map(|decision| self.sign_all(decision)) {
+            Ok(decision) => Decision {
+                changes: decision.changes,
+                output: Ok(decision.output),
+            },
+            Err(refusal) => Decision {
+                changes: Changes::default(),
+                output: Err(refusal),
+            },
+        }
     }
 }
 

@@ -4,9 +4,8 @@
 //! call is bounded in time and size; what a provider answers reaches neither the log nor a client.
 
 mod discovery;
-mod fetch;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use asyncgate_core::{Timestamp, admission::sha256, identity::oauth::ErrorCode};
 use asyncgate_credentials::oidc::{self, Expected, ProviderKeys, Subject};
@@ -15,10 +14,18 @@ use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-use crate::pending::Sent;
+use crate::{
+    fetch::{self, Bounds, Fetcher, Lookup},
+    pending::Sent,
+};
 pub(crate) use discovery::Metadata;
-use fetch::Fetcher;
 
+/// The bounds of calls. Operators name the addresses, or providers that operators trust.
+const BOUNDS: Bounds = Bounds {
+    patience: Duration::from_secs(10),
+    max_bytes: 512 << 10,
+    reach: None,
+};
 /// How long a provider's description of itself counts.
 const METADATA_LIFE_MS: i64 = 3_600_000;
 /// How long a provider's keys count.
@@ -58,6 +65,12 @@ pub(crate) enum Failed {
     /// The statement about the person is not good.
     #[error(transparent)]
     Token(#[from] oidc::Refusal),
+}
+
+impl From<fetch::Failed> for Failed {
+    fn from(failed: fetch::Failed) -> Self {
+        Self::Provider(failed.to_string())
+    }
 }
 
 impl Failed {
@@ -120,7 +133,7 @@ impl Providers {
     pub(crate) fn new(settings: Vec<ProviderSettings>) -> Self {
         let none = Self {
             all: BTreeMap::new(),
-            fetcher: Arc::default(),
+            fetcher: Arc::new(Fetcher::new(BOUNDS, Lookup::default())),
         };
         none.with_settings(settings)
     }
@@ -187,7 +200,7 @@ impl Providers {
             return Err(failed.clone());
         }
         let address = &provider.settings.discovery_url;
-        let fetched = self.fetcher.get(address).await;
+        let fetched = self.fetcher.get(address).await.map_err(Failed::from);
         match fetched.and_then(|text| Metadata::read(address, &text)) {
             Ok(metadata) => {
                 let metadata = Arc::new(metadata);

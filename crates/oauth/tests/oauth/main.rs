@@ -6,6 +6,7 @@
 )]
 
 mod browser;
+mod client_documents;
 mod clients;
 mod documents;
 mod flow;

@@ -133,7 +133,7 @@ async fn a_reload_gives_strangers_no_new_attempts() {
     world.reload(Setup::default());
     assert_eq!(register().await, 429);
     world.reload(Setup {
-        registration_tenant: None,
+        dynamic_registration: false,
         ..Setup::default()
     });
     assert_eq!(register().await, 404);

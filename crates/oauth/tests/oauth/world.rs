@@ -8,7 +8,7 @@ use asyncgate_core::{
         Changes, DEFAULT_TENANT, Find, IdentityLink, Person, Record, RecordKind, Role, TokenFamily,
         audit::{Entry, Event},
         manage::people::LOCAL,
-        oauth::Lifetimes,
+        oauth::{Lifetimes, Reach},
     },
 };
 use asyncgate_engine::{
@@ -17,7 +17,7 @@ use asyncgate_engine::{
     oauth::{Oauth, OauthSettings},
     registry,
 };
-use asyncgate_oauth::{Facade, Options, OwnAddress, ProviderSettings};
+use asyncgate_oauth::{DocumentOptions, Facade, Lookup, Options, OwnAddress, ProviderSettings};
 use asyncgate_store::{
     Store as _,
     identity::{AuditFilter, Reads},
@@ -54,7 +54,11 @@ pub struct Setup {
     pub enabled: bool,
     pub providers: Vec<ProviderSettings>,
     pub local_login: bool,
-    pub registration_tenant: Option<String>,
+    pub dynamic_registration: bool,
+    pub client_documents: bool,
+    pub registration_tenant: String,
+    pub reach: Reach,
+    pub lookup: Lookup,
     pub public_url: Option<String>,
 }
 
@@ -64,7 +68,11 @@ impl Default for Setup {
             enabled: true,
             providers: Vec::new(),
             local_login: true,
-            registration_tenant: Some("default".to_owned()),
+            dynamic_registration: true,
+            client_documents: true,
+            registration_tenant: "default".to_owned(),
+            reach: Reach::PublicAndOwnMachine,
+            lookup: Lookup::default(),
             public_url: None,
         }
     }
@@ -80,6 +88,8 @@ impl Setup {
                 refresh_ms: 90 * DAY_MS,
             },
             local_login: self.local_login,
+            dynamic_registration: self.dynamic_registration,
+            client_documents: self.client_documents,
             registration_tenant: self.registration_tenant,
         };
         let options = Options {
@@ -90,6 +100,10 @@ impl Setup {
                 listener: "127.0.0.1:8080".to_owned(),
             },
             providers: self.providers,
+            documents: DocumentOptions {
+                reach: self.reach,
+                lookup: self.lookup,
+            },
         };
         (settings, options)
     }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Launch, Server, eventually};
 use crate::http::{Request, Response};
+use crate::reload::serve_json;
 
 const NAME: &str = "ada";
 const PASSWORD: &str = "correct horse battery staple";
@@ -326,4 +327,25 @@ fn oauth_can_be_switched_off() {
         let answer = server.send_bare(&Request::get(path));
         assert_eq!(answer.status, 404, "{path}");
     }
+}
+
+#[test]
+fn a_document_on_this_machine_describes_a_client_only_for_those_who_develop_one() {
+    let host = serve_json(|base| {
+        json!({
+            "client_id": format!("{base}/client.json"), "client_name": "Documented",
+            "redirect_uris": [REDIRECT], "token_endpoint_auth_method": "none",
+        })
+    });
+    let client = json!({ "client_id": format!("http://{host}/client.json") });
+    let ask = |server: &Server| server.send_bare(&Request::get(&authorize(&client)));
+    let server = Launch::new().start();
+    let metadata = server.get("/.well-known/oauth-authorization-server").json();
+    assert_eq!(metadata["client_id_metadata_document_supported"], true);
+    let refused = ask(&server);
+    assert_eq!(refused.status, 400, "{refused:?}");
+    let server = Launch::without_key().set("allow_insecure_dev=true").start();
+    let page = ask(&server);
+    assert_eq!(page.status, 200, "{page:?}");
+    assert!(page.text().contains("Documented"), "{page:?}");
 }

@@ -1,8 +1,9 @@
 //! SIGHUP: what is applied, what waits for a restart, and what is refused.
 
 use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::{Launch, eventually};
 use crate::http::Request;
@@ -93,19 +94,14 @@ fn a_mistake_changes_nothing_at_all() {
     server.post("/v1/send", &large).expect(200);
 }
 
-/// A provider that says where its pages are, and nothing else.
-fn provider() -> std::net::SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+/// Returns the address of a server that answers everything with what is made of its address.
+pub fn serve_json(make: fn(&str) -> Value) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let base = format!("http://{address}");
-            let document = json!({
-                "issuer": base, "authorization_endpoint": format!("{base}/login"),
-                "token_endpoint": format!("{base}/token"), "jwks_uri": format!("{base}/keys"),
-            });
-            let body = document.to_string();
+            let body = make(&format!("http://{address}")).to_string();
             let mut head = [0; 4_096];
             let _ = stream.read(&mut head).unwrap();
             write!(
@@ -119,7 +115,17 @@ fn provider() -> std::net::SocketAddr {
     address
 }
 
-fn with_provider(name: &str, at: std::net::SocketAddr) -> String {
+/// A provider that says where its pages are, and nothing else.
+fn provider() -> SocketAddr {
+    serve_json(|base| {
+        json!({
+            "issuer": base, "authorization_endpoint": format!("{base}/login"),
+            "token_endpoint": format!("{base}/token"), "jwks_uri": format!("{base}/keys"),
+        })
+    })
+}
+
+fn with_provider(name: &str, at: SocketAddr) -> String {
     format!(
         "[[security.oauth.providers]]\nname = \"{name}\"\n\
          discovery_url = \"http://{at}/.well-known/openid-configuration\"\n\

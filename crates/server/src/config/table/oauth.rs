@@ -43,9 +43,15 @@ pub(super) static KEYS: &[Key] = &[
         "Lets clients register themselves at /oauth/register, as those of MCP do; they never act for an admin, and are forgotten if nobody uses them.",
     ),
     live(
+        "security.oauth.client_metadata_documents",
+        "true",
+        Rule::Switch,
+        "Takes the https address of a client metadata document for a client_id: the server fetches the document, from the public internet only; such clients are treated like those that register themselves.",
+    ),
+    live(
         "security.oauth.registration_tenant",
         "default",
         Rule::Name,
-        "The tenant, by name or id, whose people may use clients that registered themselves.",
+        "The tenant, by name or id, whose people may use clients that registered themselves or that a document describes.",
     ),
 ];
