@@ -3,6 +3,7 @@
 //! **Architecture Invariant:** this crate is all that a client needs. It has no rules: a value that parses
 //! here may still be refused by the engine.
 
+mod address;
 mod admission;
 mod batch;
 pub mod bounds;
@@ -25,6 +26,7 @@ mod tasks;
 mod toolset;
 mod usage;
 
+pub use address::is_public;
 pub use admission::*;
 pub use batch::{Batch, Refusal};
 pub use code::{Code, ErrorBody};

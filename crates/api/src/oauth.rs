@@ -63,12 +63,15 @@ pub struct OauthClientRecord {
     pub scopes: Vec<Scope>,
     /// True if it has a secret.
     pub confidential: bool,
-    /// True if it registered itself.
+    /// True if it registered itself or a document describes it.
     pub dynamic: bool,
     /// The time at which it was registered.
     pub created_at: String,
     /// The time from which on it is forgotten unless it is used; null if an admin registered it.
     pub expires_at: Option<String>,
+    /// The address of the document that describes it, by which it calls itself; absent if it was registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document: Option<String>,
 }
 
 /// A client that was just registered.

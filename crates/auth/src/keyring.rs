@@ -7,7 +7,10 @@ use asyncgate_core::identity::{Changes, KeyStanding, RecordKey, Rejection};
 use asyncgate_core::{Decision, Env, Ids, Policy, RecordId, Stamp, TenantId, Timestamp};
 use asyncgate_credentials::jwt::{self, Claims, Expected};
 use asyncgate_credentials::macaroon;
-use asyncgate_engine::{Caller, Clock, Fault, Keyring, MintedKey, MintedMacaroon, NewSecret};
+use asyncgate_engine::{
+    Caller, Clock, Fault, Keyring, MintedKey, MintedMacaroon, NewSecret, NewTokenKey,
+    RetiredTokenKey,
+};
 use asyncgate_store::identity::{Reads, Snapshot};
 use asyncgate_store::{Store, transact};
 use futures_util::FutureExt as _;
@@ -22,7 +25,7 @@ use crate::open::{Error, Settings};
 use crate::plain_key::{PlainKey, base62, lookup_id};
 use crate::records::Records;
 use crate::root_key::MacaroonKey;
-use crate::signing::SigningKeys;
+use crate::signing::{NotRotated, SigningKeys};
 use crate::verify::Check;
 
 /// The slow hashes of new secrets that are made at the same time. Each takes memory and a processor.
@@ -94,10 +97,8 @@ impl ServerKeyring {
             .unwrap_or_else(PoisonError::into_inner);
         *cost = settings.hash_cost;
         drop(cost);
-        if let Some(der) = &settings.signing_key
-            && let Err(error) = self.signing.replace(der)
-        {
-            tracing::error!(%error, "the key of access tokens stays as it was");
+        if let Err(error) = self.signing.read(settings.signing_key.as_deref()) {
+            tracing::error!(event = "auth.reload", %error, "the key of access tokens stays as it was");
         }
     }
 
@@ -246,6 +247,21 @@ impl Keyring for ServerKeyring {
         jwt::sign(&key, claims).map_err(failed)
     }
 
+    fn new_token_key(&self) -> BoxFuture<'_, Result<NewTokenKey, Fault>> {
+        let signing = Arc::clone(&self.signing);
+        async move {
+            let made = self.aside(move || signing.prepare()).await;
+            made.map_err(failed)?.map_err(not_rotated)
+        }
+        .boxed()
+    }
+
+    fn sign_with(&self, key: NewTokenKey) -> BoxFuture<'_, Result<Option<RetiredTokenKey>, Fault>> {
+        let signing = Arc::clone(&self.signing);
+        let kept = tokio::task::spawn_blocking(move || signing.rotate(&key));
+        async move { kept.await.map_err(failed)?.map_err(not_rotated) }.boxed()
+    }
+
     fn read_token(&self, token: &str) -> Option<Claims> {
         self.verify_token(token).ok()
     }
@@ -270,4 +286,15 @@ impl Keyring for ServerKeyring {
 
 fn failed(error: impl std::fmt::Display) -> Fault {
     Fault::new(Code::Internal, "the secret could not be made").because(error.to_string())
+}
+
+fn not_rotated(reason: NotRotated) -> Fault {
+    match reason {
+        NotRotated::Given => Fault::new(
+            Code::Conflict,
+            "security.jwt.private_key_path names the key of access tokens: put another key into that file, then let \
+             the server read it again (SIGHUP)",
+        ),
+        NotRotated::Failed(error) => failed(error),
+    }
 }

@@ -42,4 +42,4 @@ pub use keyring::ServerKeyring;
 pub use machine::{Machine, NoRandomness};
 pub use open::{Error, Settings};
 pub use plain_key::{PlainKey, lookup_id};
-pub use signing::{NoSigningKey, SigningKeys};
+pub use signing::{NoSigningKey, NotRotated, SigningKeys};

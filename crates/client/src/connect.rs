@@ -13,10 +13,11 @@ use std::{
     time::Duration,
 };
 
+use asyncgate_api::is_public;
 use hyper_util::client::legacy::connect::{HttpConnector, dns::Name};
 use tower::Service;
 
-use crate::{Error, address};
+use crate::Error;
 
 #[cfg(feature = "tls")]
 pub(crate) type Connector = hyper_rustls::HttpsConnector<HttpConnector<Resolver>>;
@@ -35,7 +36,7 @@ impl Reach {
     pub fn allows(&self, address: IpAddr) -> bool {
         match self {
             Self::Anywhere => true,
-            Self::PublicAnd(others) => address::is_public(address) || others.contains(&address),
+            Self::PublicAnd(others) => is_public(address) || others.contains(&address),
         }
     }
 }

@@ -50,6 +50,11 @@ impl Client {
         self.call::<RotateAllKeys>(input).await
     }
 
+    /// Signs access tokens with a new key from now on.
+    pub async fn rotate_token_key(&self) -> Result<RotatedTokenKey, Error> {
+        self.call::<RotateTokenKey>(&NoInput {}).await
+    }
+
     /// Makes a tenant.
     pub async fn create_tenant(&self, input: &CreateTenantInput) -> Result<TenantRecord, Error> {
         self.call::<CreateTenant>(input).await

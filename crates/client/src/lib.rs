@@ -16,7 +16,6 @@
 
 #![warn(missing_docs)]
 
-mod address;
 mod admission;
 mod builder;
 mod client;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use asyncgate_core::{RecordId, identity::RecordKey};
+use asyncgate_core::{RecordId, Timestamp, identity::RecordKey};
 use asyncgate_credentials::jwt::Claims;
 use futures_util::future::BoxFuture;
 
@@ -29,6 +29,14 @@ pub trait Keyring: Send + Sync {
 
     /// Signs the claims of an access token.
     fn sign(&self, claims: &Claims) -> Result<String, Fault>;
+
+    /// Makes another key for access tokens, which signs nothing yet. Takes about a second on a thread of its own. Refuses
+    /// if the settings name the key.
+    fn new_token_key(&self) -> BoxFuture<'_, Result<NewTokenKey, Fault>>;
+
+    /// Signs access tokens with a key from now on, and returns the one that signed until now; tokens of that one stay
+    /// valid. Begins at once and goes on even if nobody waits for it. The key is on disk when it is done.
+    fn sign_with(&self, key: NewTokenKey) -> BoxFuture<'_, Result<Option<RetiredTokenKey>, Fault>>;
 
     /// Returns the claims of an access token that this server signed, if it is valid now. Whether it was revoked is not
     /// looked at.
@@ -94,4 +102,30 @@ pub struct MintedMacaroon {
     pub identifier: String,
     /// The name of the root key that its signature starts from.
     pub root_key: String,
+}
+
+/// A key for access tokens that was just made.
+#[derive(Clone)]
+pub struct NewTokenKey {
+    /// Its name.
+    pub kid: String,
+    /// The private key in DER.
+    pub der: Vec<u8>,
+}
+
+impl fmt::Debug for NewTokenKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewTokenKey")
+            .field("kid", &self.kid)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A key of access tokens that signs no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetiredTokenKey {
+    /// Its name.
+    pub kid: String,
+    /// The time until which its tokens are accepted, if they live so long.
+    pub accepted_until: Timestamp,
 }

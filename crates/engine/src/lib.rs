@@ -59,7 +59,7 @@ pub use events::{Event, Events, Subscription};
 pub use fault::Fault;
 pub use ingress::{Ingress, Ingresses, LimitBy, Message, Provider, Received, Secret};
 pub use input::decode;
-pub use keyring::{Keyring, MintedKey, MintedMacaroon, NewSecret};
+pub use keyring::{Keyring, MintedKey, MintedMacaroon, NewSecret, NewTokenKey, RetiredTokenKey};
 pub use mailbox::{MessageStream, Streamed};
 pub use metering::{BILLING, MeteringSettings};
 pub use metrics::{

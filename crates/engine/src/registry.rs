@@ -83,6 +83,7 @@ const ENTRIES: &[Entry] = &[
     entry::<api::RevokeKey>(),
     entry::<api::RotateAllKeys>(),
     entry::<api::RevokeAllCredentials>(),
+    entry::<api::RotateTokenKey>(),
     entry::<api::CreateTenant>(),
     entry::<api::ListTenants>(),
     entry::<api::GetTenant>(),

@@ -26,6 +26,7 @@ fn client() -> OauthClient {
         secret_hash: None,
         created_at: Timestamp::from_millis(NOW_MS),
         expires_at: None,
+        document: None,
     }
 }
 

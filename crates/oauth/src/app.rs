@@ -1,10 +1,14 @@
 //! The routes, and what they share.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
+use asyncgate_api::Code;
 use asyncgate_core::identity::oauth::{AuthorizationRequest, ErrorCode};
 use asyncgate_edge::{answer, correlate, request_context, response};
-use asyncgate_engine::{Fault, UserAgent, oauth::Oauth};
+use asyncgate_engine::{
+    Fault, UserAgent,
+    oauth::{Oauth, OauthSettings},
+};
 use axum::{
     Router,
     body::Body,
@@ -14,7 +18,9 @@ use axum::{
 use futures_util::future::BoxFuture;
 
 use crate::{
-    OwnAddress, authorize, callback, consent, documents, login,
+    OwnAddress, authorize, callback,
+    client_document::{DocumentOptions, Documents},
+    consent, documents, login,
     provider::{ProviderSettings, Providers},
     register, token,
 };
@@ -51,17 +57,80 @@ pub const PATHS: [&str; 12] = [
 /// The settings of the facade.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// True if the routes are served. The others answer as if there were none.
+    pub enabled: bool,
     /// The address of this server.
     pub own: OwnAddress,
     /// The providers of identities.
     pub providers: Vec<ProviderSettings>,
+    /// Where documents about clients may be. A reload does not change it.
+    pub documents: DocumentOptions,
 }
 
-/// What the routes share.
+/// What the routes share while a request is answered.
 pub(crate) struct App {
-    pub(crate) oauth: Arc<Oauth>,
+    pub(crate) oauth: Oauth,
     pub(crate) own: OwnAddress,
     pub(crate) providers: Providers,
+    pub(crate) documents: Arc<Documents>,
+    enabled: bool,
+}
+
+/// The routes of OAuth, whose settings can change while they are served.
+#[derive(Clone)]
+pub struct Facade(Arc<RwLock<Arc<App>>>);
+
+impl std::fmt::Debug for Facade {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Facade").field(&self.app().oauth).finish()
+    }
+}
+
+impl Facade {
+    /// Puts the routes together.
+    pub fn new(oauth: Oauth, options: Options) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(App {
+            oauth,
+            own: options.own,
+            providers: Providers::new(options.providers),
+            documents: Arc::new(Documents::new(options.documents)),
+            enabled: options.enabled,
+        }))))
+    }
+
+    /// Puts other settings in force for requests that begin after this. A login under way goes on by the new ones.
+    pub fn reload(&self, settings: OauthSettings, options: Options) {
+        let mut app = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *app = Arc::new(App {
+            oauth: app.oauth.with_settings(settings),
+            own: options.own,
+            providers: app.providers.with_settings(options.providers),
+            documents: Arc::clone(&app.documents),
+            enabled: options.enabled,
+        });
+    }
+
+    /// Returns the routes.
+    pub fn router(&self) -> Router {
+        Router::new()
+            .route(AUTHORIZE, get(serve(self, authorize::authorize)))
+            .route(CALLBACK, get(serve(self, callback::callback)))
+            .route(LOGIN, post(serve(self, login::log_in)))
+            .route(CONSENT, post(serve(self, consent::consent)))
+            .route(TOKEN, post(serve(self, token::token)))
+            .route(REVOKE, post(serve(self, token::revoke)))
+            .route(REGISTER, post(serve(self, register::register)))
+            .route(JWKS, get(serve(self, documents::keys)))
+            .route(WELL_KNOWN_JWKS, get(serve(self, documents::keys)))
+            .route(SERVER_METADATA, get(serve(self, documents::server)))
+            .route(RESOURCE_METADATA, get(serve(self, documents::resource)))
+            .route(MCP_METADATA, get(serve(self, documents::mcp_resource)))
+    }
+
+    fn app(&self) -> Arc<App> {
+        let app = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&app)
+    }
 }
 
 /// A request whose body is still to come, with what is known about it.
@@ -71,47 +140,25 @@ pub(crate) struct Asked {
     pub(crate) base: String,
 }
 
-/// Returns the routes.
-pub fn router(oauth: Arc<Oauth>, options: Options) -> Router {
-    let app = Arc::new(App {
-        oauth,
-        own: options.own,
-        providers: Providers::new(options.providers),
-    });
-    let mut router = Router::new()
-        .route(AUTHORIZE, get(serve(&app, authorize::authorize)))
-        .route(CALLBACK, get(serve(&app, callback::callback)))
-        .route(LOGIN, post(serve(&app, login::log_in)))
-        .route(CONSENT, post(serve(&app, consent::consent)))
-        .route(TOKEN, post(serve(&app, token::token)))
-        .route(REVOKE, post(serve(&app, token::revoke)))
-        .route(JWKS, get(serve(&app, documents::keys)))
-        .route(WELL_KNOWN_JWKS, get(serve(&app, documents::keys)))
-        .route(SERVER_METADATA, get(serve(&app, documents::server)))
-        .route(RESOURCE_METADATA, get(serve(&app, documents::resource)))
-        .route(MCP_METADATA, get(serve(&app, documents::mcp_resource)));
-    if app.oauth.settings().registration_tenant.is_some() {
-        router = router.route(REGISTER, post(serve(&app, register::register)));
-    }
-    router
-}
-
 /// Makes a route of a function that answers requests.
 fn serve<F, W>(
-    app: &Arc<App>,
+    facade: &Facade,
     work: F,
 ) -> impl Fn(Request<Body>) -> BoxFuture<'static, Response<Body>> + Clone + Send + Sync + 'static
 where
     F: Fn(Arc<App>, Asked, Body) -> W + Copy + Send + Sync + 'static,
     W: Future<Output = Result<Response<Body>, Fault>> + Send + 'static,
 {
-    let app = Arc::clone(app);
+    let facade = facade.clone();
     move |request| {
-        let app = Arc::clone(&app);
+        let app = facade.app();
         Box::pin(async move {
             let corr_id = correlate(request.headers(), || app.oauth.engine().corr_id());
             let agent = UserAgent::new(request_context(request.headers()).user_agent);
             let work = async move {
+                if !app.enabled {
+                    return Err(no_route());
+                }
                 let (parts, body) = request.into_parts();
                 let asked = Asked {
                     base: app.own.of(&parts.uri, &parts.headers),
@@ -132,14 +179,15 @@ where
     }
 }
 
+/// Makes the fault of a route that the settings do not want.
+pub(crate) fn no_route() -> Fault {
+    Fault::new(Code::NotFound, "no such route")
+}
+
 /// Sends the browser on with a GET.
 pub(crate) fn go_to(status: StatusCode, address: &str) -> Result<Response<Body>, Fault> {
-    let location = HeaderValue::from_str(address).map_err(|_| {
-        Fault::new(
-            asyncgate_api::Code::Internal,
-            "the address cannot be written",
-        )
-    })?;
+    let location = HeaderValue::from_str(address)
+        .map_err(|_| Fault::new(Code::Internal, "the address cannot be written"))?;
     let mut response = response(Body::empty());
     *response.status_mut() = status;
     response.headers_mut().insert(header::LOCATION, location);

@@ -27,7 +27,7 @@ pub(crate) async fn authorize(
     _: Body,
 ) -> Result<Response<Body>, Fault> {
     let params = form::query(&asked.parts.uri)?;
-    let client = app.oauth.client(oauth::client_id(&params)?).await?;
+    let client = app.client(&oauth::client_name(&params)?).await?;
     // Until here the answer stays on this server: whoever made the link may be anybody.
     let redirect_uri = oauth::redirect_uri(client.as_ref(), &params)?;
     let Some(client) = client.as_ref() else {

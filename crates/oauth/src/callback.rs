@@ -28,8 +28,8 @@ pub(crate) async fn callback(
 ) -> Result<Response<Body>, Fault> {
     let params = form::query(&asked.parts.uri)?;
     let (pending, sent) = app.returned(&asked, &params)?;
-    let Some(provider) = app.providers.get(&sent.provider) else {
-        return Err(lost().into());
+    let Some(provider) = app.providers.of(&sent) else {
+        return gone(&pending, StatusCode::FOUND);
     };
     let identified = app.identify(provider, &pending, &sent, &params).await;
     let who = match identified {
@@ -62,7 +62,7 @@ impl App {
         status: StatusCode,
     ) -> Result<Response<Body>, Fault> {
         let Some(provider) = self.providers.get(name) else {
-            return Err(Refusal::request("provider names no provider").into());
+            return gone(&pending, status);
         };
         let metadata = match self.providers.metadata(provider, self.oauth.now()).await {
             Ok(metadata) => metadata,
@@ -73,6 +73,7 @@ impl App {
         };
         let sent = Sent {
             provider: name.to_owned(),
+            fingerprint: provider.fingerprint(),
             nonce: self.oauth.draw()?,
             verifier: self.oauth.draw()?,
         };
@@ -171,8 +172,23 @@ fn lost() -> Refusal {
     Refusal::request("this login has ended or began elsewhere; begin again")
 }
 
+/// Ends a login in a way that the settings do not have any more.
+pub(crate) fn gone(pending: &Pending, status: StatusCode) -> Result<Response<Body>, Fault> {
+    let description = "this way to log in is not there any more; begin again";
+    fail_with(pending, status, ErrorCode::AccessDenied, description)
+}
+
 /// Ends a login that went wrong.
 fn fail(pending: &Pending, code: ErrorCode, description: &str) -> Result<Response<Body>, Fault> {
+    fail_with(pending, StatusCode::FOUND, code, description)
+}
+
+fn fail_with(
+    pending: &Pending,
+    status: StatusCode,
+    code: ErrorCode,
+    description: &str,
+) -> Result<Response<Body>, Fault> {
     let request = &pending.request;
     let state = request.state.as_deref();
     let address = error_address(
@@ -182,5 +198,5 @@ fn fail(pending: &Pending, code: ErrorCode, description: &str) -> Result<Respons
         code,
         description,
     );
-    leave(pending, StatusCode::FOUND, &address)
+    leave(pending, status, &address)
 }

@@ -42,7 +42,9 @@ pub(crate) async fn server(app: Arc<App>, asked: Asked, _: Body) -> Result<Respo
         "revocation_endpoint_auth_methods_supported": methods,
         "authorization_response_iss_parameter_supported": true,
     });
-    if app.oauth.settings().registration_tenant.is_some() {
+    let settings = app.oauth.settings();
+    metadata["client_id_metadata_document_supported"] = settings.client_documents.into();
+    if settings.dynamic_registration {
         metadata["registration_endpoint"] = format!("{base}/oauth/register").into();
     }
     Ok(document(&metadata))

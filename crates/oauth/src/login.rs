@@ -12,6 +12,7 @@ use axum::{
 
 use crate::{
     app::{App, Asked, client_address, error_address, go_to},
+    callback::gone,
     cookie, form,
     pending::{Kept, Pending},
 };
@@ -25,6 +26,9 @@ pub(crate) async fn log_in(
     let headers = &asked.parts.headers;
     let params = form::form(app.oauth.engine(), headers, body).await?;
     let pending = app.form_login(headers, &params)?;
+    if !app.oauth.settings().local_login {
+        return gone(&pending, StatusCode::SEE_OTHER);
+    }
     // A name that is left out is as wrong as any other.
     let name = params.get("username")?.unwrap_or_default();
     let password = params.get("password")?.unwrap_or_default().to_owned();

@@ -85,11 +85,12 @@ pub(crate) fn agree(
     let buttons: String = buttons.collect();
     let body = format!(
         "<h1>Do you know this program?</h1>{about}\
-         <p>The program registered itself; nobody has looked at it. Go on only if you have just asked for this.</p>\
+         <p>{stranger}; nobody here has looked at it. Go on only if you have just asked for this.</p>\
          <form method=\"post\" action=\"consent\">\
          <input type=\"hidden\" name=\"login\" value=\"{sealed}\">{buttons}\
          <button name=\"deny\" value=\"1\">Cancel</button></form>",
         about = about(pending, client),
+        stranger = stranger(client),
         sealed = escaped(sealed),
     );
     page(StatusCode::OK, &body, &Forms::ToProvider(pending))
@@ -104,6 +105,17 @@ fn about(pending: &Pending, client: &OauthClient) -> String {
         scopes = escaped(&words(pending.request.scopes)),
         target = escaped(origin(&pending.request.redirect_uri)),
     )
+}
+
+/// Says how a client became known that nobody vouches for.
+fn stranger(client: &OauthClient) -> String {
+    match &client.document {
+        None => "The program registered itself".to_owned(),
+        Some(address) => format!(
+            "The program is described by a document at <code>{}</code>",
+            escaped(origin(address))
+        ),
+    }
 }
 
 fn words(scopes: Scopes) -> String {

@@ -29,6 +29,8 @@ pub(crate) struct Pending {
 pub(crate) struct Sent {
     /// The provider.
     pub(crate) provider: String,
+    /// The fingerprint of the provider, which may be gone from the settings when the person comes back.
+    pub(crate) fingerprint: String,
     /// The number that its statement about the person must have.
     pub(crate) nonce: String,
     /// The verifier that goes with the provider's code.

@@ -2,41 +2,23 @@
 
 use std::sync::Arc;
 
-use asyncgate_core::identity::{
-    Scope, Scopes,
-    oauth::{ErrorCode, STRANGER_SCOPES},
-};
+use asyncgate_core::identity::oauth::ErrorCode;
 use asyncgate_edge::json_response;
 use asyncgate_engine::{
     Fault,
-    oauth::{Registered, Registration, oauth_fault},
+    oauth::{Registered, oauth_fault},
 };
 use axum::{
     body::Body,
     http::{Response, StatusCode},
 };
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    app::{App, Asked},
+    app::{App, Asked, no_route},
     form,
+    metadata::Metadata,
 };
-
-/// The name of a client that has none.
-const NAMELESS: &str = "a program without a name";
-
-/// What a client says about itself. The standard wants whatever else it says to be ignored.
-#[derive(Deserialize)]
-struct Metadata {
-    #[serde(default)]
-    redirect_uris: Vec<String>,
-    client_name: Option<String>,
-    scope: Option<String>,
-    token_endpoint_auth_method: Option<String>,
-    grant_types: Option<Vec<String>>,
-    response_types: Option<Vec<String>>,
-}
 
 /// Registers a client.
 pub(crate) async fn register(
@@ -44,17 +26,15 @@ pub(crate) async fn register(
     asked: Asked,
     body: Body,
 ) -> Result<Response<Body>, Fault> {
+    if !app.oauth.settings().dynamic_registration {
+        return Err(no_route());
+    }
     let body = form::read(app.oauth.engine(), &asked.parts.headers, body).await?;
     let metadata: Metadata = serde_json::from_slice(&body)
         .map_err(|_| bad("the body must be a JSON object of client metadata"))?;
     let method = auth_method(metadata.token_endpoint_auth_method.as_deref())?;
-    check(&metadata)?;
-    let wish = Registration {
-        name: metadata.client_name.unwrap_or_else(|| NAMELESS.to_owned()),
-        redirect_uris: metadata.redirect_uris,
-        scopes: metadata.scope.as_deref().map(scopes),
-        confidential: method != "none",
-    };
+    metadata.check().map_err(bad)?;
+    let wish = metadata.registration(method != "none");
     let registered = app.oauth.register(wish).await?;
     let body = told(&registered, method).to_string();
     Ok(json_response(StatusCode::CREATED, body))
@@ -70,29 +50,6 @@ fn auth_method(wished: Option<&str>) -> Result<&'static str, Fault> {
             "token_endpoint_auth_method must be none, client_secret_basic or client_secret_post",
         )),
     }
-}
-
-fn check(metadata: &Metadata) -> Result<(), Fault> {
-    let has = |list: &Option<Vec<String>>, name: &str| match list {
-        Some(list) => list.iter().any(|entry| entry == name),
-        None => true,
-    };
-    if !has(&metadata.grant_types, "authorization_code") {
-        return Err(bad("grant_types must have authorization_code"));
-    }
-    if !has(&metadata.response_types, "code") {
-        return Err(bad("response_types must have code"));
-    }
-    Ok(())
-}
-
-/// Reads scopes. Those that such a client cannot have are left out, and its answer tells.
-fn scopes(text: &str) -> Scopes {
-    let names = text.split([' ', ',']);
-    let known: Scopes = names
-        .filter_map(|name| name.parse::<Scope>().ok())
-        .collect();
-    known.and(STRANGER_SCOPES)
 }
 
 fn told(registered: &Registered, method: &str) -> Value {

@@ -2,23 +2,29 @@
 
 use std::sync::Arc;
 
-use asyncgate_core::identity::oauth::Lifetimes;
+use asyncgate_core::identity::oauth::{Lifetimes, Reach};
 use asyncgate_engine::Engine;
 use asyncgate_engine::oauth::{Oauth, OauthSettings};
-use asyncgate_oauth::{Options, OwnAddress};
-use axum::Router;
+use asyncgate_oauth::{DocumentOptions, Facade, Lookup, Options, OwnAddress};
 
 use crate::config::Settings;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Returns the routes, if the settings want them.
-pub fn router(settings: &Settings, engine: &Arc<Engine>) -> Option<Router> {
+/// Returns the facade. It answers to nobody if the settings do not want it.
+pub fn facade(settings: &Settings, engine: &Arc<Engine>) -> Facade {
+    let oauth = Oauth::new(engine.clone(), for_engine(settings));
+    Facade::new(oauth, options(settings))
+}
+
+/// Puts other settings in force.
+pub fn reload(facade: &Facade, settings: &Settings) {
+    facade.reload(for_engine(settings), options(settings));
+}
+
+fn for_engine(settings: &Settings) -> OauthSettings {
     let oauth = &settings.oauth;
-    if !oauth.enabled {
-        return None;
-    }
-    let for_engine = OauthSettings {
+    OauthSettings {
         issuer: settings.jwt_issuer.clone(),
         audience: settings.jwt_audience.clone(),
         lifetimes: Lifetimes {
@@ -26,16 +32,27 @@ pub fn router(settings: &Settings, engine: &Arc<Engine>) -> Option<Router> {
             refresh_ms: i64::from(oauth.refresh_token_ttl_days) * DAY_MS,
         },
         local_login: oauth.local_login,
+        dynamic_registration: oauth.dynamic_registration,
+        client_documents: oauth.client_documents,
         registration_tenant: oauth.registration_tenant.clone(),
-    };
-    let options = Options {
+    }
+}
+
+fn options(settings: &Settings) -> Options {
+    Options {
+        enabled: settings.oauth.enabled,
         own: OwnAddress {
             public_url: settings.public_url.clone(),
             secure: settings.tls.is_some(),
             listener: settings.bind.to_string(),
         },
-        providers: oauth.providers.clone(),
-    };
-    let oauth = Arc::new(Oauth::new(engine.clone(), for_engine));
-    Some(asyncgate_oauth::router(oauth, options))
+        providers: settings.oauth.providers.clone(),
+        documents: DocumentOptions {
+            reach: match settings.allow_insecure_dev {
+                true => Reach::PublicAndOwnMachine,
+                false => Reach::Public,
+            },
+            lookup: Lookup::default(),
+        },
+    }
 }

@@ -66,7 +66,8 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
         async move { keep("monitor", restarts, || monitor.watch()).await }
     });
     let registry = registry(&node, &auth, &monitor);
-    let routes = routes(&settings, &node, Arc::new(auth), &monitor);
+    let oauth = oauth::facade(&settings, &node.engine);
+    let routes = routes(&settings, &node, Arc::new(auth), &monitor).merge(oauth.router());
     let listeners = sockets.serve(&settings, &node.engine, routes, &monitor, registry)?;
     monitor.bound();
     let address = listeners.iter().find_map(Listener::address);
@@ -85,6 +86,7 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     while signals.next().await == Wish::Reload {
         running.reload(|settings| {
             node.reload(settings);
+            oauth::reload(&oauth, settings);
             for listener in &listeners {
                 listener.set_timeouts(timeouts(settings));
             }
@@ -270,10 +272,6 @@ fn routes(
         .merge(events)
         .merge(domains)
         .merge(ingress);
-    let all = match oauth::router(settings, engine) {
-        Some(oauth) => all.merge(oauth),
-        None => all,
-    };
     (rest, all)
 }
 

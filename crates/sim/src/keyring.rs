@@ -10,7 +10,8 @@ use asyncgate_api::Code;
 use asyncgate_auth::{MemoryFiles, ServerKeyring, fakes};
 use asyncgate_core::{RecordId, identity::RecordKey};
 use asyncgate_engine::{
-    Caller, Fault, Keyring, MintedKey, MintedMacaroon, NewSecret, fakes::FakeClock,
+    Caller, Fault, Keyring, MintedKey, MintedMacaroon, NewSecret, NewTokenKey, RetiredTokenKey,
+    fakes::FakeClock,
 };
 use asyncgate_store::memory::MemoryStore;
 use futures_util::future::BoxFuture;
@@ -83,6 +84,14 @@ impl Keyring for SimKeyring {
 
     fn sign(&self, claims: &asyncgate_credentials::jwt::Claims) -> Result<String, Fault> {
         self.real.sign(claims)
+    }
+
+    fn new_token_key(&self) -> BoxFuture<'_, Result<NewTokenKey, Fault>> {
+        self.real.new_token_key()
+    }
+
+    fn sign_with(&self, key: NewTokenKey) -> BoxFuture<'_, Result<Option<RetiredTokenKey>, Fault>> {
+        self.real.sign_with(key)
     }
 
     fn read_token(&self, token: &str) -> Option<asyncgate_credentials::jwt::Claims> {

@@ -9,6 +9,7 @@ mod keys;
 mod macaroons;
 mod people;
 mod tenants;
+mod token_key;
 mod whoami;
 
 use std::fmt;
@@ -22,6 +23,7 @@ pub use keys::*;
 pub use macaroons::*;
 pub use people::*;
 pub use tenants::*;
+pub use token_key::*;
 pub use whoami::*;
 
 use crate::{PrincipalKind, Scope};

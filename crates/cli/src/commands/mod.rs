@@ -68,6 +68,9 @@ Examples:
     /// Make, list, replace and end API keys.
     #[command(subcommand)]
     Key(identity::Key),
+    /// Replace the key that signs access tokens.
+    #[command(subcommand)]
+    Token(identity::Token),
     /// Make tenants, change what they may use, and suspend them.
     #[command(subcommand)]
     Tenant(identity::Tenant),
@@ -105,6 +108,7 @@ impl RemoteCommand {
             Self::Logout(command) => command.run().await,
             Self::Whoami(command) => command.run().await,
             Self::Key(command) => command.run().await,
+            Self::Token(command) => command.run().await,
             Self::Tenant(command) => command.run().await,
             Self::Macaroon(command) => command.run().await,
             Self::Identity(command) => command.run().await,

@@ -26,6 +26,7 @@ pub async fn call_everything(client: &Client) {
     let w1 = json!({ "principal": w1 });
     drop(client.rotate_all_keys(&input(w1.clone())).await);
     drop(client.revoke_all_credentials(&input(w1)).await);
+    drop(client.rotate_token_key().await);
 
     drop(
         client

@@ -192,9 +192,17 @@ pub struct OauthClient {
     /// that an admin registered.
     #[serde(default, with = "some_time")]
     pub expires_at: Option<Timestamp>,
+    /// The address of the document that describes it, which is its name; absent for a client that was registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document: Option<String>,
 }
 
 impl OauthClient {
+    /// Returns the name by which others know it.
+    pub fn public_name(&self) -> String {
+        self.document.clone().unwrap_or_else(|| self.id.to_string())
+    }
+
     /// Returns true unless the client registered itself and its time is over.
     pub fn is_current(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|end| now < end)

@@ -16,6 +16,7 @@ use asyncgate_core::{
             macaroons::{self, MAX_LIFE_SECS, NewMacaroon},
             people::{self, NewPerson},
             tenants::{self, NewTenant, TenantChange},
+            token_key,
         },
     },
 };
@@ -467,6 +468,21 @@ fn tenants_have_names_of_their_own() {
         assert_eq!(unfit.unwrap_err(), Rejection::UnfitName);
     }
     let refused = tenants::create(&admin(), &mut env(), None, wish("acme"));
+    let beyond = Rejection::Beyond(Scope::PlatformAdmin);
+    assert_eq!(refused.unwrap_err(), beyond);
+}
+
+#[test]
+fn only_a_platform_admin_has_tokens_signed_with_another_key_and_two_logs_tell_of_it() {
+    let rotated = token_key::rotate(&platform_admin(), &mut env(), "the-kid").unwrap();
+    let event = Event::KeyRotated;
+    let both = [(None, event), (Some(OURS), event)];
+    assert_eq!(logs(&rotated.changes), both);
+    for told in &rotated.changes.audit {
+        assert!(told.details.text().contains("the-kid"), "{told:?}");
+    }
+    assert!(rotated.changes.put.is_empty());
+    let refused = token_key::rotate(&admin(), &mut env(), "the-kid");
     let beyond = Rejection::Beyond(Scope::PlatformAdmin);
     assert_eq!(refused.unwrap_err(), beyond);
 }

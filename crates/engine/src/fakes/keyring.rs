@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use asyncgate_api::Code;
-use asyncgate_core::{RecordId, admission::sha256, identity::RecordKey};
+use asyncgate_core::{RecordId, Timestamp, admission::sha256, identity::RecordKey};
 use asyncgate_credentials::{
     jwt::Claims,
     macaroon::{RootKey, mint},
@@ -14,19 +14,29 @@ use asyncgate_credentials::{
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
-use crate::{Caller, Fault, Keyring, MintedKey, MintedMacaroon, NewSecret};
+use super::START_MS;
+use crate::{
+    Caller, Fault, Keyring, MintedKey, MintedMacaroon, NewSecret, NewTokenKey, RetiredTokenKey,
+};
 
 /// A keyring for tests.
 #[derive(Debug, Default)]
 pub struct FakeKeyring {
     made: AtomicU64,
     forgotten: Mutex<Vec<RecordKey>>,
+    token_key: Mutex<Option<NewTokenKey>>,
 }
 
 impl FakeKeyring {
     /// Takes the records that were to be forgotten since the last call.
     pub fn take_forgotten(&self) -> Vec<RecordKey> {
         std::mem::take(&mut *self.forgotten.lock().unwrap())
+    }
+
+    /// Returns the name of the key that would sign tokens.
+    pub fn token_key(&self) -> Option<String> {
+        let key = self.token_key.lock().unwrap();
+        key.as_ref().map(|key| key.kid.clone())
     }
 
     fn next(&self) -> u64 {
@@ -75,6 +85,22 @@ impl Keyring for FakeKeyring {
 
     fn sign(&self, _: &Claims) -> Result<String, Fault> {
         Err(Fault::new(Code::Unavailable, "a fake signs nothing"))
+    }
+
+    fn new_token_key(&self) -> BoxFuture<'_, Result<NewTokenKey, Fault>> {
+        Box::pin(std::future::ready(Ok(NewTokenKey {
+            kid: format!("kid{}", self.next()),
+            der: Vec::new(),
+        })))
+    }
+
+    fn sign_with(&self, key: NewTokenKey) -> BoxFuture<'_, Result<Option<RetiredTokenKey>, Fault>> {
+        let former = self.token_key.lock().unwrap().replace(key);
+        let retired = former.map(|former| RetiredTokenKey {
+            kid: former.kid,
+            accepted_until: Timestamp::from_millis(START_MS),
+        });
+        Box::pin(std::future::ready(Ok(retired)))
     }
 
     fn read_token(&self, _: &str) -> Option<Claims> {

@@ -13,6 +13,10 @@ const MAX_PASSWORDS: u64 = 5;
 const MAX_REGISTRATIONS: u64 = 10;
 /// The most registrations of all clients together in a minute. Each writes a record that lives for a day.
 const MAX_ALL_REGISTRATIONS: u64 = 120;
+/// The most documents of clients that are fetched for one client in a minute.
+const MAX_DOCUMENTS: u64 = 10;
+/// The most documents that are fetched for all clients together in a minute.
+const MAX_ALL_DOCUMENTS: u64 = 120;
 /// The most clients that are counted apart.
 const MAX_COUNTED: usize = 8_192;
 /// The most clients whose refusals the logs tell apart in a minute.
@@ -27,6 +31,10 @@ enum Counted {
     Registrations(Client),
     /// The registrations of all clients.
     AllRegistrations,
+    /// The documents that were fetched for a client.
+    Documents(Client),
+    /// The documents that were fetched for all clients.
+    AllDocuments,
 }
 
 /// The attempts of the last minute, by client.
@@ -59,6 +67,16 @@ impl Attempts {
         self.count(now, Counted::Registrations(client), MAX_REGISTRATIONS)
             .map_err(refused)?;
         self.count(now, Counted::AllRegistrations, MAX_ALL_REGISTRATIONS)
+            .map_err(refused)
+    }
+
+    /// Counts that a document is fetched, and refuses that if there were too many.
+    pub(super) fn count_document(&self, now: Timestamp) -> Result<(), Fault> {
+        let client = Client::from(Remote::current());
+        let refused = |wait| too_many("too many documents of clients were asked for", wait);
+        self.count(now, Counted::Documents(client), MAX_DOCUMENTS)
+            .map_err(refused)?;
+        self.count(now, Counted::AllDocuments, MAX_ALL_DOCUMENTS)
             .map_err(refused)
     }
 

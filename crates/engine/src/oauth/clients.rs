@@ -1,15 +1,18 @@
 //! Registration of clients by themselves, and the end of the tokens of clients that are gone.
 
 use asyncgate_core::{
-    Decision, Env, RecordId, TenantId,
+    Env, RecordId, TenantId,
     identity::{
         Find, OauthClient, Record, RecordKey, RecordKind, Scopes,
-        oauth::{ErrorCode, NewClient, STRANGER_SCOPES, register_stranger, revoke_families},
+        oauth::{
+            ErrorCode, NewClient, STRANGER_SCOPES, describe, document_client_id, is_up_to_date,
+            register_stranger, revoke_families,
+        },
     },
 };
 use asyncgate_store::identity::{Reads, RecordFilter, Snapshot};
 
-use super::{Oauth, Visitor, WEIGHT, hash, oauth_fault};
+use super::{Oauth, Visitor, WEIGHT, hash, oauth_fault, take};
 use crate::{Engine, Fault, NewSecret};
 
 /// The beginning of every secret of a client, by which people recognise one.
@@ -51,7 +54,7 @@ pub(crate) fn client_secret(engine: &Engine) -> Result<NewSecret, Fault> {
 impl Oauth {
     /// Registers a client that nobody vouches for.
     pub async fn register(&self, wish: Registration) -> Result<Registered, Fault> {
-        self.attempts.count_registration(self.now())?;
+        self.bounds.attempts.count_registration(self.now())?;
         let tenant = self.registration_tenant().await?;
         let secret = match wish.confidential {
             true => Some(client_secret(&self.engine)?),
@@ -67,18 +70,7 @@ impl Oauth {
         let visitor = Visitor::current();
         let decide = move |mut env: Env, _: Snapshot| {
             let registered = register_stranger(&mut env, new.clone());
-            Ok(
-                match registered.map(|decision| visitor.sign_all(decision)) {
-                    Ok(decision) => Decision {
-                        changes: decision.changes,
-                        output: Ok(decision.output),
-                    },
-                    Err(bad) => Decision {
-                        changes: Default::default(),
-                        output: Err(bad),
-                    },
-                },
-            )
+            Ok(visitor.sign_tried(registered))
         };
         let decided = self
             .engine
@@ -89,12 +81,45 @@ impl Oauth {
         }
     }
 
-    /// Returns the tenant of clients that register themselves.
-    async fn registration_tenant(&self) -> Result<TenantId, Fault> {
-        let tenant = match &self.settings.registration_tenant {
-            Some(named) => self.tenant(named).await?,
-            None => None,
+    /// Counts that a document is fetched, and refuses that if there were too many.
+    pub fn count_document(&self) -> Result<(), Fault> {
+        self.bounds.attempts.count_document(self.now())
+    }
+
+    /// Returns the client that a document describes. Nobody vouches for it.
+    pub async fn describe(&self, address: &str, said: Registration) -> Result<OauthClient, Fault> {
+        let new = NewClient {
+            tenant: self.registration_tenant().await?,
+            name: said.name,
+            redirect_uris: said.redirect_uris,
+            scopes: said.scopes.unwrap_or(STRANGER_SCOPES),
+            secret_hash: None,
         };
+        let tenant = new.tenant;
+        let find = Find::id(RecordKind::OauthClient, document_client_id(tenant, address));
+        let known = self.find(find.clone()).await?.and_then(Record::into_client);
+        // Most requests are about a client that is known, and need no commit.
+        if let Some(known) = known.filter(|known| is_up_to_date(known, &new, self.now())) {
+            return Ok(known);
+        }
+        let (address, visitor) = (address.to_owned(), Visitor::current());
+        let decide = move |mut env: Env, snapshot: Snapshot| {
+            let [known] = take(snapshot.records);
+            let known = known.and_then(Record::into_client);
+            let described = describe(&mut env, &address, known.as_ref(), new.clone());
+            Ok(visitor.sign_tried(described))
+        };
+        let reads = Reads {
+            records: vec![find],
+            ..Reads::default()
+        };
+        let decided = self.engine.transact(tenant, WEIGHT, reads, decide).await?;
+        decided.map_err(|bad| oauth_fault(bad.code(), bad.to_string()))
+    }
+
+    /// Returns the tenant of clients that nobody vouches for.
+    async fn registration_tenant(&self) -> Result<TenantId, Fault> {
+        let tenant = self.tenant(&self.settings.registration_tenant).await?;
         let admitted = tenant.filter(|tenant| tenant.tenant().admit().is_ok());
         let nobody = "no tenant takes clients that register themselves";
         let refused = || oauth_fault(ErrorCode::AccessDenied, nobody);

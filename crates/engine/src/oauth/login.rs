@@ -74,7 +74,7 @@ impl Oauth {
         let Some(client) = self.client(asked.client).await? else {
             return Ok(Err(PasswordRefusal::Login(LoginRefusal::NoClient)));
         };
-        self.attempts.count_password(self.now())?;
+        self.bounds.attempts.count_password(self.now())?;
         let link = self.local_person(client.tenant, name).await?;
         if !self.is_password_of(link.as_ref(), password).await? {
             self.note_refused(&client, LOCAL, "the name or the password is wrong");
@@ -83,7 +83,7 @@ impl Oauth {
         let Some(link) = link else {
             return Ok(Err(PasswordRefusal::Wrong));
         };
-        self.attempts.forgive();
+        self.bounds.attempts.forgive();
         let links = vec![Find::id(RecordKind::IdentityLink, link.id)];
         let entered = self.enter(asked, &client, links).await?;
         if let Err(refusal) = entered {
@@ -112,7 +112,7 @@ impl Oauth {
         password: NewSecret,
     ) -> Result<bool, Fault> {
         // The semaphore is never closed.
-        let _turn = self.hashing.acquire().await.ok();
+        let _turn = self.bounds.hashing.acquire().await.ok();
         let keyring = self.engine.keyring()?;
         // Longer ones are not hashed, and nobody has one.
         let fits = password.reveal().len() <= MAX_PASSWORD_BYTES;
@@ -123,7 +123,7 @@ impl Oauth {
         match link.and_then(|link| link.password_hash.clone()) {
             Some(kept) => Ok(keyring.has_hash(shown, kept).await? && fits),
             None => {
-                let decoy = self.decoy.get_or_try_init(|| async {
+                let decoy = self.bounds.decoy.get_or_try_init(|| async {
                     let nobodys = keyring.secret()?;
                     keyring.hash(nobodys).await
                 });

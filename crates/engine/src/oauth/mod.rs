@@ -22,7 +22,7 @@ use asyncgate_core::{
     identity::{
         Changes, Find, OauthClient, Record, RecordKind, TenantRecord,
         audit::{Draft, Event},
-        oauth::{ErrorCode, Lifetimes, Refusal},
+        oauth::{ClientName, ErrorCode, Lifetimes, Refusal, document_client_id},
     },
 };
 use tokio::sync::{OnceCell, Semaphore};
@@ -50,14 +50,23 @@ pub struct OauthSettings {
     pub lifetimes: Lifetimes,
     /// True if people may log in with a password that is kept here.
     pub local_login: bool,
-    /// The tenant, by name or id, of clients that register themselves; absent if none may.
-    pub registration_tenant: Option<String>,
+    /// True if clients may register themselves.
+    pub dynamic_registration: bool,
+    /// True if a document can describe a client.
+    pub client_documents: bool,
+    /// The tenant, by name or id, of clients that register themselves or that a document describes.
+    pub registration_tenant: String,
 }
 
 /// What stands behind the routes of OAuth.
 pub struct Oauth {
     engine: Arc<Engine>,
     settings: OauthSettings,
+    bounds: Arc<Bounds>,
+}
+
+/// What strangers are held to. It outlives a change of the settings, so that nobody gets new attempts by one.
+struct Bounds {
     attempts: Attempts,
     hashing: Semaphore,
     /// The hash of a password that nobody has.
@@ -75,12 +84,25 @@ impl std::fmt::Debug for Oauth {
 impl Oauth {
     /// Makes what stands behind the routes. The engine needs a keyring.
     pub fn new(engine: Arc<Engine>, settings: OauthSettings) -> Self {
-        Self {
-            engine,
-            settings,
+        let bounds = Bounds {
             attempts: Attempts::default(),
             hashing: Semaphore::new(MAX_HASHING),
             decoy: OnceCell::new(),
+        };
+        Self {
+            engine,
+            settings,
+            bounds: Arc::new(bounds),
+        }
+    }
+
+    /// Returns the same with other settings.
+    #[must_use]
+    pub fn with_settings(&self, settings: OauthSettings) -> Self {
+        Self {
+            engine: Arc::clone(&self.engine),
+            settings,
+            bounds: Arc::clone(&self.bounds),
         }
     }
 
@@ -116,6 +138,25 @@ impl Oauth {
         Ok(client.filter(|client| client.is_current(self.now())))
     }
 
+    /// Returns the client of a name, unless its time is over. Of a document's client that is what the document said when
+    /// it was read last.
+    pub async fn client_named(&self, name: &ClientName) -> Result<Option<OauthClient>, Fault> {
+        let (id, document) = match name {
+            ClientName::Id(id) => (*id, None),
+            ClientName::Document(_) if !self.settings.client_documents => return Ok(None),
+            ClientName::Document(address) => {
+                let tenant = self.tenant(&self.settings.registration_tenant).await?;
+                let Some(tenant) = tenant else {
+                    return Ok(None);
+                };
+                (document_client_id(tenant.id, address), Some(address))
+            }
+        };
+        let client = self.client(id).await?;
+        // Nobody calls a document's client by its id, so the document is always read before a login.
+        Ok(client.filter(|client| client.document.as_ref() == document))
+    }
+
     async fn find(&self, find: Find) -> Result<Option<Record>, Fault> {
         Ok(self.engine.store.identity().record(find).await?)
     }
@@ -131,7 +172,7 @@ impl Oauth {
     /// Records that somebody was not let in. A client has one entry a minute, with the number of refusals before it that
     /// had none: neither log grows with strangers.
     fn note_failure(&self, tenant: Option<TenantId>, reason: &str, details: &[(&str, &str)]) {
-        let Some(untold) = self.attempts.untold_refusals(self.now(), tenant) else {
+        let Some(untold) = self.bounds.attempts.untold_refusals(self.now(), tenant) else {
             return;
         };
         let count = untold.to_string();
@@ -170,6 +211,23 @@ impl Visitor {
         let drafts = std::mem::take(&mut decision.changes.audit).into_iter();
         decision.changes.audit = drafts.map(|draft| self.sign(draft)).collect();
         decision
+    }
+
+    /// Puts the sender on the entries of a decision, and makes one that changes nothing of a refusal.
+    fn sign_tried<T, E>(
+        &self,
+        tried: Result<Decision<T, Changes>, E>,
+    ) -> Decision<Result<T, E>, Changes> {
+        match tried.map(|decision| self.sign_all(decision)) {
+            Ok(decision) => Decision {
+                changes: decision.changes,
+                output: Ok(decision.output),
+            },
+            Err(refusal) => Decision {
+                changes: Changes::default(),
+                output: Err(refusal),
+            },
+        }
     }
 }
 

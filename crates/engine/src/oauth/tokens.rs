@@ -7,8 +7,8 @@ use asyncgate_core::{
     identity::{
         Find, OauthClient, Record, RecordKey, RecordKind, Scopes,
         oauth::{
-            ErrorCode, Exchange, FoundCode, FoundToken, GrantRefusal, Issued, Refresh, exchange,
-            family_of, prove_client, refresh, revoke,
+            ClientName, ErrorCode, Exchange, FoundCode, FoundToken, GrantRefusal, Issued, Refresh,
+            exchange, family_of, prove_client, refresh, revoke,
         },
     },
 };
@@ -206,9 +206,8 @@ impl Oauth {
 
     /// Returns the client, if it is the one that it says.
     async fn prove(&self, proof: &ClientProof) -> Result<OauthClient, Fault> {
-        let id: Option<RecordId> = proof.client_id.parse().ok();
-        let client = match id {
-            Some(id) => self.client(id).await?,
+        let client = match ClientName::parse(&proof.client_id) {
+            Some(name) => self.client_named(&name).await?,
             None => None,
         };
         let shown = proof.secret.as_ref().map(|secret| hash(secret.reveal()));
@@ -265,7 +264,7 @@ impl Oauth {
                 return Err(self.refused(client, refusal));
             }
         };
-        let claims = self.claims(&issued);
+        let claims = self.claims(&issued, client);
         let access_token = self.engine.keyring()?.sign(&claims)?;
         Ok(Tokens {
             access_token: NewSecret::new(access_token),
@@ -275,7 +274,7 @@ impl Oauth {
         })
     }
 
-    fn claims(&self, issued: &Issued) -> Claims {
+    fn claims(&self, issued: &Issued, client: &OauthClient) -> Claims {
         let grant = &issued.grant;
         let mut audience = vec![self.settings.audience.clone()];
         audience.extend(grant.resource.clone());
@@ -291,7 +290,7 @@ impl Oauth {
             expires_at: seconds(issued.access_expires_at),
             issued_at: seconds(issued.issued_at),
             not_before: None,
-            client_id: Some(grant.client.to_string()),
+            client_id: Some(client.public_name()),
             token_id: Some(issued.token_id.to_string()),
             family: Some(issued.family.to_string()),
         }

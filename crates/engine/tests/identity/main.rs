@@ -12,4 +12,5 @@ mod keys;
 mod macaroons;
 mod people;
 mod tenants;
+mod token_key;
 mod world;

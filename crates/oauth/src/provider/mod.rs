@@ -4,9 +4,8 @@
 //! call is bounded in time and size; what a provider answers reaches neither the log nor a client.
 
 mod discovery;
-mod fetch;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use asyncgate_core::{Timestamp, admission::sha256, identity::oauth::ErrorCode};
 use asyncgate_credentials::oidc::{self, Expected, ProviderKeys, Subject};
@@ -15,10 +14,18 @@ use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-use crate::pending::Sent;
+use crate::{
+    fetch::{self, Bounds, Fetcher, Lookup},
+    pending::Sent,
+};
 pub(crate) use discovery::Metadata;
-use fetch::Fetcher;
 
+/// The bounds of calls. Operators name the addresses, or providers that operators trust.
+const BOUNDS: Bounds = Bounds {
+    patience: Duration::from_secs(10),
+    max_bytes: 512 << 10,
+    reach: None,
+};
 /// How long a provider's description of itself counts.
 const METADATA_LIFE_MS: i64 = 3_600_000;
 /// How long a provider's keys count.
@@ -29,7 +36,7 @@ const PAUSE_MS: i64 = 5_000;
 const LEEWAY_SECS: u32 = 60;
 
 /// A provider, as the settings have it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderSettings {
     /// Its name here.
     pub name: String,
@@ -60,6 +67,12 @@ pub(crate) enum Failed {
     Token(#[from] oidc::Refusal),
 }
 
+impl From<fetch::Failed> for Failed {
+    fn from(failed: fetch::Failed) -> Self {
+        Self::Provider(failed.to_string())
+    }
+}
+
 impl Failed {
     /// Returns the error that the client is told.
     pub(crate) const fn code(&self) -> ErrorCode {
@@ -86,6 +99,16 @@ pub(crate) struct Provider {
     known: Mutex<Known>,
 }
 
+impl Provider {
+    /// Returns a short text by which it is told from another one that the settings give the same name later: nothing
+    /// that was meant for the one is sent to the other.
+    pub(crate) fn fingerprint(&self) -> String {
+        let parts = [&self.settings.discovery_url, &self.settings.client_id];
+        let text = parts.map(String::as_str).join("\n");
+        BASE64_URL_SAFE_NO_PAD.encode(&sha256(text.as_bytes())[..9])
+    }
+}
+
 /// What is known of a provider.
 #[derive(Default)]
 struct Known {
@@ -96,8 +119,8 @@ struct Known {
 
 /// All providers.
 pub(crate) struct Providers {
-    all: BTreeMap<String, Provider>,
-    fetcher: Fetcher,
+    all: BTreeMap<String, Arc<Provider>>,
+    fetcher: Arc<Fetcher>,
 }
 
 /// The part of a provider's answer that matters.
@@ -108,16 +131,30 @@ struct TokenAnswer {
 
 impl Providers {
     pub(crate) fn new(settings: Vec<ProviderSettings>) -> Self {
+        let none = Self {
+            all: BTreeMap::new(),
+            fetcher: Arc::new(Fetcher::new(BOUNDS, Lookup::default())),
+        };
+        none.with_settings(settings)
+    }
+
+    /// Returns the providers of other settings. What is known of those that stay is kept.
+    pub(crate) fn with_settings(&self, settings: Vec<ProviderSettings>) -> Self {
         let all = settings.into_iter().map(|settings| {
-            let provider = Provider {
-                known: Mutex::default(),
-                settings,
-            };
-            (provider.settings.name.clone(), provider)
+            let known = self.all.get(&settings.name);
+            let same = known.filter(|known| known.settings == settings);
+            let name = settings.name.clone();
+            let provider = same.cloned().unwrap_or_else(|| {
+                Arc::new(Provider {
+                    known: Mutex::default(),
+                    settings,
+                })
+            });
+            (name, provider)
         });
         Self {
             all: all.collect(),
-            fetcher: Fetcher::default(),
+            fetcher: Arc::clone(&self.fetcher),
         }
     }
 
@@ -127,7 +164,13 @@ impl Providers {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Provider> {
-        self.all.get(name)
+        self.all.get(name).map(Arc::as_ref)
+    }
+
+    /// Returns the provider that a browser was sent to, if the settings still have it.
+    pub(crate) fn of(&self, sent: &Sent) -> Option<&Provider> {
+        let provider = self.get(&sent.provider);
+        provider.filter(|provider| provider.fingerprint() == sent.fingerprint)
     }
 
     /// Returns a provider's description of itself. It is fetched at first use, and again from time to time.
@@ -157,7 +200,7 @@ impl Providers {
             return Err(failed.clone());
         }
         let address = &provider.settings.discovery_url;
-        let fetched = self.fetcher.get(address).await;
+        let fetched = self.fetcher.get(address).await.map_err(Failed::from);
         match fetched.and_then(|text| Metadata::read(address, &text)) {
             Ok(metadata) => {
                 let metadata = Arc::new(metadata);

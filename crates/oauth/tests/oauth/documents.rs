@@ -29,6 +29,7 @@ async fn the_server_describes_itself() {
         assert_eq!(metadata[name], format!("{BASE}{path}"));
         assert!(PATHS.contains(&path));
     }
+    assert_eq!(metadata["client_id_metadata_document_supported"], true);
     assert_eq!(metadata["response_types_supported"], json!(["code"]));
     assert_eq!(
         metadata["code_challenge_methods_supported"],

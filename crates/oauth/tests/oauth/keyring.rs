@@ -8,7 +8,9 @@ use std::sync::{
 use asyncgate_api::Code;
 use asyncgate_core::{RecordId, Timestamp, admission::sha256, hex, identity::RecordKey};
 use asyncgate_credentials::jwt::{Claims, Expected, KeySet, SigningKey, sign, verify};
-use asyncgate_engine::{Caller, Fault, Keyring, MintedKey, MintedMacaroon, NewSecret};
+use asyncgate_engine::{
+    Caller, Fault, Keyring, MintedKey, MintedMacaroon, NewSecret, NewTokenKey, RetiredTokenKey,
+};
 use futures_util::future::{BoxFuture, FutureExt as _, ready};
 
 pub const ISSUER: &str = "asyncgate";
@@ -79,6 +81,14 @@ impl Keyring for FakeKeyring {
 
     fn sign(&self, claims: &Claims) -> Result<String, Fault> {
         Ok(sign(&signing_key(), claims).unwrap())
+    }
+
+    fn new_token_key(&self) -> BoxFuture<'_, Result<NewTokenKey, Fault>> {
+        ready(Err(unused())).boxed()
+    }
+
+    fn sign_with(&self, _: NewTokenKey) -> BoxFuture<'_, Result<Option<RetiredTokenKey>, Fault>> {
+        ready(Err(unused())).boxed()
     }
 
     fn read_token(&self, token: &str) -> Option<Claims> {

@@ -6,6 +6,7 @@
 )]
 
 mod browser;
+mod client_documents;
 mod clients;
 mod documents;
 mod flow;
@@ -14,6 +15,7 @@ mod keyring;
 mod logins;
 mod providers;
 mod registration;
+mod reload;
 mod requests;
 mod tokens;
 mod world;

@@ -153,7 +153,7 @@ async fn strangers_register_few_clients_which_are_forgotten() {
 #[tokio::test]
 async fn registration_can_be_switched_off() {
     let world = World::with(Setup {
-        registration_tenant: None,
+        dynamic_registration: false,
         ..Setup::default()
     });
     let answer = register(&world, &metadata(REDIRECT)).await;
@@ -168,7 +168,7 @@ async fn registration_can_be_switched_off() {
 #[tokio::test]
 async fn a_tenant_that_is_not_there_takes_no_clients() {
     let world = World::with(Setup {
-        registration_tenant: Some("nobody".to_owned()),
+        registration_tenant: "nobody".to_owned(),
         ..Setup::default()
     });
     let answer = register(&world, &metadata(REDIRECT)).await;

@@ -8,7 +8,7 @@ use asyncgate_core::{
         Changes, DEFAULT_TENANT, Find, IdentityLink, Person, Record, RecordKind, Role, TokenFamily,
         audit::{Entry, Event},
         manage::people::LOCAL,
-        oauth::Lifetimes,
+        oauth::{Lifetimes, Reach},
     },
 };
 use asyncgate_engine::{
@@ -17,7 +17,7 @@ use asyncgate_engine::{
     oauth::{Oauth, OauthSettings},
     registry,
 };
-use asyncgate_oauth::{Options, OwnAddress, ProviderSettings, router};
+use asyncgate_oauth::{DocumentOptions, Facade, Lookup, Options, OwnAddress, ProviderSettings};
 use asyncgate_store::{
     Store as _,
     identity::{AuditFilter, Reads},
@@ -44,25 +44,68 @@ pub struct World {
     pub store: Arc<MemoryStore>,
     pub clock: Arc<FakeClock>,
     pub keyring: Arc<FakeKeyring>,
+    pub facade: Facade,
     pub router: Router,
 }
 
 /// What is different in a test.
+#[derive(Clone)]
 pub struct Setup {
+    pub enabled: bool,
     pub providers: Vec<ProviderSettings>,
     pub local_login: bool,
-    pub registration_tenant: Option<String>,
+    pub dynamic_registration: bool,
+    pub client_documents: bool,
+    pub registration_tenant: String,
+    pub reach: Reach,
+    pub lookup: Lookup,
     pub public_url: Option<String>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         Self {
+            enabled: true,
             providers: Vec::new(),
             local_login: true,
-            registration_tenant: Some("default".to_owned()),
+            dynamic_registration: true,
+            client_documents: true,
+            registration_tenant: "default".to_owned(),
+            reach: Reach::PublicAndOwnMachine,
+            lookup: Lookup::default(),
             public_url: None,
         }
+    }
+}
+
+impl Setup {
+    fn parts(self) -> (OauthSettings, Options) {
+        let settings = OauthSettings {
+            issuer: ISSUER.to_owned(),
+            audience: AUDIENCE.to_owned(),
+            lifetimes: Lifetimes {
+                access_ms: 30 * DAY_MS,
+                refresh_ms: 90 * DAY_MS,
+            },
+            local_login: self.local_login,
+            dynamic_registration: self.dynamic_registration,
+            client_documents: self.client_documents,
+            registration_tenant: self.registration_tenant,
+        };
+        let options = Options {
+            enabled: self.enabled,
+            own: OwnAddress {
+                public_url: self.public_url,
+                secure: false,
+                listener: "127.0.0.1:8080".to_owned(),
+            },
+            providers: self.providers,
+            documents: DocumentOptions {
+                reach: self.reach,
+                lookup: self.lookup,
+            },
+        };
+        (settings, options)
     }
 }
 
@@ -85,32 +128,23 @@ impl World {
             Settings::default(),
         );
         let engine = Arc::new(engine.with_keyring(Arc::<FakeKeyring>::clone(&keyring)));
-        let settings = OauthSettings {
-            issuer: ISSUER.to_owned(),
-            audience: AUDIENCE.to_owned(),
-            lifetimes: Lifetimes {
-                access_ms: 30 * DAY_MS,
-                refresh_ms: 90 * DAY_MS,
-            },
-            local_login: setup.local_login,
-            registration_tenant: setup.registration_tenant,
-        };
-        let oauth = Arc::new(Oauth::new(Arc::clone(&engine), settings));
-        let options = Options {
-            own: OwnAddress {
-                public_url: setup.public_url,
-                secure: false,
-                listener: "127.0.0.1:8080".to_owned(),
-            },
-            providers: setup.providers,
-        };
+        let (settings, options) = setup.parts();
+        let oauth = Oauth::new(Arc::clone(&engine), settings);
+        let facade = Facade::new(oauth, options);
         Self {
-            router: router(oauth, options),
+            router: facade.router(),
+            facade,
             engine,
             store,
             clock,
             keyring,
         }
+    }
+
+    /// Puts other settings in force.
+    pub fn reload(&self, setup: Setup) {
+        let (settings, options) = setup.parts();
+        self.facade.reload(settings, options);
     }
 
     pub fn now(&self) -> Timestamp {

@@ -70,8 +70,10 @@ pub struct Oauth {
     pub enabled: bool,
     pub providers: Vec<ProviderSettings>,
     pub local_login: bool,
-    /// The tenant of clients that register themselves; absent if none may.
-    pub registration_tenant: Option<String>,
+    pub dynamic_registration: bool,
+    pub client_documents: bool,
+    /// The tenant of clients that register themselves or that a document describes.
+    pub registration_tenant: String,
     pub access_token_ttl_days: u32,
     pub refresh_token_ttl_days: u32,
 }
@@ -415,13 +417,13 @@ fn oauth(from: &Entries) -> Result<Oauth, Error> {
     else {
         return Err(Error::Defect("security.oauth.providers"));
     };
-    let registers: bool = from.read("security.oauth.dynamic_registration")?;
-    let tenant: String = from.read("security.oauth.registration_tenant")?;
     Ok(Oauth {
         enabled: from.read("security.oauth.enabled")?,
         providers,
         local_login: from.read("security.oauth.local_login")?,
-        registration_tenant: registers.then_some(tenant),
+        dynamic_registration: from.read("security.oauth.dynamic_registration")?,
+        client_documents: from.read("security.oauth.client_metadata_documents")?,
+        registration_tenant: from.read("security.oauth.registration_tenant")?,
         access_token_ttl_days: from.number("security.jwt.access_token_ttl_days")?,
         refresh_token_ttl_days: from.number("security.jwt.refresh_token_ttl_days")?,
     })

@@ -79,6 +79,7 @@ mod stdio;
 mod tls;
 mod tls_clients;
 mod tls_exchange;
+mod token_key;
 mod unread;
 mod vectors;
 mod waiting;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Launch, Server, eventually};
 use crate::http::{Request, Response};
+use crate::reload::serve_json;
 
 pub const NAME: &str = "ada";
 pub const PASSWORD: &str = "correct horse battery staple";
@@ -45,7 +46,7 @@ pub fn let_in_as(server: &Server, role: &str) {
     admin(server, "/v1/admin/identities", &person);
 }
 
-fn register(server: &Server, confidential: bool) -> Value {
+pub fn register(server: &Server, confidential: bool) -> Value {
     register_for(server, confidential, &["tasks:read", "tasks:write"])
 }
 
@@ -130,11 +131,16 @@ pub fn form(path: &str, pairs: &[(&str, &str)]) -> Request {
 
 /// Begins a login. Returns the page and the cookie that goes with it.
 pub fn begin(server: &Server, client: &Value) -> (Response, String) {
-    answered(server.send_bare(&beginning(client)))
+    page_at(server, &authorize(client))
 }
 
 /// The request that begins a login.
 pub fn beginning(client: &Value) -> Request {
+    Request::get(&authorize(client))
+}
+
+/// Returns the path of a good request.
+pub fn authorize(client: &Value) -> String {
     let query = encode(&[
         ("response_type", "code"),
         ("client_id", client["client_id"].as_str().unwrap()),
@@ -143,7 +149,7 @@ pub fn beginning(client: &Value) -> Request {
         ("code_challenge", CHALLENGE),
         ("code_challenge_method", "S256"),
     ]);
-    Request::get(&format!("/oauth/authorize?{query}"))
+    format!("/oauth/authorize?{query}")
 }
 
 pub fn page_at(server: &Server, path: &str) -> (Response, String) {
@@ -211,12 +217,19 @@ pub fn exchange(server: &Server, client: &Value, code: &str) -> Response {
     tokens(server, client, &pairs)
 }
 
+/// Logs in and returns an access token.
+pub fn access_token(server: &Server, client: &Value) -> String {
+    let (page, cookie) = begin(server, client);
+    let answer = exchange(server, client, &log_in(server, &page, &cookie));
+    answer.json()["access_token"].as_str().unwrap().to_owned()
+}
+
 pub fn refresh(server: &Server, client: &Value, token: &str) -> Response {
     let pairs = [("grant_type", "refresh_token"), ("refresh_token", token)];
     tokens(server, client, &pairs)
 }
 
-fn who_am_i(server: &Server, token: &str) -> Response {
+pub fn who_am_i(server: &Server, token: &str) -> Response {
     server.send_bare(&Request::get("/v1/whoami").bearer(token))
 }
 
@@ -264,11 +277,7 @@ fn logins_codes_and_tokens_outlive_the_server() {
 fn tokens_end_with_their_client_and_their_person() {
     let server = Launch::new().start();
     let_in(&server);
-    let issue = |client: &Value| {
-        let (page, cookie) = begin(&server, client);
-        let answer = exchange(&server, client, &log_in(&server, &page, &cookie));
-        answer.json()["access_token"].as_str().unwrap().to_owned()
-    };
+    let issue = |client: &Value| access_token(&server, client);
     let (one, two) = (register(&server, false), register(&server, false));
     let (first, second) = (issue(&one), issue(&two));
     assert_eq!(who_am_i(&server, &first).status, 200);
@@ -305,4 +314,25 @@ fn oauth_can_be_switched_off() {
         let answer = server.send_bare(&Request::get(path));
         assert_eq!(answer.status, 404, "{path}");
     }
+}
+
+#[test]
+fn a_document_on_this_machine_describes_a_client_only_for_those_who_develop_one() {
+    let host = serve_json(|base| {
+        json!({
+            "client_id": format!("{base}/client.json"), "client_name": "Documented",
+            "redirect_uris": [REDIRECT], "token_endpoint_auth_method": "none",
+        })
+    });
+    let client = json!({ "client_id": format!("http://{host}/client.json") });
+    let ask = |server: &Server| server.send_bare(&Request::get(&authorize(&client)));
+    let server = Launch::new().start();
+    let metadata = server.get("/.well-known/oauth-authorization-server").json();
+    assert_eq!(metadata["client_id_metadata_document_supported"], true);
+    let refused = ask(&server);
+    assert_eq!(refused.status, 400, "{refused:?}");
+    let server = Launch::without_key().set("allow_insecure_dev=true").start();
+    let page = ask(&server);
+    assert_eq!(page.status, 200, "{page:?}");
+    assert!(page.text().contains("Documented"), "{page:?}");
 }

@@ -1,8 +1,13 @@
 //! SIGHUP: what is applied, what waits for a restart, and what is refused.
 
-use serde_json::json;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+
+use serde_json::{Value, json};
 
 use crate::harness::{Launch, eventually};
+use crate::http::Request;
+use crate::oauth;
 
 const BEFORE: &str = r#"
 bind = "127.0.0.1:0"
@@ -87,4 +92,85 @@ fn a_mistake_changes_nothing_at_all() {
     let payload = "eHh4".repeat(250_000);
     let large = json!({"topic": "t", "idem_key": "k", "payload_b64": payload});
     server.post("/v1/send", &large).expect(200);
+}
+
+/// Returns the address of a server that answers everything with what is made of its address.
+pub fn serve_json(make: fn(&str) -> Value) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let body = make(&format!("http://{address}")).to_string();
+            let mut head = [0; 4_096];
+            let _ = stream.read(&mut head).unwrap();
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            )
+            .unwrap();
+        }
+    });
+    address
+}
+
+/// A provider that says where its pages are, and nothing else.
+fn provider() -> SocketAddr {
+    serve_json(|base| {
+        json!({
+            "issuer": base, "authorization_endpoint": format!("{base}/login"),
+            "token_endpoint": format!("{base}/token"), "jwks_uri": format!("{base}/keys"),
+        })
+    })
+}
+
+fn with_provider(name: &str, at: SocketAddr) -> String {
+    format!(
+        "[[security.oauth.providers]]\nname = \"{name}\"\n\
+         discovery_url = \"http://{at}/.well-known/openid-configuration\"\n\
+         client_id = \"gate\"\nclient_secret = \"the-secret-of-the-provider\"\n"
+    )
+}
+
+#[test]
+fn providers_come_and_go_and_a_login_under_way_ends_at_its_client() {
+    let (old, new) = (provider(), provider());
+    let launch = Launch::new().file("s.toml", &with_provider("old", old));
+    let server = launch.start();
+    let client = oauth::register(&server, false);
+    let begin = || server.send_bare(&Request::get(&oauth::authorize(&client)));
+    let sent = begin();
+    let location = sent.header("location").unwrap();
+    assert!(
+        location.starts_with(&format!("http://{old}/login")),
+        "{sent:?}"
+    );
+    let state = location.split("&state=").nth(1).unwrap();
+    let state = state.split('&').next().unwrap().to_owned();
+    let cookie = sent.header("set-cookie").unwrap();
+    let cookie = cookie.split(';').next().unwrap().to_owned();
+
+    launch.clone().file("s.toml", &with_provider("new", new));
+    server.signal("HUP");
+    eventually("people are sent to the new provider", || {
+        let location = begin().header("location").unwrap().to_owned();
+        location
+            .starts_with(&format!("http://{new}/login"))
+            .then_some(())
+    });
+    let back = format!("/oauth/callback/old?code=c&state={state}");
+    let ended = server.send_bare(&Request::get(&back).header("Cookie", &cookie));
+    let location = ended.header("location").unwrap();
+    assert_eq!(ended.status, 302, "{ended:?}");
+    assert!(location.starts_with(oauth::REDIRECT), "{location}");
+    assert!(location.contains("error=access_denied"), "{location}");
+
+    launch
+        .clone()
+        .file("s.toml", "[security.oauth]\nenabled = false\n");
+    server.signal("HUP");
+    eventually("OAuth is off", || (begin().status == 404).then_some(()));
+    assert_eq!(server.send_bare(&Request::get("/oauth/jwks")).status, 404);
+    assert!(!server.log().contains("the-secret-of-the-provider"));
 }

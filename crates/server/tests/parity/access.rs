@@ -84,6 +84,7 @@ const TABLE: &[(&str, &str, &[&str])] = &[
         "--",
         &["admin:write", "platform:admin"],
     ),
+    ("rotate_token_key", "--", &["platform:admin"]),
     ("create_tenant", "--", &["platform:admin"]),
     ("list_tenants", "--", &["platform:admin"]),
     ("get_tenant", "--", &["admin:read", "platform:admin"]),

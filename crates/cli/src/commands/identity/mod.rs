@@ -7,6 +7,7 @@ mod macaroon;
 mod oauth_client;
 mod person;
 mod tenant;
+mod token;
 mod usage;
 mod whoami;
 
@@ -24,6 +25,7 @@ pub use macaroon::Macaroon;
 pub use oauth_client::OauthClient;
 pub use person::Identity;
 pub use tenant::Tenant;
+pub use token::Token;
 pub use usage::Usage;
 pub use whoami::WhoAmI;
 

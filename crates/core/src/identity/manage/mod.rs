@@ -9,6 +9,7 @@ pub mod keys;
 pub mod macaroons;
 pub mod people;
 pub mod tenants;
+pub mod token_key;
 
 use std::net::IpAddr;
 
@@ -62,6 +63,14 @@ impl Actor {
     /// Returns true if it may manage tenants, and act in any of them.
     pub const fn is_platform_admin(&self) -> bool {
         self.scopes.contains(Scope::PlatformAdmin)
+    }
+
+    /// Refuses whoever does not look after the whole server.
+    fn must_be_platform_admin(&self) -> Result<(), Rejection> {
+        match self.is_platform_admin() {
+            true => Ok(()),
+            false => Err(Rejection::Beyond(Scope::PlatformAdmin)),
+        }
     }
 
     /// Returns the tenant that a request is about: its own, or the one that it names.
@@ -131,25 +140,25 @@ impl Actor {
         details: &[(&str, &str)],
     ) -> Vec<Draft> {
         if tenant == self.tenant {
-            return vec![self.draft(env, tenant, event).with(details)];
+            return vec![self.draft(env, Some(tenant), event).with(details)];
         }
         let (own, other) = (self.tenant.to_string(), tenant.to_string());
         let from = [details, &[("actor_tenant_id", own.as_str())]].concat();
         let to = [details, &[("target_tenant_id", other.as_str())]].concat();
         vec![
-            self.draft(env, tenant, event).with(&from),
-            self.draft(env, self.tenant, event).with(&to),
+            self.draft(env, Some(tenant), event).with(&from),
+            self.draft(env, Some(self.tenant), event).with(&to),
         ]
     }
 
-    /// Begins an entry about something that it did.
-    fn draft(&self, env: &mut Env, log: TenantId, event: Event) -> Draft {
+    /// Begins an entry about something that it did, in the log of a tenant or of the server.
+    fn draft(&self, env: &mut Env, log: Option<TenantId>, event: Event) -> Draft {
         let Origin {
             ip,
             user_agent,
             corr_id,
         } = &self.origin;
-        Draft::new(&mut env.ids, env.now, Some(log), event)
+        Draft::new(&mut env.ids, env.now, log, event)
             .by(&self.principal)
             .from_request(*ip, user_agent.as_deref(), corr_id.as_deref())
     }

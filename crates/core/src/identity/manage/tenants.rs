@@ -4,7 +4,7 @@ use super::{Actor, Managed, decided, must_be_free, the_tenant, unchanged};
 use crate::{
     Env, TenantId,
     identity::{
-        Quota, QuotaName, Quotas, Record, Rejection, Scope, TenantRecord, TenantTier, audit::Event,
+        Quota, QuotaName, Quotas, Record, Rejection, TenantRecord, TenantTier, audit::Event,
     },
 };
 
@@ -40,7 +40,7 @@ pub fn create(
     taken: Option<&Record>,
     new: NewTenant,
 ) -> Managed<TenantRecord> {
-    must_manage(actor)?;
+    actor.must_be_platform_admin()?;
     // A tenant can be named by its name or its id wherever settings name one, so a name must not look like an
     // id.
     if new.name == NO_TENANT || new.name.parse::<TenantId>().is_ok() {
@@ -72,7 +72,7 @@ pub fn change(
     found: Option<&Record>,
     change: &TenantChange,
 ) -> Managed<TenantRecord> {
-    must_manage(actor)?;
+    actor.must_be_platform_admin()?;
     let before = the_tenant(found)?;
     // Whoever suspends its own tenant could not take it back.
     if before.id == actor.tenant && change.suspended == Some(true) {
@@ -96,14 +96,6 @@ pub fn change(
     let audit = actor.tell(env, after.id, Event::TenantChanged, &details.as_pairs());
     let put = vec![Record::Tenant(after.clone())];
     Ok(decided(after, put, audit))
-}
-
-/// Refuses whoever may not manage tenants.
-fn must_manage(actor: &Actor) -> Result<(), Rejection> {
-    match actor.is_platform_admin() {
-        true => Ok(()),
-        false => Err(Rejection::Beyond(Scope::PlatformAdmin)),
-    }
 }
 
 /// The parts of a tenant that changed, as the audit log tells of them.

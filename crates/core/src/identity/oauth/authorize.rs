@@ -65,11 +65,30 @@ pub struct AuthorizationRequest {
     pub resource: Option<String>,
 }
 
+/// How a client is named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientName {
+    /// By the id that it was registered with.
+    Id(RecordId),
+    /// By the address of a document that describes it.
+    Document(String),
+}
+
+impl ClientName {
+    /// Reads a name. Whether there is such a client, or can be one, is not looked at.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.starts_with("https://") || text.starts_with("http://") {
+            true => Some(Self::Document(text.to_owned())),
+            false => text.parse().ok().map(Self::Id),
+        }
+    }
+}
+
 /// Returns the client that a request names.
-pub fn client_id(params: &Params) -> Result<RecordId, Refusal> {
+pub fn client_name(params: &Params) -> Result<ClientName, Refusal> {
     const UNKNOWN: &str = "client_id names no client";
-    let id = params.need("client_id", "client_id is missing")?;
-    id.parse().map_err(|_| Refusal::request(UNKNOWN))
+    let name = params.need("client_id", "client_id is missing")?;
+    ClientName::parse(name).ok_or(Refusal::request(UNKNOWN))
 }
 
 /// Returns the redirect URI of a request, if the client has registered it. It is compared byte for byte.

@@ -102,6 +102,7 @@ pub(in crate::identity) fn made(
         secret_hash: new.secret_hash,
         created_at: env.now,
         expires_at,
+        document: None,
     }
 }
 
@@ -119,25 +120,34 @@ pub fn register_stranger(
     check_client(&new)?;
     let end = one_more_day(env.now);
     let client = made(env, new, Some(end));
+    Ok(taken_up(env, client, "it registered itself"))
+}
+
+/// Keeps a client that nobody vouches for, and tells of it.
+pub(super) fn taken_up(
+    env: &mut Env,
+    client: OauthClient,
+    reason: &str,
+) -> Decision<OauthClient, Changes> {
     let told = Draft::new(
         &mut env.ids,
         env.now,
         Some(client.tenant),
         Event::ClientRegistered,
     );
-    let told = told.because("it registered itself").with(&[
-        ("client_id", &client.id.to_string()),
+    let told = told.because(reason).with(&[
+        ("client_id", &client.public_name()),
         ("client_name", &client.name),
         ("scope", &client.scopes.to_string()),
     ]);
-    Ok(Decision {
+    Decision {
         changes: Changes {
             put: vec![Record::OauthClient(client.clone())],
             audit: vec![told],
             ..Changes::default()
         },
         output: client,
-    })
+    }
 }
 
 /// The refusal of a client that did not prove that it is the one it says.

@@ -13,6 +13,7 @@
 mod authorize;
 mod client;
 mod code;
+mod document;
 mod error;
 mod exchange;
 mod person;
@@ -23,12 +24,16 @@ mod resource;
 mod revoke;
 mod token;
 
-pub use authorize::{AuthorizationRequest, Params, check, client_id, redirect_uri};
+pub use authorize::{AuthorizationRequest, ClientName, Params, check, client_name, redirect_uri};
 pub(super) use client::made;
 pub use client::{
     BadClient, BadSecret, NewClient, STRANGER_SCOPES, check_client, prove_client, register_stranger,
 };
 pub use code::{CODE_TTL_MS, Entering, LoginRefusal, issue_code};
+pub use document::{
+    BAD_DOCUMENT_LIFE_MS, BadDocument, DOCUMENT_LIFE_MS, MAX_DOCUMENT_BYTES, Reach, Statement,
+    check_statement, describe, document_client_id, is_up_to_date,
+};
 pub use error::{ErrorCode, Refusal};
 pub use exchange::{Exchange, FoundCode, exchange, family_of};
 pub use person::enter;

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod clients;
+mod documents;
 mod logins;
 mod orders;
 mod people;

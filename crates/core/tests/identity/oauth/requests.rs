@@ -45,7 +45,10 @@ fn check(client: &OauthClient, params: &Params) -> Result<AuthorizationRequest, 
 fn a_good_request_is_taken_as_it_is() {
     let client = client();
     let params = request(&client, &[("resource", Some("https://gate.example/mcp"))]);
-    assert_eq!(oauth::client_id(&params), Ok(client.id));
+    assert_eq!(
+        oauth::client_name(&params),
+        Ok(oauth::ClientName::Id(client.id))
+    );
     assert_eq!(
         check(&client, &params).unwrap(),
         AuthorizationRequest {
@@ -64,7 +67,7 @@ fn without_a_known_client_and_address_nothing_is_sent_anywhere() {
     let client = client();
     for id in [None, Some(""), Some("nobody"), Some("client\u{0}")] {
         let params = request(&client, &[("client_id", id)]);
-        let refusal = oauth::client_id(&params).unwrap_err();
+        let refusal = oauth::client_name(&params).unwrap_err();
         assert_eq!(refusal.code, ErrorCode::InvalidRequest, "{id:?}");
     }
     let good = request(&client, &[]);
@@ -96,7 +99,7 @@ fn without_a_known_client_and_address_nothing_is_sent_anywhere() {
         twice.extend(again);
         let params: Params = twice.into_iter().collect();
         let refused = match name {
-            "client_id" => oauth::client_id(&params).err(),
+            "client_id" => oauth::client_name(&params).err(),
             _ => oauth::redirect_uri(Some(&client), &params).err(),
         };
         assert_eq!(refused.unwrap().code, ErrorCode::InvalidRequest);

@@ -117,5 +117,6 @@ fn shown(client: OauthClient) -> OauthClientRecord {
         dynamic: client.expires_at.is_some(),
         created_at: client.created_at.to_string(),
         expires_at: client.expires_at.map(|end| end.to_string()),
+        document: client.document,
     }
 }

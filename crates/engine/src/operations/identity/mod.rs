@@ -8,6 +8,7 @@ mod keys;
 mod macaroons;
 mod people;
 mod tenants;
+mod token_key;
 mod whoami;
 
 use asyncgate_api as api;

@@ -17,7 +17,7 @@ pub(super) static KEYS: &[Key] = &[
         Rule::Optional(&integer(0, DAY)),
         "The same as mailbox.cap_cache_ttl, in seconds; if it is set, it counts.",
     ),
-    fixed(
+    live(
         "security.jwt.private_key_path",
         "",
         Rule::Optional(&Rule::Path),

@@ -280,6 +280,7 @@ pub fn family(tenant: TenantId, n: u8) -> [Record; 3] {
         secret_hash: None,
         created_at: MADE,
         expires_at: None,
+        document: None,
     };
     let family = TokenFamily {
         id: id(n),
