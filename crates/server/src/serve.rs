@@ -67,7 +67,8 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     });
     let registry = registry(&node, &auth, &monitor);
     let oauth = oauth::facade(&settings, &node.engine);
-    let routes = routes(&settings, &node, Arc::new(auth), &monitor).merge(oauth.router());
+    let (rest, routes) = routes(&settings, &node, Arc::new(auth), &monitor);
+    let routes = (rest, routes.merge(oauth.router()));
     let listeners = sockets.serve(&settings, &node.engine, routes, &monitor, registry)?;
     monitor.bound();
     let address = listeners.iter().find_map(Listener::address);
