@@ -15,9 +15,8 @@ use asyncgate_engine::{
     registry,
 };
 use asyncgate_rest::{
-    Options,
+    Options, Rest,
     contract::{Contract, Described},
-    router,
 };
 use axum::{
     body::{Body, to_bytes},
@@ -88,7 +87,7 @@ impl World {
             max_body_bytes: 2 << 20,
         };
         Self {
-            router: router(world.engine, Arc::new(FakeKeys), options),
+            router: Rest::new(world.engine, Arc::new(FakeKeys), options).router(),
             known: Map::new(),
         }
     }
