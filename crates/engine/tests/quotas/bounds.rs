@@ -133,7 +133,8 @@ async fn a_worker_that_lacks_room_is_woken_when_its_tenant_gets_more() {
     assert!(!worker.is_finished());
     let begun = tokio::time::Instant::now();
     let more = json!({"tenant_id": ACME.to_string(), "quotas": {"concurrent_leases": 1}});
-    let changed = world.test.call_as(&platform(), "change_tenant", &more);
+    let platform = platform();
+    let changed = world.test.call_as(&platform, "change_tenant", &more);
     changed.await.unwrap();
     assert_eq!(worker.await.unwrap(), 1);
     assert!(begun.elapsed().as_secs() < 60, "it slept until its end");
