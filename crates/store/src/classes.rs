@@ -9,12 +9,11 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap},
+    collections::{BTreeSet, BinaryHeap, HashMap, HashSet},
     ops::Bound,
 };
 
 use asyncgate_core::{Class, ClassLoad, Placement, Reach, TaskWrite};
-use foldhash::{HashMap, HashSet};
 
 /// The place of a ready task among those of its tenant: its rank, then its age. The first is served first.
 pub type Place = (i64, i64);
@@ -152,7 +151,7 @@ impl Classes {
         mut emptied: impl FnMut(ClassNumber),
     ) -> Result<Vec<Place>, E> {
         let mut found = Vec::new();
-        let mut seen = HashSet::default();
+        let mut seen = HashSet::new();
         let mut heads: BinaryHeap<Reverse<Head>> = self.heads(reach);
         while found.len() < limit
             && let Some(Reverse(head)) = heads.pop()
