@@ -180,6 +180,11 @@ impl Snapshot {
         task::renew_all(env, self.head, holds, self.tasks, extend_by_ms)
     }
 
+    /// Looks which leases of tasks that [`ReadSet::to_hold`] declared are still good.
+    pub fn check_all(self, env: &Env, holds: &[(TaskId, Hold)]) -> Decision<Answers<Lease>> {
+        task::check_all(env, self.head, holds, self.tasks)
+    }
+
     /// Leases the claimable tasks that were declared.
     pub fn claim(self, env: Env, claim: &Claim) -> Decision<Claimed> {
         let held = self.usage.concurrent_leases;
