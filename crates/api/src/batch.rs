@@ -190,7 +190,7 @@ mod tests {
             msg_id: "m".into(),
             lease: None,
         };
-        let batch = Batch::from(vec![ack]);
+        let batch: Batch<AckInput> = Batch::from(vec![ack]);
         let json = serde_json::to_string(&batch).unwrap();
         assert_eq!(json, r#"[{"msg_id":"m","lease":null}]"#);
         let broken: Batch<AckInput> = Batch(vec![Err(Misread::new("no"))]);
