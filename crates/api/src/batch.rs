@@ -12,12 +12,12 @@ use serde_json::value::RawValue;
 
 use crate::{Code, Misread, bounds::MAX_BATCH, decode};
 
-/// The items of a call, in order. One that cannot be read does not stop the others: it stands in its place
-/// with what is wrong.
+/// The items of a call, in order and at most `MAX`. One that cannot be read does not stop the others: it stands in its
+/// place with what is wrong.
 #[derive(Debug, Clone)]
-pub struct Batch<T>(pub Vec<Result<T, Misread>>);
+pub struct Batch<T, const MAX: usize = MAX_BATCH>(pub Vec<Result<T, Misread>>);
 
-impl<T> Batch<T> {
+impl<T, const MAX: usize> Batch<T, MAX> {
     /// Returns the number of items, those included that cannot be read.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -34,25 +34,25 @@ impl<T> Batch<T> {
     }
 }
 
-impl<T> Default for Batch<T> {
+impl<T, const MAX: usize> Default for Batch<T, MAX> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T> From<Vec<T>> for Batch<T> {
+impl<T, const MAX: usize> From<Vec<T>> for Batch<T, MAX> {
     fn from(items: Vec<T>) -> Self {
         items.into_iter().collect()
     }
 }
 
-impl<T> FromIterator<T> for Batch<T> {
+impl<T, const MAX: usize> FromIterator<T> for Batch<T, MAX> {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
         Self(items.into_iter().map(Ok).collect())
     }
 }
 
-impl<T: Serialize> Serialize for Batch<T> {
+impl<T: Serialize, const MAX: usize> Serialize for Batch<T, MAX> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let items: Result<Vec<&T>, _> = self.0.iter().map(Result::as_ref).collect();
         items
@@ -61,27 +61,27 @@ impl<T: Serialize> Serialize for Batch<T> {
     }
 }
 
-impl<'de, T: DeserializeOwned> Deserialize<'de> for Batch<T> {
+impl<'de, T: DeserializeOwned, const MAX: usize> Deserialize<'de> for Batch<T, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(Items(PhantomData))
     }
 }
 
-struct Items<T>(PhantomData<T>);
+struct Items<T, const MAX: usize>(PhantomData<T>);
 
-impl<'de, T: DeserializeOwned> de::Visitor<'de> for Items<T> {
-    type Value = Batch<T>;
+impl<'de, T: DeserializeOwned, const MAX: usize> de::Visitor<'de> for Items<T, MAX> {
+    type Value = Batch<T, MAX>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Batch<T>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = list.next_element::<Box<RawValue>>()? {
             // Items that are read take far more memory than they may have in the body.
-            if items.len() == MAX_BATCH {
-                let message = format!("there must be at most {MAX_BATCH} entries");
+            if items.len() == MAX {
+                let message = format!("there must be at most {MAX} entries");
                 return Err(de::Error::custom(message));
             }
             items.push(decode(item.get().as_bytes()));
@@ -90,7 +90,7 @@ impl<'de, T: DeserializeOwned> de::Visitor<'de> for Items<T> {
     }
 }
 
-impl<T: JsonSchema> JsonSchema for Batch<T> {
+impl<T: JsonSchema, const MAX: usize> JsonSchema for Batch<T, MAX> {
     fn schema_name() -> Cow<'static, str> {
         format!("BatchOf{}", T::schema_name()).into()
     }
@@ -101,7 +101,7 @@ impl<T: JsonSchema> JsonSchema for Batch<T> {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let items = generator.subschema_for::<T>();
-        json_schema!({ "type": "array", "items": items, "minItems": 1, "maxItems": MAX_BATCH })
+        json_schema!({ "type": "array", "items": items, "minItems": 1, "maxItems": MAX })
     }
 }
 
@@ -112,6 +112,9 @@ pub struct Refusal {
     pub code: Code,
     /// One sentence about what to do.
     pub message: String,
+    /// The field that is wrong, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
     /// The seconds after which trying this item again makes sense.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_secs: Option<u32>,
@@ -187,7 +190,7 @@ mod tests {
             msg_id: "m".into(),
             lease: None,
         };
-        let batch = Batch::from(vec![ack]);
+        let batch: Batch<AckInput> = Batch::from(vec![ack]);
         let json = serde_json::to_string(&batch).unwrap();
         assert_eq!(json, r#"[{"msg_id":"m","lease":null}]"#);
         let broken: Batch<AckInput> = Batch(vec![Err(Misread::new("no"))]);

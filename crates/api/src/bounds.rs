@@ -11,7 +11,9 @@ pub const MAX_NAMES: usize = 64;
 pub const MAX_WAIT_SECONDS: u32 = 60;
 
 /// The most tasks that one claim takes.
-pub const MAX_CLAIMED_TASKS: u32 = 100;
+pub const MAX_CLAIMED_TASKS: u32 = 1_000;
+/// The most leases that one call renews.
+pub const MAX_RENEWED_LEASES: usize = 256;
 /// The most reported failures that a task may have before it ends.
 pub const MAX_TASK_ATTEMPTS: u32 = 1_000;
 /// The longest delay of a task, in seconds: ten years. A longer one is a mistake.

@@ -47,7 +47,7 @@ pub struct LeaseNextInput {
     /// The only task types you accept. Default: any.
     #[serde(default)]
     pub accept_types: Option<Vec<String>>,
-    /// The most tasks to take, 1 to 100. Default 1.
+    /// The most tasks to take, 1 to 1000. Default 1.
     #[serde(default)]
     #[schemars(range(min = 1, max = bounds::MAX_CLAIMED_TASKS))]
     pub max_tasks: Option<u32>,

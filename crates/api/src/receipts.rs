@@ -407,7 +407,7 @@ operation!(
     tool: Some("asyncgate.ack_receipt"),
     access: Access::Needs(&[Scope::ReceiptsAck, Scope::TasksLease]),
     effect: Effect::Add,
-    summary: "Record that you have taken note of a receipt.",
+    summary: "Record that you took note of a receipt.",
     doc: "Repeating the call changes nothing. It closes no obligation: only the outcome of the work does.",
     refusals: &[Code::ReceiptNotFound],
 );

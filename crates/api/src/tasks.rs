@@ -173,9 +173,9 @@ operation!(
     tool: Some("asyncgate.get_task"),
     access: Access::Needs(&[Scope::TasksRead, Scope::TasksLease]),
     effect: Effect::Read,
-    summary: "Read a task, its state and, once it has ended, its outcome.",
+    summary: "Read a task, its state and, once it has ended, its result.",
     doc: "With wait_seconds the call answers as soon as the task has ended; if it has not by \
-          then, call again. `result` is there once it has ended.",
+          then, call again.",
     refusals: &[Code::TaskNotFound],
 );
 
@@ -386,7 +386,7 @@ operation!(
     effect: Effect::End,
     summary: "Call a task off.",
     doc: "It ends at once, also when a worker holds it, who learns so from its next call. \
-          Cancelling again is fine; a task that has succeeded or failed cannot be cancelled.",
+          Cancelling again is fine; one that has succeeded or failed cannot be cancelled.",
     refusals: &[Code::TaskNotFound, Code::InvalidStateTransition],
 );
 

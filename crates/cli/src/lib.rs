@@ -11,6 +11,7 @@
 mod commands;
 mod exit;
 mod ids;
+mod lines;
 mod listing;
 mod logins;
 pub mod output;

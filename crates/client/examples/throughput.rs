@@ -5,7 +5,8 @@
 //! Each of 64 loops creates a task, claims one and completes it, one call after the other. In mode `raw`
 //! a loop sends prepared bytes on a socket of its own, which ask for the same as the client does; in mode
 //! `client` it uses the client. In mode `worker` a worker with concurrency 64 does tasks while 64 loops
-//! create them. Modes run in the order they are given. Without any, all run in turns for three rounds, so
+//! create them, and in mode `batches` while they are created in batches of 100. Modes run in the order
+//! they are given. Without any, the first three run in turns for three rounds, so
 //! that a busy machine is equally unfair to each. `cargo xtask bench proof --only client` compares them.
 
 #![expect(clippy::print_stdout, reason = "this is what it is for")]
@@ -20,7 +21,7 @@ use std::{
 
 use asyncgate_client::{
     Client, Error, Event, Outcome, Worker,
-    api::{CompleteInput, CreateTaskInput, LeaseNextInput},
+    api::{CompleteInput, CreateTaskInput, CreateTasksInput, LeaseNextInput},
 };
 use serde_json::value::RawValue;
 use tokio::{
@@ -32,6 +33,8 @@ use tokio::{
 };
 
 const LOOPS: usize = 64;
+/// The number of tasks that mode `batches` creates in a call.
+const BATCH: u32 = 100;
 const WARM_UP: Duration = Duration::from_secs(1);
 const MEASURED: Duration = Duration::from_secs(5);
 
@@ -59,7 +62,8 @@ async fn measure(mode: &str, client: &Client, address: &str, key: &str) -> Resul
     match mode {
         "raw" => Ok(loops(|| raw_loop(address, key)).await),
         "client" => Ok(loops(|| std::future::ready(Loop::Client(client.clone()))).await),
-        _ => worker(client).await,
+        "batches" => worker(client, BATCH).await,
+        _ => worker(client, 1).await,
     }
 }
 
@@ -227,16 +231,29 @@ impl Raw {
 
 /// Measures a worker. Creators keep a few hundred tasks waiting; a permit comes back for each task that
 /// ends, so that the queue neither runs empty nor grows.
-async fn worker(client: &Client) -> Result<f64, Error> {
+async fn worker(client: &Client, together: u32) -> Result<f64, Error> {
     let done = Arc::new(AtomicU64::new(0));
-    let room = Arc::new(Semaphore::new(4 * LOOPS));
+    // A batch is as much work as many creators bring.
+    let (creators_wanted, waiting) = match together {
+        1 => (LOOPS, 4 * LOOPS),
+        _ => (4, 2_000),
+    };
+    let room = Arc::new(Semaphore::new(waiting));
     let mut creators = JoinSet::new();
-    for _ in 0..LOOPS {
+    for _ in 0..creators_wanted {
         let (client, room) = (client.clone(), Arc::clone(&room));
         creators.spawn(async move {
-            while let Ok(permit) = room.acquire().await {
-                permit.forget();
-                if client.create_task(&task()).await.is_err() {
+            while let Ok(permits) = room.acquire_many(together).await {
+                permits.forget();
+                let created = match together {
+                    1 => client.create_task(&task()).await.map(drop),
+                    _ => {
+                        let tasks = (0..together).map(|_| task()).collect();
+                        let input = CreateTasksInput { tasks };
+                        client.create_tasks(&input).await.map(drop)
+                    }
+                };
+                if created.is_err() {
                     return;
                 }
             }

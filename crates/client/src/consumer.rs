@@ -15,6 +15,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use asyncgate_api::{AckInput, Envelope, ExtendInput, NackInput, RecvInput};
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use crate::{
     Cause, Client, End, Error, Failure, Retry, Summary,
@@ -263,7 +264,11 @@ impl Held for Delivery {
             visibility_ms: self.0.shared.receive.visibility_ms,
             lease: self.0.message.lease.clone(),
         };
-        self.client().extend_message(&input).await.map(drop)
+        let sent = Instant::now();
+        self.client().extend_message(&input).await?;
+        let hold = self.hold();
+        hold.keep_until(sent + self.pace().lease);
+        Ok(())
     }
 
     fn report(&self, settlement: Settlement<()>) -> Report {

@@ -7,8 +7,10 @@ use std::{borrow::Cow, fmt, time::Duration};
 use asyncgate_api::{Code, ErrorBody};
 
 /// A call that was not done, or may not have been done.
+#[derive(Clone)]
 pub struct Error(Box<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: Kind,
     /// The operation, e.g. `create_task`.

@@ -1,5 +1,7 @@
 //! A method for every operation.
 
+use std::borrow::Cow;
+
 use asyncgate_api::*;
 
 use crate::{Client, Error, random, request::Prepared};
@@ -18,6 +20,28 @@ impl Client {
         let repeatable = extra.is_some() || input.idempotency_key.is_some();
         let prepared = Prepared::new::<CreateTask>(input, extra)
             .map_err(|error| error.during(CreateTask::SPEC.name, 0))?;
+        self.send(&Prepared {
+            repeatable,
+            ..prepared
+        })
+        .await
+    }
+
+    /// Creates up to 1,000 tasks, each with an answer of its own. Those without an `idempotency_key` get one, as in
+    /// [`Client::create_task`].
+    pub async fn create_tasks(&self, input: &CreateTasksInput) -> Result<CreateTasksOutput, Error> {
+        let is_named = |task: &CreateTaskInput| task.idempotency_key.is_some();
+        let mut named = Cow::Borrowed(input);
+        if self.generates_keys() && !input.tasks.readable().all(is_named) {
+            for task in named.to_mut().tasks.0.iter_mut().flatten() {
+                if task.idempotency_key.is_none() {
+                    task.idempotency_key = random::idempotency_key();
+                }
+            }
+        }
+        let repeatable = named.tasks.readable().all(is_named);
+        let prepared = Prepared::new::<CreateTasks>(&named, None)
+            .map_err(|error| error.during(CreateTasks::SPEC.name, 0))?;
         self.send(&Prepared {
             repeatable,
             ..prepared
@@ -57,6 +81,11 @@ impl Client {
         self.call::<RenewLease>(input).await
     }
 
+    /// Renews up to 256 leases, each with an answer of its own, and perhaps waits until one of them is lost.
+    pub async fn renew_leases(&self, input: &RenewLeasesInput) -> Result<RenewLeasesOutput, Error> {
+        self.call::<RenewLeases>(input).await
+    }
+
     /// Gives a task back undone.
     pub async fn release_lease(&self, input: &ReleaseLeaseInput) -> Result<Done, Error> {
         self.call::<ReleaseLease>(input).await
@@ -80,6 +109,11 @@ impl Client {
     /// Reports that a task failed.
     pub async fn fail(&self, input: &FailInput) -> Result<FailOutput, Error> {
         self.call::<Fail>(input).await
+    }
+
+    /// Reports the end of up to 1,000 tasks, each with an answer of its own.
+    pub async fn finish_tasks(&self, input: &FinishTasksInput) -> Result<FinishTasksOutput, Error> {
+        self.call::<FinishTasks>(input).await
     }
 
     /// Lists one page of open obligations; see [`Client::open_obligations`] for all of them.

@@ -17,7 +17,8 @@ pub struct Decision<T, C = Changes> {
 /// Rows to write, in one tenant.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Changes {
-    /// Tasks to insert or replace.
+    /// Tasks to insert or replace, in order. A task may stand here more than once: each write begins where the one before
+    /// it left the task.
     pub tasks: Vec<TaskWrite>,
     /// Receipts to append, in ledger order, the first at the ledger's next place.
     pub receipts: Vec<Receipt>,

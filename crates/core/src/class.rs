@@ -21,6 +21,39 @@ pub struct ClassLoad {
     pub is_known: bool,
 }
 
+/// The classes of a tenant's tasks that have not ended, as far as new tasks ask about them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClassesInUse {
+    count: usize,
+    /// Those among the classes asked about, sorted.
+    known: Vec<Class>,
+}
+
+impl ClassesInUse {
+    /// Builds the view of new tasks on `count` classes. `known` are those of them that the tasks will have.
+    pub fn new(count: usize, mut known: Vec<Class>) -> Self {
+        known.sort_unstable();
+        known.dedup();
+        Self { count, known }
+    }
+
+    /// Returns the classes as a new task of `class` sees them.
+    pub fn of(&self, class: &Class) -> ClassLoad {
+        ClassLoad {
+            classes: self.count,
+            is_known: self.known.binary_search(class).is_ok(),
+        }
+    }
+
+    /// Notes a new task of `class`.
+    pub fn add(&mut self, class: Class) {
+        if let Err(place) = self.known.binary_search(&class) {
+            self.known.insert(place, class);
+            self.count += 1;
+        }
+    }
+}
+
 /// A worker's offer: the tasks that it can serve.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reach {

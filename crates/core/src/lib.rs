@@ -31,7 +31,7 @@ mod usage;
 
 pub use chain::{Head, Link, NotALink};
 pub use change::{Changes, Decision, Delivery, ObligationKey, TaskWrite};
-pub use class::{Class, ClassLoad, Reach};
+pub use class::{Class, ClassLoad, ClassesInUse, Reach};
 pub use env::Env;
 pub use id::{
     AuditId, Ids, LeaseId, MessageId, ReceiptId, RecordId, Seq, ShortId, Stamp, TaskId, TenantId,

@@ -1,8 +1,11 @@
 //! Calls with many items. Each item has an answer of its own.
 
-use asyncgate_api::{Batch, Refusal, Spec, bounds::MAX_BATCH};
+use asyncgate_api::{Batch, Refusal, Spec};
 
 use crate::{Engine, Fault};
+
+/// The largest input with many items.
+pub(crate) const MAX_BATCH_BYTES: usize = 16 << 20;
 
 /// Items that were read and checked one by one. The items that passed go to the rules; the others keep their
 /// places among the answers.
@@ -15,13 +18,13 @@ pub(crate) struct CheckedBatch<T> {
 
 impl<T> CheckedBatch<T> {
     /// Checks each item.
-    pub(crate) fn new<I>(
+    pub(crate) fn new<I, const MAX: usize>(
         field: &str,
-        items: Batch<I>,
+        items: Batch<I, MAX>,
         check: impl Fn(I) -> Result<T, Fault>,
     ) -> Result<Self, Fault> {
-        if items.is_empty() || items.len() > MAX_BATCH {
-            let message = format!("{field} must have 1 to {MAX_BATCH} entries");
+        if items.is_empty() || items.len() > MAX {
+            let message = format!("{field} must have 1 to {MAX} entries");
             return Err(Fault::bad_request(message));
         }
         let mut batch = Self {
@@ -38,6 +41,11 @@ impl<T> CheckedBatch<T> {
             }
         }
         Ok(batch)
+    }
+
+    /// Returns true if every item passed.
+    pub(crate) fn all_passed(&self) -> bool {
+        self.stopped.iter().all(Option::is_none)
     }
 
     /// Takes the items that passed.
@@ -70,11 +78,15 @@ impl<T> CheckedBatch<T> {
 }
 
 fn refusal(fault: Fault) -> Refusal {
-    let msg_id = fault.details.get("msg_id").and_then(|id| id.as_str());
+    let detail = |name: &str| {
+        let text = fault.details.get(name).and_then(|text| text.as_str());
+        text.map(str::to_owned)
+    };
     Refusal {
         code: fault.code,
         retry_after_secs: fault.retry_after_seconds,
-        msg_id: msg_id.map(str::to_owned),
+        field: detail("field"),
+        msg_id: detail("msg_id"),
         message: fault.message.into_owned(),
     }
 }

@@ -5,7 +5,7 @@
 //! that show no credential.
 //!
 //! Invariant: the steps have one order. The caller's role, scopes and conditions, readiness for new work, the limits of calls,
-//! decoding, the rules about what the input touches, the limit of messages, the operation. A caller without
+//! decoding, the rules about what the input touches, the limits of messages and tasks, the operation. A caller without
 //! the right learns nothing about its input, and input that cannot be read has been paid for.
 
 use std::pin::pin;
@@ -18,6 +18,7 @@ use tracing::Instrument as _;
 
 use crate::{
     Answer, Caller, Engine, Fault, Grant, Holder, Source, Touches,
+    call_limits::Brought,
     caveats::{Wanted, named_for},
     input,
     metrics::{OK, span},
@@ -105,14 +106,14 @@ where
         let checked = |input| check_touches(engine, &O::SPEC, O::touches(&input)).map(|()| input);
         let done = match decode().and_then(checked) {
             Ok(input) => {
-                let messages = O::touches(&input).messages();
+                let brought = Brought::of(O::touches(&input));
                 if let Some(caveats) = &caller.credential.caveats {
                     let wanted = Wanted::of(O::touches(&input));
                     // Boxed, so that the futures of calls without conditions stay small.
                     Box::pin(engine.check_wanted(caller, caveats, &O::SPEC, scopes, wanted))
                         .await?;
                 }
-                told = engine.charge_messages(caller, messages, told).await?;
+                told = engine.charge_brought(caller, brought, told).await?;
                 operate(input).await
             }
             Err(fault) => Err(fault),
@@ -180,13 +181,14 @@ pub(crate) fn check_touches(
     span::note_touches(engine, spec, touches);
     match touches {
         Touches::Topic(topic) => input::check_name("topic", topic),
-        // Messages are checked one by one: an unfit topic refuses only its message.
+        // Messages and tasks are checked one by one: an unfit one refuses only itself.
         Touches::Nothing
         | Touches::Send(_)
         | Touches::Sends(_)
         | Touches::Message(_)
         | Touches::Acks(_)
-        | Touches::Task { .. } => Ok(()),
+        | Touches::Task { .. }
+        | Touches::Tasks(_) => Ok(()),
     }
 }
 

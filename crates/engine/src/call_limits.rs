@@ -1,8 +1,8 @@
 //! The limits of calls to the server itself: those of the operator, and the hourly quotas of the caller's tenant.
 //!
 //! A call is charged once, after its caller's role was checked and before its input is read, to all of its limits or to
-//! none. The messages that it brings are charged when they are known. Where nothing is limited, a call pays two looks
-//! at what is in memory.
+//! none. The messages and the batch of tasks that it brings are charged when they are known. Where nothing is limited,
+//! a call pays two looks at what is in memory.
 
 use asyncgate_api::{Access, Code, CreateTask, Operation as _, Spec};
 use asyncgate_core::{
@@ -11,7 +11,7 @@ use asyncgate_core::{
 };
 
 use crate::{
-    Caller, Engine, Fault, Principal,
+    Caller, Engine, Fault, Principal, Touches,
     operations::host_fault,
     rate_headers::{Header, ReportedLimit, headers, is_wanted, note, tighter},
     tenants::InForce,
@@ -47,21 +47,36 @@ impl Engine {
         Ok(told)
     }
 
-    /// Charges the messages that a call brings. Adds what is to be told of their limit to what was `told`
-    /// of the others.
-    pub(crate) async fn charge_messages(
+    /// Charges what a call brings. Adds what is to be told of these limits to what was `told` of the others.
+    pub(crate) async fn charge_brought(
         &self,
         caller: &Caller,
-        messages: usize,
+        brought: Brought,
         told: Vec<ReportedLimit>,
     ) -> Result<Vec<ReportedLimit>, Fault> {
+        let Brought { messages, tasks } = brought;
         let limits = &self.settings().limits;
-        if messages == 0 || !limits.limits_calls() {
+        let (tenant, principal) = (caller.tenant, &caller.principal);
+        let now = self.now();
+        let mut checks = Vec::new();
+        if limits.limits_calls() {
+            checks = limits.item_checks(Scope::Messages, tenant, principal, messages);
+            checks.extend(limits.item_checks(Scope::Tasks, tenant, principal, tasks));
+        }
+        if tasks > 0 {
+            let cost = i64::try_from(tasks).unwrap_or(i64::MAX);
+            let standing = self.tenant(tenant).await?;
+            checks.extend(hourly_task_checks(
+                standing.at(now),
+                tenant,
+                principal,
+                cost,
+            ));
+        }
+        if checks.is_empty() {
             return Ok(told);
         }
-        let (tenant, principal) = (caller.tenant, &caller.principal);
-        let checks = limits.message_checks(tenant, principal, messages);
-        Box::pin(self.charge_all(tenant, principal, self.now(), checks, told)).await
+        Box::pin(self.charge_all(tenant, principal, now, checks, told)).await
     }
 
     /// Charges the hourly quota of new tasks with one that comes by another way than a call. A cost of -1 gives it back.
@@ -73,12 +88,10 @@ impl Engine {
     ) -> Result<(), Fault> {
         let standing = self.tenant(tenant).await?;
         let now = self.now();
-        let in_force = standing.at(now);
-        let (true, Some(quotas)) = (in_force.is_rated, &in_force.quotas) else {
+        let checks = hourly_task_checks(standing.at(now), tenant, principal, cost);
+        if checks.is_empty() {
             return Ok(());
-        };
-        let mut checks = hourly_checks(quotas, tenant, principal, true, cost);
-        checks.retain(|asked| asked.scope == Scope::Tasks);
+        }
         let told = Vec::new();
         Box::pin(self.charge_all(tenant, principal, now, checks, told)).await?;
         Ok(())
@@ -159,6 +172,37 @@ impl Engine {
     }
 }
 
+/// The things in a call that have limits of their own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Brought {
+    messages: usize,
+    tasks: usize,
+}
+
+impl Brought {
+    pub(crate) fn of(touches: Touches<'_>) -> Self {
+        Self {
+            messages: touches.messages(),
+            tasks: touches.tasks(),
+        }
+    }
+}
+
+/// Returns the checks of the hourly quota of new tasks.
+fn hourly_task_checks(
+    in_force: &InForce,
+    tenant: TenantId,
+    principal: &Principal,
+    cost: i64,
+) -> Vec<CallCheck> {
+    let (true, Some(quotas)) = (in_force.is_rated, &in_force.quotas) else {
+        return Vec::new();
+    };
+    let mut checks = hourly_checks(quotas, tenant, principal, true, cost);
+    checks.retain(|asked| asked.scope == Scope::Tasks);
+    checks
+}
+
 /// Returns true if there is nobody to charge.
 fn is_anonymous(caller: &Caller, spec: &Spec) -> bool {
     spec.access == Access::Open || caller.tenant == SERVER_TENANT
@@ -167,13 +211,21 @@ fn is_anonymous(caller: &Caller, spec: &Spec) -> bool {
 /// Makes the fault of a call that a limit refuses.
 fn refusal(asked: &CallCheck, limit: &ReportedLimit, headers: Vec<Header>) -> Fault {
     let scope = asked.scope;
-    // No wait helps a call that brings more messages than the limit ever allows.
-    let too_many = scope == Scope::Messages && limit.retry_after_secs.is_none();
+    // No wait helps a call that brings more than the limit ever allows.
+    let brings = match scope {
+        Scope::Messages => true,
+        Scope::Tasks => asked.check.cost > 1,
+        Scope::Global | Scope::Tenant | Scope::Principal => false,
+    };
+    let too_many = brings && limit.retry_after_secs.is_none();
     let message = match scope {
         Scope::Global => "the server takes no more calls at the moment; try again later",
         Scope::Tenant => "your tenant made too many calls; try again later",
         Scope::Principal => "you made too many calls; try again later",
-        Scope::Tasks => "your tenant called create_task too often; try again later",
+        Scope::Tasks if too_many => {
+            "the call brings more tasks than the limit allows at once; create fewer in a call"
+        }
+        Scope::Tasks => "your tenant created too many tasks; try again later",
         Scope::Messages if too_many => {
             "the call brings more messages than the limit allows at once; send fewer in a call"
         }

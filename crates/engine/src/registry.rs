@@ -18,6 +18,7 @@ pub fn registry() -> &'static [Entry] {
 
 const ENTRIES: &[Entry] = &[
     entry::<api::CreateTask>(),
+    entry::<api::CreateTasks>(),
     entry::<api::GetTask>(),
     entry::<api::ListTasks>(),
     entry::<api::CancelTask>(),
@@ -31,11 +32,13 @@ const ENTRIES: &[Entry] = &[
     entry::<api::AckReceipt>(),
     entry::<api::LeaseNext>(),
     entry::<api::RenewLease>(),
+    entry::<api::RenewLeases>(),
     entry::<api::ReleaseLease>(),
     entry::<api::StartTask>(),
     entry::<api::ReportProgress>(),
     entry::<api::Complete>(),
     entry::<api::Fail>(),
+    entry::<api::FinishTasks>(),
     entry::<api::SendMessage>(),
     entry::<api::SendMessages>(),
     entry::<api::ReceiveMessages>(),

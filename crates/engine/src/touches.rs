@@ -1,6 +1,6 @@
 //! The things that a decoded call touches, as far as a rule may ask about them.
 
-use asyncgate_api::{AckInput, Batch, SendInput};
+use asyncgate_api::{AckInput, Batch, CreateTaskInput, SendInput};
 
 /// The topics, task types and bytes of a call. It borrows the input, so that stating them costs nothing.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,6 +25,8 @@ pub enum Touches<'a> {
         /// The bytes of its payload.
         bytes: usize,
     },
+    /// New tasks. Each is checked and refused alone.
+    Tasks(&'a Batch<CreateTaskInput>),
 }
 
 impl<'a> Touches<'a> {
@@ -37,7 +39,8 @@ impl<'a> Touches<'a> {
             | Self::Sends(_)
             | Self::Message(_)
             | Self::Acks(_)
-            | Self::Task { .. } => None,
+            | Self::Task { .. }
+            | Self::Tasks(_) => None,
         };
         let sends = self.sends().map(|send| send.topic.as_str());
         topic.into_iter().chain(sends)
@@ -47,6 +50,7 @@ impl<'a> Touches<'a> {
     pub fn bytes(self) -> usize {
         match self {
             Self::Task { bytes, .. } => bytes,
+            Self::Tasks(tasks) => tasks.readable().map(task_bytes).sum(),
             Self::Nothing
             | Self::Topic(_)
             | Self::Send(_)
@@ -65,6 +69,22 @@ impl<'a> Touches<'a> {
             | Self::Topic(_)
             | Self::Message(_)
             | Self::Acks(_)
+            | Self::Task { .. }
+            | Self::Tasks(_) => 0,
+        }
+    }
+
+    /// Returns the number of tasks that a batch brings, those included that cannot be read. A call that brings one
+    /// task by itself is counted as a call.
+    pub fn tasks(self) -> usize {
+        match self {
+            Self::Tasks(tasks) => tasks.len(),
+            Self::Nothing
+            | Self::Topic(_)
+            | Self::Send(_)
+            | Self::Sends(_)
+            | Self::Message(_)
+            | Self::Acks(_)
             | Self::Task { .. } => 0,
         }
     }
@@ -74,9 +94,12 @@ impl<'a> Touches<'a> {
         let (one, many) = match self {
             Self::Message(id) => (Some(id), None),
             Self::Acks(acks) => (None, Some(acks)),
-            Self::Nothing | Self::Topic(_) | Self::Send(_) | Self::Sends(_) | Self::Task { .. } => {
-                (None, None)
-            }
+            Self::Nothing
+            | Self::Topic(_)
+            | Self::Send(_)
+            | Self::Sends(_)
+            | Self::Task { .. }
+            | Self::Tasks(_) => (None, None),
         };
         let many = many.into_iter().flat_map(Batch::readable);
         one.into_iter().chain(many.map(|ack| ack.msg_id.as_str()))
@@ -90,11 +113,17 @@ impl<'a> Touches<'a> {
             | Self::Topic(_)
             | Self::Message(_)
             | Self::Acks(_)
-            | Self::Task { .. } => (None, None),
+            | Self::Task { .. }
+            | Self::Tasks(_) => (None, None),
         };
         one.into_iter()
             .chain(many.into_iter().flat_map(Batch::readable))
     }
+}
+
+/// Returns the bytes of the payload of a new task.
+pub(crate) fn task_bytes(task: &CreateTaskInput) -> usize {
+    task.payload.as_ref().map_or(0, |raw| raw.get().len())
 }
 
 fn payload_bytes(send: &SendInput) -> usize {

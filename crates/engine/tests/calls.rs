@@ -258,7 +258,8 @@ async fn what_a_call_brings_is_stated_in_bytes() {
     for (operation, input, topics, bytes) in [
         ("mailbox_send", message("d"), 1, 2),
         ("mailbox_send_batch", batch, 3, 6),
-        ("create_task", task, 0, 5),
+        ("create_task", task.clone(), 0, 5),
+        ("create_tasks", json!({ "tasks": [task, 7, task] }), 0, 10),
     ] {
         call(&engine, Role::Admin, operation, &input).await.unwrap();
         assert_eq!(log.take(), [(operation.to_owned(), topics, bytes)]);

@@ -115,6 +115,7 @@ async fn topics_bound_what_is_sent_received_and_settled() {
         ("mailbox_recv", json!({ "topic": "user:7:inbox" })),
         // These have no topic at all.
         ("create_task", json!({ "type": "x" })),
+        ("create_tasks", json!({ "tasks": [{ "type": "x" }] })),
         ("mailbox_topics", json!({})),
     ] {
         assert_eq!(

@@ -256,6 +256,7 @@ impl From<api::Refusal> for pb::Refusal {
         let api::Refusal {
             code,
             message,
+            field,
             retry_after_secs,
             msg_id,
         } = refusal;
@@ -264,6 +265,7 @@ impl From<api::Refusal> for pb::Refusal {
             message,
             msg_id,
             retry_after_secs,
+            field,
         }
     }
 }

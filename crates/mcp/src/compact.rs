@@ -18,19 +18,20 @@ pub(crate) struct ShapeOnly;
 
 impl Transform for ShapeOnly {
     fn transform(&mut self, schema: &mut Schema) {
-        for name in ["description", "minimum", "maximum", "format"] {
+        for name in ["description", "minimum", "maximum", "format", "enum"] {
             schema.remove(name);
         }
         transform_subschemas(self, schema);
     }
 }
 
-/// A tool whose output is a record that outputs of other tools contain.
+/// A tool whose input or output is a record that those of other tools contain.
 #[derive(Debug)]
 pub(crate) struct Shown {
     /// The record's name among the definitions.
     pub record: String,
-    pub tool: String,
+    /// The word about where it is shown.
+    pub word: String,
 }
 
 /// Replaces records that the list shows elsewhere by a word about where.
@@ -38,9 +39,9 @@ pub(crate) fn refer(schema: &mut Value, shown: &[Shown]) {
     let Some(Value::Object(definitions)) = schema.get_mut(DEFINITIONS) else {
         return;
     };
-    for Shown { record, tool } in shown {
+    for Shown { record, word } in shown {
         if let Some(body) = definitions.get_mut(record) {
-            let word = json!({"type": "object", "description": format!("As {tool} returns it.")});
+            let word = json!({"type": "object", "description": word});
             if word.to_string().len() < body.to_string().len() {
                 *body = word;
             }
@@ -48,7 +49,8 @@ pub(crate) fn refer(schema: &mut Value, shown: &[Shown]) {
     }
 }
 
-/// Writes definitions that are used once where they are used, and drops those that are not used.
+/// Writes definitions that are used once, or take no more words than a reference to them, where they are used, and drops
+/// those that are not used.
 pub(crate) fn inline(schema: &mut Value) {
     while let Some((name, body)) = take_single(schema) {
         put(schema, &reference(&name), &body);
@@ -61,12 +63,19 @@ pub(crate) fn inline(schema: &mut Value) {
     }
 }
 
-/// Takes out a definition that is used at most once.
+/// Takes out a definition that is used at most once or is short.
 fn take_single(schema: &mut Value) -> Option<(String, Value)> {
     let definitions = schema.get(DEFINITIONS)?.as_object()?;
     let single = definitions
-        .keys()
-        .find(|name| uses(schema, &reference(name)) <= 1)?
+        .iter()
+        .find(|(name, body)| {
+            let reference = reference(name);
+            let is_short =
+                || body.to_string().len() <= json!({ "$ref": reference }).to_string().len();
+            let is_plain = || uses(body, &reference) == 0;
+            uses(schema, &reference) <= 1 || (is_plain() && is_short())
+        })?
+        .0
         .clone();
     let definitions = schema.get_mut(DEFINITIONS)?.as_object_mut()?;
     definitions.remove_entry(&single)
@@ -129,7 +138,7 @@ mod tests {
             },
             "required": ["n"],
             "$defs": {
-                "Item": {"type": "number", "format": "double", "description": "D."},
+                "Item": {"type": "number", "format": "double", "description": "D.", "enum": [1, 2]},
                 "Map": {"type": "object", "additionalProperties": {"type": "string"}},
             },
         });
@@ -159,11 +168,14 @@ mod tests {
                 "one": {"$ref": "#/$defs/One", "description": "Mine."},
                 "a": {"$ref": "#/$defs/Two"},
                 "b": {"items": {"$ref": "#/$defs/Two"}},
+                "c": {"$ref": "#/$defs/Text"},
+                "d": {"$ref": "#/$defs/Text"},
             },
             "$defs": {
+                "Text": {"type": "string"},
                 "One": {"type": "object", "description": "Its.", "properties": {"in": {"$ref": "#/$defs/In"}}},
                 "In": {"type": "string"},
-                "Two": {"type": "integer"},
+                "Two": {"type": "integer", "description": "Too long to be repeated."},
                 "None": {"$ref": "#/$defs/Two"},
             },
         });
@@ -175,8 +187,10 @@ mod tests {
                     "one": {"type": "object", "description": "Mine.", "properties": {"in": {"type": "string"}}},
                     "a": {"$ref": "#/$defs/Two"},
                     "b": {"items": {"$ref": "#/$defs/Two"}},
+                    "c": {"type": "string"},
+                    "d": {"type": "string"},
                 },
-                "$defs": {"Two": {"type": "integer"}},
+                "$defs": {"Two": {"type": "integer", "description": "Too long to be repeated."}},
             })
         );
         let mut alone = json!({"items": {"$ref": "#/$defs/A"}, "$defs": {"A": {"type": "null"}}});
@@ -205,7 +219,7 @@ mod tests {
         });
         let shown = ["Task", "Ok", "Other"].map(|record| Shown {
             record: record.to_owned(),
-            tool: "get_task".to_owned(),
+            word: "As get_task returns it.".to_owned(),
         });
         refer(&mut schema, &shown);
         inline(&mut schema);

@@ -14,9 +14,10 @@ use serde_json::{Map, Value, json};
 
 use crate::compact::{self, ShapeOnly, Shown};
 
-/// Returns the schema of a tool's input: an object.
-pub(crate) fn input(schema: Schema) -> Value {
+/// Returns the schema of a tool's input: an object. Records that are shown elsewhere are named only.
+pub(crate) fn input(schema: Schema, shown: &[Shown]) -> Value {
     let mut schema = plain(schema).to_value();
+    compact::refer(&mut schema, shown);
     compact::inline(&mut schema);
     schema
 }

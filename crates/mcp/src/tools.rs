@@ -8,9 +8,13 @@
 use std::collections::HashMap;
 
 use asyncgate_api::{Effect, Spec, Toolset};
+use schemars::Schema;
 use serde_json::{Value, json};
 
 use crate::{backend::Listed, compact::Shown, names::ToolNames, portable};
+
+/// The record by which one item of a batch is refused. Every batch has it, so a word must do.
+const REFUSAL: &str = "Refusal";
 
 /// The tools' names, and their descriptions as JSON.
 #[derive(Debug)]
@@ -65,27 +69,41 @@ impl Catalogue {
 
 fn describe(operation: &Listed, tool: &str, operations: &[Listed], names: ToolNames) -> Value {
     let spec = operation.spec;
-    let shown = shown_elsewhere(spec, operations, names);
+    let mut shown = shown_elsewhere(spec, operations, |other| {
+        let tool = names.listed(other.spec.tool?);
+        Some((&other.output, format!("As {tool} returns it.")))
+    });
+    shown.push(Shown {
+        record: REFUSAL.to_owned(),
+        word: "Or code and message.".to_owned(),
+    });
+    let taken = shown_elsewhere(spec, operations, |other| {
+        let tool = names.listed(other.spec.tool?);
+        Some((&other.input, format!("As {tool} takes it.")))
+    });
     json!({
         "name": names.listed(tool),
         "description": description(spec, operations, names),
-        "inputSchema": portable::input(operation.input.clone()),
+        "inputSchema": portable::input(operation.input.clone(), &taken),
         "outputSchema": portable::output(operation.output.clone(), &shown),
         "annotations": annotations(spec.effect),
     })
 }
 
-/// Returns the records that tools of the same toolset return. Whoever is shown the operation is shown
-/// those too.
-fn shown_elsewhere(spec: &Spec, operations: &[Listed], names: ToolNames) -> Vec<Shown> {
+/// Returns the records that tools of the same toolset return or take, as `side` tells. Whoever is shown the
+/// operation is shown those too.
+fn shown_elsewhere<'a>(
+    spec: &Spec,
+    operations: &'a [Listed],
+    side: impl Fn(&'a Listed) -> Option<(&'a Schema, String)>,
+) -> Vec<Shown> {
     let beside = operations
         .iter()
         .filter(|other| other.spec.name != spec.name && other.spec.toolset() == spec.toolset());
     let shown = beside.filter_map(|other| {
-        Some(Shown {
-            record: other.output.get("title")?.as_str()?.to_owned(),
-            tool: names.listed(other.spec.tool?),
-        })
+        let (schema, word) = side(other)?;
+        let record = schema.get("title")?.as_str()?.to_owned();
+        Some(Shown { record, word })
     });
     shown.collect()
 }

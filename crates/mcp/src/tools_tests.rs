@@ -130,11 +130,11 @@ fn hints_say_which_calls_a_person_should_be_asked_about() {
         asyncgate_list_receipts asyncgate_list_ledger asyncgate_read_ledger asyncgate_get_ledger_head \
         asyncgate_get_receipt asyncgate_get_config mailbox_peek mailbox_topics mailbox_dlq \
         mailbox_heads host_check_revocations host_revocations host_health limits_policies";
-    let add = "asyncgate_create_task asyncgate_ack_receipt asyncgate_lease_next \
+    let add = "asyncgate_create_task asyncgate_create_tasks asyncgate_ack_receipt asyncgate_lease_next \
         asyncgate_report_progress mailbox_recv mailbox_dlq_reprocess host_check_nonces \
         host_increment_counter host_verify limits_check";
-    let advance = "asyncgate_renew_lease asyncgate_release_lease asyncgate_start_task \
-        asyncgate_complete asyncgate_fail asyncgate_bootstrap mailbox_send mailbox_send_batch \
+    let advance = "asyncgate_renew_lease asyncgate_renew_leases asyncgate_release_lease asyncgate_start_task \
+        asyncgate_complete asyncgate_fail asyncgate_finish_tasks asyncgate_bootstrap mailbox_send mailbox_send_batch \
         mailbox_ack mailbox_ack_batch mailbox_nack mailbox_extend";
     let end = "asyncgate_cancel_task mailbox_purge host_revoke host_unrevoke";
     for (group, expected) in [

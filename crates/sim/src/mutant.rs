@@ -21,7 +21,7 @@ use std::{
 };
 
 use asyncgate_core::{
-    Changes, ClassLoad, Head, ObligationKey, PrincipalKey, ReceiptId, ReceiptType, Relationship,
+    Changes, ClassesInUse, Head, ObligationKey, PrincipalKey, ReceiptId, ReceiptType, Relationship,
     Task, TaskId, TenantId, Timestamp, Usage, identity::Quotas, mailbox::Message, task::State,
 };
 use asyncgate_store::{
@@ -310,8 +310,8 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Changes the snapshot that a decision sees.
 fn shown(mutant: Mutant, snapshot: &mut Snapshot, kept: &mut Kept) {
     match mutant {
-        Mutant::ForgetsKeys => snapshot.keyed = None,
-        Mutant::ForgetsClasses => snapshot.classes = ClassLoad::default(),
+        Mutant::ForgetsKeys => snapshot.keyed.clear(),
+        Mutant::ForgetsClasses => snapshot.classes = ClassesInUse::default(),
         Mutant::ForgetsUsage => snapshot.usage = Usage::default(),
         Mutant::LeasesTwice => snapshot.claimable.extend(kept.tasks.pop()),
         Mutant::AcceptsStaleLeases => {

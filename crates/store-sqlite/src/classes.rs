@@ -3,7 +3,7 @@
 //! A class row exists so that `ready` rows can name it by a number. Which classes have ready tasks, and from where on,
 //! is kept in memory. Rows of classes that stay empty are deleted once there are many of them.
 
-use asyncgate_core::{Class, ClassLoad, Reach, TaskWrite};
+use asyncgate_core::{Class, ClassesInUse, Reach, TaskWrite};
 use asyncgate_store::classes::{Classes as TenantClasses, LiveClasses, Place, Turnover};
 use foldhash::HashMap;
 use rusqlite::{OptionalExtension, Result, params};
@@ -185,9 +185,9 @@ impl Live {
         }
     }
 
-    pub(crate) fn of(&self, tenant: i64, class: &Class) -> ClassLoad {
+    pub(crate) fn of(&self, tenant: i64, classes: &[Class]) -> ClassesInUse {
         let known = self.tenants.get(&tenant);
-        known.map(|known| known.load(class)).unwrap_or_default()
+        known.map(|known| known.load(classes)).unwrap_or_default()
     }
 
     /// Keeps what the open transaction did, after its commit.

@@ -28,11 +28,11 @@ impl Rows<Tasks> for Writable {
             let found = self.task(Key::new(tenant, id.seq()))?;
             snapshot.tasks.extend(found.filter(|task| task.id == *id));
         }
-        if let Some(key) = &reads.keyed
-            && let Some(found) = self.keyed(tenant, key)?
-        {
-            let found = self.task(found)?;
-            snapshot.keyed = Some(task::check_keyed(found, key)?);
+        for key in &reads.keyed {
+            if let Some(found) = self.keyed(tenant, key)? {
+                let found = self.task(found)?;
+                snapshot.keyed.push(task::check_keyed(found, key)?);
+            }
         }
         if let Some((reach, limit)) = &reads.claimable {
             snapshot.claimable = self.claimable(tenant, reach, *limit)?;
@@ -47,8 +47,8 @@ impl Rows<Tasks> for Writable {
         if let Some(principal) = &reads.relationship {
             snapshot.relationship = query::relationship(&mut self.db, tenant, principal)?;
         }
-        if let Some(class) = &reads.class {
-            snapshot.classes = self.live()?.of(tenant, class);
+        if !reads.classes.is_empty() {
+            snapshot.classes = self.live()?.of(tenant, &reads.classes);
         }
         if let Some((id, most)) = reads.receipts_about {
             snapshot.receipts_about = query::receipts_about(&self.db, tenant, id, most)?;

@@ -226,7 +226,7 @@ async fn an_idempotency_key_never_stands_for_another_task() {
     let job = asyncgate_store::Job::<asyncgate_store::Tasks> {
         tenant: bench.driver.tenant,
         reads: asyncgate_store::ReadSet {
-            keyed: Some(key),
+            keyed: vec![key],
             ..Default::default()
         },
         now: bench.driver.now,

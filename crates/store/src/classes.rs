@@ -13,7 +13,7 @@ use std::{
     ops::Bound,
 };
 
-use asyncgate_core::{Class, ClassLoad, Placement, Reach, TaskWrite};
+use asyncgate_core::{Class, ClassesInUse, Placement, Reach, TaskWrite};
 
 /// The place of a ready task among those of its tenant: its rank, then its age. The first is served first.
 pub type Place = (i64, i64);
@@ -42,12 +42,10 @@ impl LiveClasses {
         }
     }
 
-    /// Returns the classes as a new task of `class` sees them.
-    pub fn load(&self, class: &Class) -> ClassLoad {
-        ClassLoad {
-            classes: self.0.len(),
-            is_known: self.0.contains_key(class),
-        }
+    /// Returns the classes as new tasks of `classes` see them.
+    pub fn load(&self, classes: &[Class]) -> ClassesInUse {
+        let known = classes.iter().filter(|class| self.0.contains_key(class));
+        ClassesInUse::new(self.0.len(), known.cloned().collect())
     }
 }
 

@@ -35,7 +35,7 @@ use asyncgate_core::{
 };
 use futures_util::future::BoxFuture;
 
-pub use asyncgate_core::{Changes, Decision};
+pub use asyncgate_core::{Changes, Decision, task::IdempotencyKey};
 pub use error::Error;
 pub use identity::Records;
 pub use job::{Committed, Decide, Decided, Job, Outcome, transact, transact_admitted};
@@ -46,7 +46,7 @@ pub use plane::{Declared, Plane, Work, Written, flow};
 pub use remembered::Remembered;
 pub use shares::Shares;
 pub use signals::{Deliveries, EndWaiter, MessageWaiter, RoomWaiter, Signals, TaskWaiter};
-pub use tasks::{IdempotencyKey, ReadSet, Snapshot, Tasks};
+pub use tasks::{ReadSet, Snapshot, Tasks};
 pub use transaction::{Rows, Transaction};
 pub use waiters::{AnyOffer, Interest, Waiter, WorkerMark, take_or_wait};
 

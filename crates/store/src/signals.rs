@@ -1,8 +1,8 @@
 //! Waiting without polling: a commit wakes the callers that wait for what it changed.
 //!
 //! Invariants: a caller that registers before it looks misses nothing; a task or message that becomes
-//! ready wakes one waiter that can use it (`waiters.rs` says how); the end of a task wakes all that
-//! wait for it.
+//! ready wakes one waiter that can use it (`waiters.rs` says how); the end of a task or of a lease wakes
+//! all that wait for it.
 
 use std::{
     collections::HashMap,
@@ -28,9 +28,10 @@ pub struct Signals {
     /// Workers whose tenant holds as many leases as it may.
     room: Waiters<TenantId, AnyOffer>,
     receivers: Waiters<(TenantId, Arc<str>), AnyOffer>,
-    /// The number of [`EndWaiter`]s, to be read without the lock.
-    end_waiters: AtomicUsize,
-    ends: Mutex<HashMap<(TenantId, TaskId), TaskEnd>>,
+    /// The ends of tasks.
+    ends: Ends,
+    /// The ends of leases of tasks.
+    lease_ends: Ends,
     open_deliveries: Arc<OpenDeliveries>,
     due: Notify,
     watched: AtomicI64,
@@ -46,11 +47,44 @@ pub type RoomWaiter<'a> = Waiter<'a, TenantId, AnyOffer>;
 /// A receiver in the queue for messages of a topic.
 pub type MessageWaiter<'a> = Waiter<'a, (TenantId, Arc<str>), AnyOffer>;
 
-/// The end of a task that somebody waits for.
+/// The ends that somebody waits for, by the tasks that they are about.
 #[derive(Debug, Default)]
-struct TaskEnd {
+struct Ends {
+    /// The number of [`EndWaiter`]s, to be read without the lock.
+    count: AtomicUsize,
+    awaited: Mutex<HashMap<(TenantId, TaskId), AwaitedEnd>>,
+}
+
+/// An end, and how many wait for it.
+#[derive(Debug, Default)]
+struct AwaitedEnd {
     notify: Arc<Notify>,
     waiters: usize,
+}
+
+impl Ends {
+    fn register(&self, tenant: TenantId, task: TaskId) -> EndWaiter<'_> {
+        let mut awaited = lock(&self.awaited);
+        let end = awaited.entry((tenant, task)).or_default();
+        end.waiters += 1;
+        let notify = Arc::clone(&end.notify);
+        drop(awaited);
+        self.count.fetch_add(1, Ordering::SeqCst);
+        EndWaiter {
+            ends: self,
+            key: (tenant, task),
+            notify,
+        }
+    }
+
+    fn publish(&self, tenant: TenantId, task: TaskId) {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        if let Some(end) = lock(&self.awaited).get(&(tenant, task)) {
+            end.notify.notify_waiters();
+        }
+    }
 }
 
 /// The watched deliveries that have not ended, each with whom to notify of its end.
@@ -62,8 +96,8 @@ impl Default for Signals {
             workers: Waiters::default(),
             room: Waiters::default(),
             receivers: Waiters::default(),
-            end_waiters: AtomicUsize::default(),
-            ends: Mutex::default(),
+            ends: Ends::default(),
+            lease_ends: Ends::default(),
             open_deliveries: Arc::default(),
             due: Notify::default(),
             watched: AtomicI64::new(i64::MAX),
@@ -99,17 +133,12 @@ impl Signals {
 
     /// Registers a caller that will look whether a task has ended.
     pub fn end_waiter(&self, tenant: TenantId, task: TaskId) -> EndWaiter<'_> {
-        let mut ends = lock(&self.ends);
-        let end = ends.entry((tenant, task)).or_default();
-        end.waiters += 1;
-        let notify = Arc::clone(&end.notify);
-        drop(ends);
-        self.end_waiters.fetch_add(1, Ordering::SeqCst);
-        EndWaiter {
-            signals: self,
-            key: (tenant, task),
-            notify,
-        }
+        self.ends.register(tenant, task)
+    }
+
+    /// Registers a caller that will look whether the lease of a task has ended, in whatever way.
+    pub fn lease_waiter(&self, tenant: TenantId, task: TaskId) -> EndWaiter<'_> {
+        self.lease_ends.register(tenant, task)
     }
 
     /// Returns a watch over deliveries of one receiver, which has none yet.
@@ -167,13 +196,14 @@ impl Signals {
             }
             if write.ends_lease() {
                 self.publish_room(tenant);
+                self.lease_ends.publish(tenant, write.task.id);
             }
             match placement {
                 Placement::Due { .. } => {}
                 // A class is made of copies of names: nothing is copied while nobody waits.
                 Placement::Ready { .. } if self.workers.is_empty() => {}
                 Placement::Ready { .. } => self.workers.wake_one(&tenant, &write.task.class()),
-                Placement::Ended => self.publish_end(tenant, write.task.id),
+                Placement::Ended => self.ends.publish(tenant, write.task.id),
             }
         }
         if !changes.outbox.is_empty() {
@@ -206,15 +236,6 @@ impl Signals {
     fn publish_settled(&self, lease: LeaseId) {
         if let Some(notify) = lock(&self.open_deliveries).remove(&lease) {
             notify.notify_one();
-        }
-    }
-
-    fn publish_end(&self, tenant: TenantId, task: TaskId) {
-        if self.end_waiters.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        if let Some(end) = lock(&self.ends).get(&(tenant, task)) {
-            end.notify.notify_waiters();
         }
     }
 }
@@ -263,18 +284,18 @@ impl Drop for Deliveries {
     }
 }
 
-/// A registered caller that waits for the end of a task.
+/// A registered caller that waits for the end of a task or of its lease.
 #[derive(Debug)]
 pub struct EndWaiter<'a> {
-    signals: &'a Signals,
+    ends: &'a Ends,
     key: (TenantId, TaskId),
     notify: Arc<Notify>,
 }
 
 impl EndWaiter<'_> {
-    /// Returns a future that is ready once the task has ended. Make it before looking at the task: an
+    /// Returns a future that is ready once the end has come. Make it before looking at the task: an
     /// end that is committed after this call is not missed.
-    pub fn ended(&self) -> impl Future<Output = ()> + '_ {
+    pub fn ended(&self) -> impl Future<Output = ()> + Unpin + '_ {
         let mut notified = Box::pin(self.notify.notified());
         // A future that was never polled would miss the end.
         notified.as_mut().enable();
@@ -284,12 +305,12 @@ impl EndWaiter<'_> {
 
 impl Drop for EndWaiter<'_> {
     fn drop(&mut self) {
-        self.signals.end_waiters.fetch_sub(1, Ordering::SeqCst);
-        let mut ends = lock(&self.signals.ends);
-        if let Some(end) = ends.get_mut(&self.key) {
+        self.ends.count.fetch_sub(1, Ordering::SeqCst);
+        let mut awaited = lock(&self.ends.awaited);
+        if let Some(end) = awaited.get_mut(&self.key) {
             end.waiters -= 1;
             if end.waiters == 0 {
-                ends.remove(&self.key);
+                awaited.remove(&self.key);
             }
         }
     }

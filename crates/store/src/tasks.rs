@@ -1,11 +1,14 @@
 //! The plane of tasks: the rows that its decisions declare and are shown.
 
 use asyncgate_core::{
-    Changes, Class, ClassLoad, Decision, Env, Head, Json, PrincipalKey, Reach, Receipt, ReceiptId,
-    Rejection, Relationship, Seq, Task, TaskId, TenantLoad, Usage,
+    Changes, Class, ClassesInUse, Decision, Env, Head, Json, PrincipalKey, Reach, Receipt,
+    ReceiptId, Rejection, Relationship, Seq, Task, TaskId, TenantLoad, Usage,
     identity::Quota,
     metering::Metered,
-    task::{self, Claim, Claimed, Created, Hold, NewTask},
+    task::{
+        self, Answers, Claim, Claimed, Created, Ending, Finished, Hold, IdempotencyKey, Lease,
+        NewTask,
+    },
 };
 
 use crate::{Decided, Declared, Job, Plane, Work, fair::Lane};
@@ -38,8 +41,10 @@ impl Plane for Tasks {
 pub struct ReadSet {
     /// Tasks by id. Those that do not exist are missing from the snapshot.
     pub tasks: Vec<TaskId>,
-    /// The task that an owner's idempotency key stands for.
-    pub keyed: Option<IdempotencyKey>,
+    /// The tasks that owners' idempotency keys stand for.
+    pub keyed: Vec<IdempotencyKey>,
+    /// The number of tasks to be created. They are not loaded, but they are rows that the job writes.
+    pub created: usize,
     /// Ready tasks that a worker can serve, by priority, then age, and how many at most.
     pub claimable: Option<(Reach, usize)>,
     /// A receipt by id.
@@ -48,8 +53,8 @@ pub struct ReadSet {
     pub acknowledged_by: Option<PrincipalKey>,
     /// The relationship with a principal.
     pub relationship: Option<PrincipalKey>,
-    /// The class of a task to be created.
-    pub class: Option<Class>,
+    /// The classes of tasks to be created.
+    pub classes: Vec<Class>,
     /// The number of receipts about a task, counted up to a bound.
     pub receipts_about: Option<(TaskId, u64)>,
     /// The last usage event, and the oldest ones, this many at most.
@@ -59,11 +64,23 @@ pub struct ReadSet {
 impl ReadSet {
     /// Declares what the creation of a task needs.
     pub fn to_create(new: &NewTask) -> Self {
-        let owner = new.owner.key();
-        let key = new.idempotency_key.clone();
+        Self::to_create_all(std::slice::from_ref(new))
+    }
+
+    /// Declares what the creation of tasks needs.
+    pub fn to_create_all(requests: &[NewTask]) -> Self {
         Self {
-            keyed: key.map(|key| IdempotencyKey { owner, key }),
-            class: Some(new.class()),
+            created: requests.len(),
+            keyed: each_once(requests.iter().filter_map(NewTask::key)),
+            classes: each_once(requests.iter().map(NewTask::class)),
+            ..Self::default()
+        }
+    }
+
+    /// Declares what calls about held tasks need.
+    pub fn to_hold(tasks: impl Iterator<Item = TaskId>) -> Self {
+        Self {
+            tasks: each_once(tasks),
             ..Self::default()
         }
     }
@@ -82,6 +99,14 @@ impl ReadSet {
     }
 }
 
+/// Returns things in order, without those that occur again.
+fn each_once<T: Ord>(things: impl Iterator<Item = T>) -> Vec<T> {
+    let mut things: Vec<T> = things.collect();
+    things.sort_unstable();
+    things.dedup();
+    things
+}
+
 impl Declared for ReadSet {
     type Plane = Tasks;
 
@@ -91,17 +116,8 @@ impl Declared for ReadSet {
 
     fn rows(&self) -> usize {
         let claimed = self.claimable.as_ref().map_or(0, |(_, limit)| *limit);
-        self.tasks.len() + claimed + self.metered.unwrap_or(0)
+        self.tasks.len() + self.created + claimed + self.metered.unwrap_or(0)
     }
-}
-
-/// An owner's name for a task.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct IdempotencyKey {
-    /// The principal that gave the name.
-    pub owner: PrincipalKey,
-    /// The name.
-    pub key: String,
 }
 
 /// The rows that were declared, as they stand.
@@ -115,8 +131,8 @@ pub struct Snapshot {
     pub usage: Usage,
     /// The declared tasks that exist, in the order declared.
     pub tasks: Vec<Task>,
-    /// The task behind the idempotency key.
-    pub keyed: Option<Task>,
+    /// The tasks behind the idempotency keys, as many as there are.
+    pub keyed: Vec<Task>,
     /// The claimable tasks, in claim order.
     pub claimable: Vec<Task>,
     /// The receipt.
@@ -125,8 +141,8 @@ pub struct Snapshot {
     pub acknowledgement: Option<ReceiptId>,
     /// The relationship.
     pub relationship: Option<Relationship>,
-    /// The classes in use, as the declared class sees them.
-    pub classes: ClassLoad,
+    /// The classes in use, as the declared classes see them.
+    pub classes: ClassesInUse,
     /// The number of receipts about the declared task, or the bound if there are more.
     pub receipts_about: u64,
     /// The declared usage events.
@@ -135,12 +151,38 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Decides on the creation of a task from what [`ReadSet::to_create`] declared.
-    pub fn create(self, env: Env, new: NewTask) -> Decided<Tasks, Created> {
+    pub fn create(mut self, env: Env, new: NewTask) -> Decided<Tasks, Created> {
         let load = TenantLoad {
             usage: self.usage,
-            classes: self.classes,
+            classes: self.classes.of(&new.class()),
         };
-        task::create(env, self.head, new, self.keyed, load)
+        task::create(env, self.head, new, self.keyed.pop(), load)
+    }
+
+    /// Decides on the creation of tasks from what [`ReadSet::to_create_all`] declared.
+    pub fn create_all(self, env: Env, requests: Vec<NewTask>) -> Decision<Answers<Created>> {
+        let (usage, classes) = (self.usage, self.classes);
+        task::create_all(env, self.head, requests, self.keyed, usage, classes)
+    }
+
+    /// Takes reports of the end of tasks that [`ReadSet::to_hold`] declared.
+    pub fn finish_all(self, env: Env, endings: Vec<Ending>) -> Decision<Answers<Finished>> {
+        task::finish_all(env, self.head, endings, self.tasks)
+    }
+
+    /// Extends the leases of tasks that [`ReadSet::to_hold`] declared.
+    pub fn renew_all(
+        self,
+        env: Env,
+        holds: &[(TaskId, Hold)],
+        extend_by_ms: Option<i64>,
+    ) -> Decision<Answers<Lease>> {
+        task::renew_all(env, self.head, holds, self.tasks, extend_by_ms)
+    }
+
+    /// Looks which leases of tasks that [`ReadSet::to_hold`] declared are still good.
+    pub fn check_all(self, env: &Env, holds: &[(TaskId, Hold)]) -> Decision<Answers<Lease>> {
+        task::check_all(env, self.head, holds, self.tasks)
     }
 
     /// Leases the claimable tasks that were declared.

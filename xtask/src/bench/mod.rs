@@ -6,6 +6,7 @@
 
 mod admission;
 mod auth;
+mod batch;
 mod caller;
 mod cost;
 mod create;
@@ -111,6 +112,7 @@ impl<P: Choice> Options<P> {
 pub enum Part {
     Create,
     Cycle,
+    Batch,
     Peers,
     Flat,
     Steady,
@@ -206,11 +208,12 @@ fn in_turns(
     sections: &mut Vec<Section>,
 ) -> Result<Option<f64>> {
     let mut create = wants(Part::Create).then(create::Rounds::default);
+    let mut batch = wants(Part::Batch).then(batch::Rounds::default);
     let mut peers = wants(Part::Peers).then(peers::Rounds::default);
     // A ratio to a peer needs our own rate from the same minutes.
     let mut cycle = (wants(Part::Cycle) || peers.is_some()).then(cycle::Rounds::default);
     for round in 1..=ROUNDS {
-        if create.is_some() || cycle.is_some() {
+        if create.is_some() || cycle.is_some() || batch.is_some() {
             eprintln!("round {round} of {ROUNDS}");
         }
         if let Some(rounds) = &mut create {
@@ -219,12 +222,16 @@ fn in_turns(
         if let Some(rounds) = &mut cycle {
             rounds.run(bench)?;
         }
+        if let Some(rounds) = &mut batch {
+            rounds.run(bench)?;
+        }
         if let Some(rounds) = &mut peers {
             rounds.run(bench)?;
         }
     }
     sections.extend(create.map(|rounds| rounds.section()));
     sections.extend(cycle.as_ref().map(cycle::Rounds::section));
+    sections.extend(batch.map(|rounds| rounds.section()));
     let rate = cycle.map(|rounds| rounds.rate());
     if let (Some(rounds), Some(rate)) = (peers, rate) {
         sections.push(rounds.section(rate));

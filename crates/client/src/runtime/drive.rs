@@ -91,13 +91,18 @@ async fn keep<H: Held>(held: &H) {
     let mut failures = 0;
     loop {
         sleep(pause).await;
-        let sent = Instant::now();
+        // A renewal of another lease may have renewed this one too.
+        if hold.is_fresh(pace.lease, third) {
+            failures = 0;
+            let due = hold.deadline() - (pace.lease - third);
+            pause = due.saturating_duration_since(Instant::now());
+            continue;
+        }
         let Ok(renewed) = timeout_at(hold.deadline(), Box::pin(held.renew())).await else {
             return;
         };
         match renewed {
             Ok(()) => {
-                hold.keep_until(sent + pace.lease);
                 failures = 0;
                 pause = third;
             }

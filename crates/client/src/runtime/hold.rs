@@ -66,6 +66,12 @@ impl Hold {
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns true if less than `age` is over of the lease, which lasts for `lease` since it was renewed.
+    pub fn is_fresh(&self, lease: Duration, age: Duration) -> bool {
+        let left = self.deadline().saturating_duration_since(Instant::now());
+        left > lease.saturating_sub(age)
+    }
+
     pub fn keep_until(&self, deadline: Instant) {
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
     }

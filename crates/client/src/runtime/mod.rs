@@ -111,7 +111,7 @@ pub(crate) trait Held: Send + Sync + 'static {
 
     fn hold(&self) -> &Hold;
 
-    /// Extends the lease.
+    /// Extends the lease and notes its new end. Others may be extended with it.
     fn renew(&self) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Makes the call that settles it so.

@@ -16,17 +16,33 @@ use crate::{
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 
-struct Inner {
+pub(super) struct Inner {
     shared: Arc<Shared>,
     /// The task without its payload, which the handler has.
-    task: LeasedTask,
-    hold: Hold,
+    pub(super) task: LeasedTask,
+    pub(super) hold: Hold,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.together.let_go(&self.task.lease_id);
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("task_id", &self.task.task_id)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Context {
     pub(super) fn new(shared: Arc<Shared>, task: LeasedTask) -> Self {
         let hold = Hold::new(shared.pace.lease);
-        Self(Arc::new(Inner { shared, task, hold }))
+        let inner = Arc::new(Inner { shared, task, hold });
+        inner.shared.together.hold(&inner);
+        Self(inner)
     }
 
     /// Returns the task, its lease and its owner. The payload is null here: the handler has it.
@@ -91,8 +107,12 @@ impl Context {
         })
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.0.shared
+    }
+
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.0
     }
 
     pub(super) fn hold(&self) -> &Hold {

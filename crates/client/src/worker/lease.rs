@@ -2,16 +2,15 @@
 
 use std::{mem, sync::Arc};
 
-use asyncgate_api::{CompleteInput, FailInput, LeasedTask, ReleaseLeaseInput, RenewLeaseInput};
+use asyncgate_api::{
+    Failing, FinishItem, LeasedTask, ReleaseLeaseInput, Success, bounds::MAX_CLAIMED_TASKS,
+};
 
 use super::{Context, Event, Failure, Outcome, Payload, Shared};
 use crate::{
     Error,
     runtime::{End, Held, Hold, Notice, Pace, Settlement, Work},
 };
-
-/// The most tasks that a claim may ask for.
-const MAX_CLAIM: usize = 100;
 
 impl Work for Shared {
     type Item = LeasedTask;
@@ -23,7 +22,8 @@ impl Work for Shared {
 
     async fn claim(&self, places: usize) -> Result<Vec<LeasedTask>, Error> {
         let mut input = self.claim.clone();
-        input.max_tasks = u32::try_from(places.min(MAX_CLAIM)).ok();
+        let places = u32::try_from(places).unwrap_or(MAX_CLAIMED_TASKS);
+        input.max_tasks = Some(places.min(MAX_CLAIMED_TASKS));
         Ok(self.client.lease_next(&input).await?.tasks)
     }
 
@@ -48,6 +48,10 @@ impl Work for Shared {
     }
 
     fn notify(&self, notice: &Notice<'_, Self>) {
+        if let Notice::Ended(context, _) = notice {
+            // The handler may keep its context, but the lease is no longer held.
+            self.together.let_go(&context.task().lease_id);
+        }
         let Some(observer) = &self.observer else {
             return;
         };
@@ -67,8 +71,7 @@ impl Work for Shared {
 /// The call that settles a task with the server.
 #[derive(Debug)]
 pub(crate) enum Report {
-    Complete(Box<CompleteInput>),
-    Fail(Box<FailInput>),
+    Finish(Box<FinishItem>),
     Release(ReleaseLeaseInput),
 }
 
@@ -89,66 +92,52 @@ impl Held for Context {
     }
 
     async fn renew(&self) -> Result<(), Error> {
-        let (task, who) = (self.task(), &self.shared().who);
-        let input = RenewLeaseInput {
-            task_id: task.task_id.clone(),
-            lease_id: task.lease_id.clone(),
-            extend_by_seconds: i64::try_from(self.shared().pace.lease.as_secs()).ok(),
-            worker_id: who.id.clone(),
-            worker_kind: None,
-            worker_instance_id: who.instance_id.clone(),
-        };
-        self.client().renew_lease(&input).await.map(drop)
+        self.shared().renew(Arc::clone(self.inner())).await
     }
 
     fn report(&self, settlement: Settlement<Outcome>) -> Report {
         let (task, who) = (self.task(), &self.shared().who);
         let (task_id, lease_id) = (task.task_id.clone(), task.lease_id.clone());
-        let (worker_id, worker_kind) = (who.id.clone(), None);
-        let worker_instance_id = who.instance_id.clone();
         match settlement {
-            Settlement::Done(outcome) => Report::Complete(Box::new(CompleteInput {
+            Settlement::Done(outcome) => Report::Finish(Box::new(FinishItem {
                 task_id,
                 lease_id,
-                result: outcome.result,
-                artifacts: outcome.artifacts,
-                delivery_proof: outcome.delivery_proof,
-                result_summary: outcome.summary,
-                completion_metadata: outcome.metadata,
-                worker_id,
-                worker_kind,
-                worker_instance_id,
+                complete: Some(Success {
+                    result: outcome.result,
+                    artifacts: outcome.artifacts,
+                    delivery_proof: outcome.delivery_proof,
+                    result_summary: outcome.summary,
+                    completion_metadata: outcome.metadata,
+                }),
+                fail: None,
             })),
-            Settlement::Failed(failure) => Report::Fail(Box::new(FailInput {
+            Settlement::Failed(failure) => Report::Finish(Box::new(FinishItem {
                 task_id,
                 lease_id,
-                error: failure.report(),
-                retryable: failure.is_retryable(),
-                retry_after_seconds: failure.retry_after_seconds,
-                worker_id,
-                worker_kind,
-                worker_instance_id,
+                complete: None,
+                fail: Some(Failing {
+                    error: failure.report(),
+                    retryable: failure.is_retryable(),
+                    retry_after_seconds: failure.retry_after_seconds,
+                }),
             })),
             Settlement::GivenBack => Report::Release(ReleaseLeaseInput {
                 task_id,
                 lease_id,
-                worker_id,
-                worker_kind,
-                worker_instance_id,
+                worker_id: who.id.clone(),
+                worker_kind: None,
+                worker_instance_id: who.instance_id.clone(),
             }),
         }
     }
 
     async fn send(&self, report: &Report) -> Result<End, Error> {
-        let client = self.client();
         match report {
-            Report::Complete(input) => client.complete(input).await.map(|answer| End::Completed {
-                duplicate: answer.duplicate,
-            }),
-            Report::Fail(input) => client.fail(input).await.map(|answer| End::Failed {
-                requeued: answer.requeued,
-            }),
-            Report::Release(input) => client.release_lease(input).await.map(|_| End::Released),
+            Report::Finish(item) => self.shared().finish((**item).clone()).await,
+            Report::Release(input) => {
+                let released = self.client().release_lease(input).await;
+                released.map(|_| End::Released)
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The worker runtime: it runs a handler for each task, by type, and keeps the task's lease meanwhile.
 //!
-//! - A handler runs once per lease. Its lease is renewed at a third of its time.
+//! - A handler runs once per lease. Its lease is renewed at a third of its time, and all others with it in one call.
+//! - A claim asks for as many tasks as there are free places, and what ends while a report is on its way is reported
+//!   together in the next call.
 //! - The result of a handler is reported until the server answers or the lease is over. A success that
 //!   the server refuses to store becomes a failure.
 //! - A handler that panics fails its task. By default the task is not retried: a panic is a defect,
@@ -16,6 +18,7 @@
 mod context;
 mod lease;
 mod outcome;
+mod together;
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -24,6 +27,7 @@ use futures_util::future::BoxFuture;
 
 pub use context::Context;
 pub use outcome::{Failure, Outcome, Payload};
+use together::Together;
 
 use crate::{
     Client, Error, Retry,
@@ -53,6 +57,7 @@ pub(crate) struct Shared {
     claim: LeaseNextInput,
     pace: Pace,
     observer: Option<Observer>,
+    together: Together,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -103,6 +108,7 @@ impl Worker {
             claim: LeaseNextInput::default(),
             pace: Pace::default(),
             observer: None,
+            together: Together::default(),
         })
     }
 

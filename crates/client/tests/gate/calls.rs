@@ -5,10 +5,12 @@ use std::time::Duration;
 use asyncgate_client::{
     Client, Kind, Retry,
     api::{
-        AckReceiptInput, BootstrapInput, CancelTaskInput, Code, CompleteInput, FailInput,
-        GetReceiptInput, LeaseNextInput, LeasedTask, ListLedgerInput, ListOpenObligationsInput,
-        ListReceiptsInput, ListTasksInput, ReadLedgerInput, ReleaseLeaseInput, RenewLeaseInput,
-        ReportProgressInput, StartTaskInput, TaskStatus,
+        AckReceiptInput, BootstrapInput, CancelTaskInput, Code, CompleteInput, CreateResult,
+        CreateTasksInput, FailInput, Failing, FinishItem, FinishResult, FinishTasksInput,
+        GetReceiptInput, LeaseItem, LeaseNextInput, LeasedTask, ListLedgerInput,
+        ListOpenObligationsInput, ListReceiptsInput, ListTasksInput, ReadLedgerInput,
+        ReleaseLeaseInput, RenewLeaseInput, RenewLeasesInput, RenewResult, ReportProgressInput,
+        StartTaskInput, Success, TaskStatus,
     },
 };
 use asyncgate_engine::registry;
@@ -28,6 +30,10 @@ async fn lease(client: &Client) -> LeasedTask {
     tasks.pop().expect("a task")
 }
 
+fn w() -> Option<String> {
+    Some("w".to_owned())
+}
+
 fn alice() -> Option<String> {
     Some("alice".to_owned())
 }
@@ -37,7 +43,6 @@ async fn every_operation_can_be_called() {
     let gate = Gate::start().await;
     let proxy = Proxy::to(gate.addr).await;
     let client = client(proxy.addr);
-    let w = || Some("w".to_owned());
     assert_eq!(client.health().await.expect("health").service, "AsyncGate");
     assert_eq!(
         client.get_config().await.expect("config").max_list_limit,
@@ -178,6 +183,7 @@ async fn every_operation_can_be_called() {
         "the ledger fits on a page"
     );
 
+    call_batches(&client).await;
     crate::mailbox::call_everything(&client).await;
     crate::admission::call_everything(&client).await;
     crate::identity::call_everything(&client).await;
@@ -199,6 +205,55 @@ async fn every_operation_can_be_called() {
         let name = entry.spec.name;
         assert!(calls.iter().any(is_call), "{name} was not called");
     }
+}
+
+async fn call_batches(client: &Client) {
+    let tasks = CreateTasksInput {
+        tasks: vec![task("t", "1"), task("", "2")].into(),
+    };
+    let created = client.create_tasks(&tasks).await.expect("answers").results;
+    let [CreateResult::Created(_), CreateResult::Refused(refusal)] = created.as_slice() else {
+        panic!("{created:?}");
+    };
+    assert_eq!(refusal.code, Code::BadRequest);
+    let leased = lease(client).await;
+    let (task_id, lease_id) = (leased.task_id, leased.lease_id);
+    let item = LeaseItem {
+        task_id: task_id.clone(),
+        lease_id: lease_id.clone(),
+    };
+    let renew = RenewLeasesInput {
+        leases: vec![item].into(),
+        worker_id: w(),
+        ..Default::default()
+    };
+    let renewed = client.renew_leases(&renew).await.expect("answers").results;
+    assert!(matches!(renewed.as_slice(), [RenewResult::Renewed(_)]));
+    let item = FinishItem {
+        task_id,
+        lease_id,
+        complete: Some(Success::default()),
+        fail: None,
+    };
+    let failed = FinishItem {
+        complete: None,
+        fail: Some(Failing::default()),
+        ..item.clone()
+    };
+    let finish = FinishTasksInput {
+        items: vec![item, failed].into(),
+        worker_id: w(),
+        ..Default::default()
+    };
+    let finished = client.finish_tasks(&finish).await.expect("answers").results;
+    let [
+        FinishResult::Completed(done),
+        FinishResult::Refused(refusal),
+    ] = finished.as_slice()
+    else {
+        panic!("{finished:?}");
+    };
+    assert!(done.ok && refusal.code == Code::LeaseInvalidOrExpired);
 }
 
 #[tokio::test]

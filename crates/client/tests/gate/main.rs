@@ -16,4 +16,5 @@ mod server;
 #[cfg(feature = "tls")]
 mod tls;
 mod worker;
+mod worker_batches;
 mod worker_ends;

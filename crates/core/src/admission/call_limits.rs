@@ -20,7 +20,7 @@ pub enum Scope {
     Tenant,
     /// The calls of each principal of a tenant.
     Principal,
-    /// Each tenant's calls of `create_task`.
+    /// The tasks that each tenant creates. A call costs as many as it brings.
     Tasks,
     /// The messages that each tenant sends. A call costs as many as it brings.
     Messages,
@@ -200,15 +200,16 @@ impl Limits {
         self.checks(tenant, principal, 1, counts)
     }
 
-    /// Returns the checks that the messages of a call must pass, to be asked as [`SERVER_TENANT`].
-    pub fn message_checks(
+    /// Returns the checks that so many messages or tasks of a call must pass, to be asked as [`SERVER_TENANT`].
+    pub fn item_checks(
         &self,
+        of: Scope,
         tenant: TenantId,
         principal: &Principal,
-        messages: usize,
+        items: usize,
     ) -> Vec<CallCheck> {
-        let cost = i64::try_from(messages).unwrap_or(i64::MAX);
-        let counts = |scope| scope == Scope::Messages && messages > 0;
+        let cost = i64::try_from(items).unwrap_or(i64::MAX);
+        let counts = |scope| scope == of && items > 0;
         self.checks(tenant, principal, cost, counts)
     }
 
@@ -254,7 +255,7 @@ mod tests {
         let limits = limited(&all).unwrap();
         let keys = |tenant, id: &str| -> Vec<String> {
             let mut asked = limits.call_checks(tenant, &agent(id), true);
-            asked.extend(limits.message_checks(tenant, &agent(id), 1));
+            asked.extend(limits.item_checks(Scope::Messages, tenant, &agent(id), 1));
             asked.into_iter().map(|asked| asked.check.key).collect()
         };
         let (ann, bob, other_ann) = (keys(ACME, "ann"), keys(ACME, "bob"), keys(OTHER, "ann"));
@@ -284,12 +285,18 @@ mod tests {
         let limits = limited(&[(Scope::Messages, "standard")]).unwrap();
         let ann = agent("ann");
         assert_eq!(limits.call_checks(ACME, &ann, true).len(), 0);
-        assert_eq!(limits.message_checks(ACME, &ann, 0).len(), 0);
-        let asked = limits.message_checks(ACME, &ann, 1_000);
+        assert_eq!(limits.item_checks(Scope::Messages, ACME, &ann, 0).len(), 0);
+        let asked = limits.item_checks(Scope::Messages, ACME, &ann, 1_000);
         let costs: Vec<i64> = asked.iter().map(|asked| asked.check.cost).collect();
         assert_eq!(costs, [1_000]);
-        assert_eq!(asked, limits.message_checks(ACME, &agent("bob"), 1_000));
-        assert_ne!(asked, limits.message_checks(OTHER, &ann, 1_000));
+        assert_eq!(
+            asked,
+            limits.item_checks(Scope::Messages, ACME, &agent("bob"), 1_000)
+        );
+        assert_ne!(
+            asked,
+            limits.item_checks(Scope::Messages, OTHER, &ann, 1_000)
+        );
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::{
-    Class, Decision, Env, Json, Ledger, Principal, ReceiptType, Rejection, Seq, Task, TaskWrite,
-    TenantLoad,
+    Class, Decision, Env, Json, Ledger, Principal, PrincipalKey, ReceiptType, Rejection, Seq, Task,
+    TaskWrite, TenantLoad,
     identity::{Quota, QuotaName},
     ledger::Draft,
     receipt::Body,
-    task::{Contract, Requirements, Spec, State},
+    task::{Contract, Requirements, Spec, State, batch::alone},
 };
 
 /// A tasker's request. Values that it leaves open are filled from the policy.
@@ -69,6 +69,33 @@ impl NewTask {
             capabilities: self.requirements.capabilities.clone(),
         }
     }
+
+    /// Returns the whole of the owner's name for the task, if it gave one.
+    pub fn key(&self) -> Option<IdempotencyKey> {
+        Some(IdempotencyKey {
+            owner: self.owner.key(),
+            key: self.idempotency_key.clone()?,
+        })
+    }
+}
+
+/// An owner's name for a task.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct IdempotencyKey {
+    /// The principal that gave the name.
+    pub owner: PrincipalKey,
+    /// The name.
+    pub key: String,
+}
+
+impl IdempotencyKey {
+    /// Returns the name of a task, if it has one.
+    pub fn of(task: &Task) -> Option<Self> {
+        Some(Self {
+            owner: task.created_by.key(),
+            key: task.spec.idempotency_key.clone()?,
+        })
+    }
 }
 
 /// The task that a request to create one stands for.
@@ -83,14 +110,27 @@ pub struct Created {
 /// Creates a task. If the owner's idempotency key already stands for a task (`existing`), returns
 /// that task for the same content and refuses other content. `load` says what the tenant has in use.
 pub fn create(
-    mut env: Env,
+    env: Env,
     head: Seq,
     new: NewTask,
     existing: Option<Task>,
     load: TenantLoad,
 ) -> Result<Decision<Created>, Rejection> {
+    alone(env, head, |env, ledger| {
+        add(env, ledger, new, existing, &load)
+    })
+}
+
+/// Does the work of [`create`] behind what was decided before.
+pub(super) fn add(
+    env: &mut Env,
+    ledger: &mut Ledger,
+    new: NewTask,
+    existing: Option<Task>,
+    load: &TenantLoad,
+) -> Result<Created, Rejection> {
     // Checked before the key, so that the refusal does not depend on earlier calls.
-    let limit = max_payload_bytes(&env);
+    let limit = max_payload_bytes(env);
     if new.payload.len() > limit {
         let what = "payload";
         return Err(Rejection::TooLarge { what, limit });
@@ -98,17 +138,16 @@ pub fn create(
     if let Some(task) = existing {
         return repeat(&new, task);
     }
-    check_room(&env, &load)?;
-    let mut ledger = Ledger::after(head);
+    check_room(env, load)?;
     // The task's id carries the place of its assignment, which is the next receipt.
     let id = env.ids.task(ledger.next_seq());
     let owner = new.owner.clone();
     let delayed = new.delay_ms > 0;
     // The edge refuses negative delays; here they mean none.
     let next_eligible_at = env.now.plus_millis(new.delay_ms.max(0));
-    let spec = spec(new, &env);
+    let spec = spec(new, env);
     let assignment = ledger.append(
-        &mut env,
+        env,
         Draft {
             receipt_type: ReceiptType::TaskAssigned,
             from: &owner,
@@ -136,19 +175,15 @@ pub fn create(
         progress: None,
         retried_error: None,
         expired_workers: Vec::new(),
-        instance: env.instance,
+        instance: env.instance.clone(),
     };
-    let mut changes = ledger.changes;
-    changes.tasks.push(TaskWrite {
+    ledger.changes.tasks.push(TaskWrite {
         task: task.clone(),
         // No standing before: the store inserts and removes nothing from its indexes.
         before: None,
     });
     let duplicate = false;
-    Ok(Decision {
-        changes,
-        output: Created { task, duplicate },
-    })
+    Ok(Created { task, duplicate })
 }
 
 /// Returns the size that a payload may have: that of the settings or that of the tenant's quota, whichever is less.
@@ -178,7 +213,7 @@ fn check_room(env: &Env, load: &TenantLoad) -> Result<(), Rejection> {
 
 /// Answers the same content with the first task and refuses other content. Priority, delay and
 /// limits are not content: a tasker may be restarted with other settings.
-fn repeat(new: &NewTask, task: Task) -> Result<Decision<Created>, Rejection> {
+fn repeat(new: &NewTask, task: Task) -> Result<Created, Rejection> {
     let first = &task.spec;
     // Payloads are compared as values, so that another order of keys is the same content.
     let same = first.task_type == new.task_type
@@ -194,10 +229,7 @@ fn repeat(new: &NewTask, task: Task) -> Result<Decision<Created>, Rejection> {
         return Err(Rejection::IdempotencyConflict { task_id });
     }
     let duplicate = true;
-    Ok(Decision {
-        changes: Default::default(),
-        output: Created { task, duplicate },
-    })
+    Ok(Created { task, duplicate })
 }
 
 fn spec(new: NewTask, env: &Env) -> Spec {

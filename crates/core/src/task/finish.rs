@@ -5,10 +5,7 @@ use crate::{
     Task, Timestamp,
     ledger::Draft,
     receipt::{Body, MAX_ARTIFACTS, MAX_PROOF_BYTES},
-    task::{
-        End, Hold, Outcome, State,
-        hold::{put, write},
-    },
+    task::{End, Hold, Outcome, State, batch::alone, hold::put},
 };
 
 /// A reported success.
@@ -35,6 +32,15 @@ pub struct Failure {
     pub retryable: bool,
     /// The delay before the retry; absent means the usual one.
     pub retry_after_seconds: Option<u32>,
+}
+
+/// A worker's report of the end of its work.
+#[derive(Debug, Clone)]
+pub enum Report {
+    /// A success.
+    Completed(Completion),
+    /// A failure.
+    Failed(Failure),
 }
 
 /// The answer to a worker that reported the end of its work.
@@ -94,31 +100,56 @@ impl Completion {
 /// Ends a task with success. Without proof of where the result is, the obligation stays open
 /// (lenient) or the call is refused (strict); the same worker may send the proof later.
 pub fn complete(
-    mut env: Env,
+    env: Env,
     head: Seq,
     hold: &Hold,
     task: Task,
     completion: Completion,
 ) -> Result<Decision<Finished>, Rejection> {
+    alone(env, head, |env, ledger| {
+        succeed(env, ledger, hold, task, completion)
+    })
+}
+
+/// Does the work of [`complete`] or [`fail`] behind what was decided before.
+pub(super) fn report(
+    env: &mut Env,
+    ledger: &mut Ledger,
+    hold: &Hold,
+    task: Task,
+    report: Report,
+) -> Result<Finished, Rejection> {
+    match report {
+        Report::Completed(completion) => succeed(env, ledger, hold, task, completion),
+        Report::Failed(failure) => break_down(env, ledger, hold, task, failure),
+    }
+}
+
+fn succeed(
+    env: &mut Env,
+    ledger: &mut Ledger,
+    hold: &Hold,
+    task: Task,
+    completion: Completion,
+) -> Result<Finished, Rejection> {
     // Sizes are checked before the repetition, so that a call gets the same refusal however often it is
     // sent.
-    completion.check_limits(&env)?;
+    completion.check_limits(env)?;
     // An ended task has no lease any more, so a repeated call must be recognised before the check
     // of the lease would refuse it.
     if let Some(end) = ended_by(hold, &task, Outcome::Succeeded) {
         // Late proof is accepted from the worker that ended the task, even though its lease is over.
         if !end.discharged && completion.is_locatable() {
-            return Ok(prove(env, head, hold, task, completion));
+            return Ok(prove(env, ledger, hold, task, completion));
         }
         return Ok(repeat(end));
     }
-    hold.check(&env, &task)?;
+    hold.check(env, &task)?;
     let locatable = completion.is_locatable();
     if !locatable && env.policy.locatability == Locatability::Strict {
         return Err(Rejection::Unlocatable);
     }
-    let mut ledger = Ledger::after(head);
-    let receipt = completed_receipt(&mut env, &mut ledger, hold, &task, &completion);
+    let receipt = completed_receipt(env, ledger, hold, &task, &completion);
     let end = End {
         outcome: Outcome::Succeeded,
         at: env.now,
@@ -138,33 +169,32 @@ pub fn complete(
 /// Appends the receipt that discharges the obligation of a success whose proof came late. What the first
 /// call said of the result stays.
 fn prove(
-    mut env: Env,
-    head: Seq,
+    env: &mut Env,
+    ledger: &mut Ledger,
     hold: &Hold,
     mut task: Task,
     mut completion: Completion,
-) -> Decision<Finished> {
+) -> Finished {
     let before = task.standing();
     if let Some(end) = task.end() {
         completion.result.clone_from(&end.result);
         completion.summary.clone_from(&end.result_summary);
         completion.metadata.clone_from(&end.completion_metadata);
     }
-    let mut ledger = Ledger::after(head);
-    let receipt_id = completed_receipt(&mut env, &mut ledger, hold, &task, &completion);
+    let receipt_id = completed_receipt(env, ledger, hold, &task, &completion);
     if let State::Ended(end) = &mut task.state {
         end.artifacts = completion.artifacts;
         end.delivery_proof = completion.delivery_proof;
         end.discharged = true;
         end.receipt = receipt_id;
     }
-    let output = Finished {
+    put(env, ledger, task, before);
+    Finished {
         duplicate: false,
         receipt_id,
         discharged: true,
         retry_at: None,
-    };
-    write(env, ledger, task, before, output)
+    }
 }
 
 fn completed_receipt(
@@ -193,12 +223,24 @@ fn completed_receipt(
 /// Reports a failure. It is retried with growing delays if that may help and attempts are left;
 /// otherwise it ends the task.
 pub fn fail(
-    mut env: Env,
+    env: Env,
     head: Seq,
+    hold: &Hold,
+    task: Task,
+    failure: Failure,
+) -> Result<Decision<Finished>, Rejection> {
+    alone(env, head, |env, ledger| {
+        break_down(env, ledger, hold, task, failure)
+    })
+}
+
+fn break_down(
+    env: &mut Env,
+    ledger: &mut Ledger,
     hold: &Hold,
     mut task: Task,
     failure: Failure,
-) -> Result<Decision<Finished>, Rejection> {
+) -> Result<Finished, Rejection> {
     let limit = env.policy.max_payload_bytes;
     if failure.error.len() > limit {
         return Err(Rejection::TooLarge {
@@ -210,19 +252,18 @@ pub fn fail(
     if let Some(end) = ended_by(hold, &task, Outcome::Failed) {
         return Ok(repeat(end));
     }
-    hold.check(&env, &task)?;
+    hold.check(env, &task)?;
     // Only a reported failure counts as an attempt; expired and released leases do not.
     task.attempt += 1;
     let body = Body::new()
         .with("attempt", task.attempt)
         .with("retry_recommended", failure.retryable)
         .with_content("error", Some(&failure.error));
-    let mut ledger = Ledger::after(head);
     if failure.retryable && task.attempt < task.spec.max_attempts {
         return Ok(retry(env, ledger, hold, task, failure, body));
     }
     let draft = terminal(ReceiptType::TaskFailed, hold, &task, body);
-    let receipt = ledger.discharge(&mut env, draft, vec![task.assignment]);
+    let receipt = ledger.discharge(env, draft, vec![task.assignment]);
     let end = End {
         by: Some((hold.lease_id, hold.worker.clone())),
         ..End::without_result(Outcome::Failed, env.now, Some(failure.error), receipt)
@@ -231,17 +272,17 @@ pub fn fail(
 }
 
 fn retry(
-    mut env: Env,
-    mut ledger: Ledger,
+    env: &mut Env,
+    ledger: &mut Ledger,
     hold: &Hold,
     mut task: Task,
     failure: Failure,
     body: Body,
-) -> Decision<Finished> {
+) -> Finished {
     let before = task.standing();
     let wished = failure.retry_after_seconds;
     let delay_ms = wished.map_or_else(
-        || backoff_ms(&env, &task),
+        || backoff_ms(env, &task),
         |seconds| i64::from(seconds) * 1_000,
     );
     let retry_at = env.now.plus_millis(delay_ms);
@@ -249,7 +290,7 @@ fn retry(
         .with("next_eligible_at", retry_at.to_string())
         .with_some("retry_after_seconds", wished);
     let draft = terminal(ReceiptType::TaskRetryScheduled, hold, &task, body);
-    let receipt_id = ledger.append(&mut env, draft);
+    let receipt_id = ledger.append(env, draft);
     // A backoff of zero needs no deadline: the task is ready without a sweep.
     let at_once = retry_at <= env.now;
     task.state = if at_once {
@@ -259,13 +300,13 @@ fn retry(
     };
     task.next_eligible_at = retry_at;
     task.retried_error = Some(failure.error);
-    let output = Finished {
+    put(env, ledger, task, before);
+    Finished {
         duplicate: false,
         receipt_id,
         discharged: false,
         retry_at: Some(retry_at),
-    };
-    write(env, ledger, task, before, output)
+    }
 }
 
 /// Returns the delay before the next try: it doubles with each reported failure, up to the maximum.
@@ -289,15 +330,12 @@ fn ended_by<'a>(hold: &Hold, task: &'a Task, outcome: Outcome) -> Option<&'a End
     })
 }
 
-fn repeat(end: &End) -> Decision<Finished> {
-    Decision {
-        changes: Default::default(),
-        output: Finished {
-            duplicate: true,
-            receipt_id: end.receipt,
-            discharged: end.discharged,
-            retry_at: None,
-        },
+const fn repeat(end: &End) -> Finished {
+    Finished {
+        duplicate: true,
+        receipt_id: end.receipt,
+        discharged: end.discharged,
+        retry_at: None,
     }
 }
 
@@ -318,18 +356,15 @@ fn terminal<'a>(
     }
 }
 
-fn finish(mut env: Env, mut ledger: Ledger, task: Task, end: End) -> Decision<Finished> {
-    let output = Finished {
+fn finish(env: &mut Env, ledger: &mut Ledger, task: Task, end: End) -> Finished {
+    let finished = Finished {
         duplicate: false,
         receipt_id: end.receipt,
         discharged: end.discharged,
         retry_at: None,
     };
-    conclude(&mut env, &mut ledger, task, end);
-    Decision {
-        changes: ledger.changes,
-        output,
-    }
+    conclude(env, ledger, task, end);
+    finished
 }
 
 /// Ends a task whose deadline has passed.

@@ -7,7 +7,7 @@ use crate::{
     identity::QuotaName,
     ledger::Draft,
     receipt::Body,
-    task::{Lease, Progress, Standing, State, claim::lease_end},
+    task::{Lease, Progress, Standing, State, batch::alone, claim::lease_end},
 };
 
 /// A worker's statement that it holds a task under a lease.
@@ -35,16 +35,29 @@ impl Hold {
 /// Extends a lease, counted from now. A lease never gets shorter. One that is renewed very often
 /// records one anomaly.
 pub fn renew(
-    mut env: Env,
+    env: Env,
     head: Seq,
+    hold: &Hold,
+    task: Task,
+    extend_by_ms: Option<i64>,
+) -> Result<Decision<Lease>, Rejection> {
+    alone(env, head, |env, ledger| {
+        extend(env, ledger, hold, task, extend_by_ms)
+    })
+}
+
+/// Does the work of [`renew`] behind what was decided before.
+pub(super) fn extend(
+    env: &mut Env,
+    ledger: &mut Ledger,
     hold: &Hold,
     mut task: Task,
     extend_by_ms: Option<i64>,
-) -> Result<Decision<Lease>, Rejection> {
-    let mut lease = hold.check(&env, &task)?.clone();
+) -> Result<Lease, Rejection> {
+    let mut lease = hold.check(env, &task)?.clone();
     let before = task.standing();
     // A worker that asks for less than it has keeps what it has.
-    lease.expires_at = lease_end(&env, extend_by_ms).max(lease.expires_at);
+    lease.expires_at = lease_end(env, extend_by_ms).max(lease.expires_at);
     lease.renewals += 1;
     // The state carries the lease, so both states must be rebuilt around the new one.
     let running = matches!(task.state, State::Running(_));
@@ -53,18 +66,12 @@ pub fn renew(
     } else {
         State::Leased(lease.clone())
     };
-    let mut ledger = Ledger::after(head);
     // Equality, not `>`: each lease records the anomaly once, not with every further renewal.
     if lease.renewals == env.policy.renewals_before_anomaly + 1 {
-        anomaly(
-            &mut env,
-            &mut ledger,
-            &task,
-            Some(lease.id),
-            Anomaly::ManyRenewals,
-        );
+        anomaly(env, ledger, &task, Some(lease.id), Anomaly::ManyRenewals);
     }
-    Ok(write(env, ledger, task, before, lease))
+    put(env, ledger, task, before);
+    Ok(lease)
 }
 
 /// Gives a task back: it can be claimed at once, and no attempt is counted.

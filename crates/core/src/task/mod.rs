@@ -3,6 +3,7 @@
 //! Invariants: a task has at most one lease at a time; an ended task never changes again, except
 //! that missing proof of a success may be added once; `created_by` and the spec never change.
 
+mod batch;
 mod cancel;
 mod claim;
 mod contract;
@@ -15,11 +16,12 @@ use std::sync::Arc;
 
 use crate::{Class, Json, LeaseId, Principal, ReceiptId, TaskId, Timestamp, class::as_set};
 
+pub use batch::{Answers, Ending, check_all, create_all, finish_all, renew_all};
 pub use cancel::cancel;
 pub use claim::{Claim, Claimed, claim};
 pub use contract::{Contract, Deadline};
-pub use create::{Created, NewTask, create};
-pub use finish::{Completion, Failure, Finished, complete, fail};
+pub use create::{Created, IdempotencyKey, NewTask, create};
+pub use finish::{Completion, Failure, Finished, Report, complete, fail};
 pub use hold::{Hold, progress, release, renew, start};
 pub use sweep::{Swept, sweep};
 

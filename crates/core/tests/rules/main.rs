@@ -9,6 +9,7 @@
 )]
 
 mod attempts;
+mod batch;
 mod cancel;
 mod canonical;
 mod claim;

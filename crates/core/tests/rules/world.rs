@@ -11,7 +11,8 @@ use asyncgate_core::{
     obligation,
     receipt::{MAX_BODY_BYTES, MAX_PARENTS, is_terminal},
     task::{
-        self, Claim, Completion, Created, Failure, Finished, Hold, Lease, NewTask, Status, Swept,
+        self, Claim, Completion, Created, Failure, Finished, Hold, IdempotencyKey, Lease, NewTask,
+        Status, Swept,
     },
 };
 
@@ -24,6 +25,8 @@ pub struct World {
     pub tasks: BTreeMap<TaskId, Task>,
     pub ledger: Vec<Receipt>,
     pub open: BTreeSet<ObligationKey>,
+    /// The ids of the next decision, if it must have certain ones.
+    pub ids: Option<Ids>,
     decisions: u64,
 }
 
@@ -97,6 +100,7 @@ impl World {
             tasks: BTreeMap::new(),
             ledger: Vec::new(),
             open: BTreeSet::new(),
+            ids: None,
             decisions: 0,
         }
     }
@@ -109,7 +113,10 @@ impl World {
         self.decisions += 1;
         Env {
             now: self.now,
-            ids: Ids::new(Stamp::from_u64(self.decisions), self.decisions),
+            ids: self
+                .ids
+                .take()
+                .unwrap_or_else(|| Ids::new(Stamp::from_u64(self.decisions), self.decisions)),
             instance: Arc::from("asyncgate-1"),
             policy: Arc::new(self.policy.clone()),
             quotas: Some(Arc::new(self.quotas)),
@@ -175,15 +182,21 @@ impl World {
             .collect()
     }
 
-    pub fn try_create(&mut self, new: NewTask) -> Result<Created, Rejection> {
-        let same_key = |task: &&Task| {
-            new.idempotency_key.is_some()
-                && task.spec.idempotency_key == new.idempotency_key
-                && task.created_by.is(&new.owner)
-        };
-        let existing = self.tasks.values().find(same_key).cloned();
+    /// Returns the task that an owner's name stands for.
+    pub fn named(&self, key: &IdempotencyKey) -> Option<&Task> {
+        let mut tasks = self.tasks.values();
+        tasks.find(|task| IdempotencyKey::of(task).as_ref() == Some(key))
+    }
+
+    /// Returns the classes of the tasks that have not ended.
+    pub fn classes(&self) -> BTreeSet<Class> {
         let live = self.tasks.values().filter(|task| task.end().is_none());
-        let classes: BTreeSet<Class> = live.map(Task::class).collect();
+        live.map(Task::class).collect()
+    }
+
+    pub fn try_create(&mut self, new: NewTask) -> Result<Created, Rejection> {
+        let existing = new.key().and_then(|key| self.named(&key).cloned());
+        let classes = self.classes();
         let load = TenantLoad {
             usage: self.usage(),
             classes: ClassLoad {

@@ -9,12 +9,12 @@ use asyncgate_api::{
 };
 use asyncgate_core::{
     Json,
-    task::{Contract, Deadline, NewTask, Requirements},
+    task::{Contract, Created, Deadline, NewTask, Requirements},
 };
 use asyncgate_store::ReadSet;
 
 use super::{Execute, Executed};
-use crate::{Caller, Engine, Fault, Touches, authorise::Named, input, view};
+use crate::{Caller, Engine, Fault, Touches, authorise::Named, input, touches::task_bytes, view};
 
 /// The memory that a task takes besides its payload, roughly.
 const TASK_WEIGHT: usize = 1_024;
@@ -22,7 +22,7 @@ const TASK_WEIGHT: usize = 1_024;
 impl Execute for CreateTask {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let new = new_task(caller, input)?;
-        let weight = TASK_WEIGHT + new.payload.len();
+        let weight = weight(&new);
         let reads = ReadSet::to_create(&new);
         let created = engine
             .transact(caller.tenant, weight, reads, move |env, snapshot| {
@@ -32,18 +32,13 @@ impl Execute for CreateTask {
         if !created.duplicate {
             engine.metrics.created.inc();
         }
-        Ok(CreateTaskOutput {
-            task_id: created.task.id.to_string(),
-            status: view::status(created.task.status()),
-            duplicate: created.duplicate,
-        })
+        Ok(answer(&created))
     }
 
     fn touches(input: &CreateTaskInput) -> Touches<'_> {
-        let payload = input.payload.as_ref();
         Touches::Task {
             task_type: &input.task_type,
-            bytes: payload.map_or(0, |raw| raw.get().len()),
+            bytes: task_bytes(input),
         }
     }
 
@@ -52,7 +47,21 @@ impl Execute for CreateTask {
     }
 }
 
-fn new_task(caller: &Caller, input: CreateTaskInput) -> Result<NewTask, Fault> {
+/// Returns roughly the memory that a request takes.
+pub(super) fn weight(new: &NewTask) -> usize {
+    TASK_WEIGHT + new.payload.len()
+}
+
+pub(super) fn answer(created: &Created) -> CreateTaskOutput {
+    CreateTaskOutput {
+        task_id: created.task.id.to_string(),
+        status: view::status(created.task.status()),
+        duplicate: created.duplicate,
+    }
+}
+
+/// Reads a request for work.
+pub(super) fn new_task(caller: &Caller, input: CreateTaskInput) -> Result<NewTask, Fault> {
     let named = Named::principal(
         input.principal_kind,
         same_name(input.principal_id, input.principal_ai)?,

@@ -83,6 +83,27 @@ async fn the_tightest_bucket_is_told_and_all_policies() {
 }
 
 #[tokio::test]
+async fn a_batch_of_tasks_costs_as_many_as_it_brings() {
+    let world = World::bounded(&[
+        (QuotaName::ApiCallsPerHour, 100),
+        (QuotaName::TasksPerHour, 5),
+    ])
+    .await;
+    let batch = |count: usize| json!({ "tasks": vec![json!({ "type": "echo" }); count] });
+    world.call("create_tasks", batch(3)).await.unwrap();
+    let refused = world.call("create_tasks", batch(3)).await.unwrap_err();
+    assert_eq!(refused.code, Code::RateLimit);
+    assert_eq!(refused.details["quota"], "tasks_per_hour");
+    // No wait helps a batch that is larger than the whole quota.
+    let refused = world.call("create_tasks", batch(6)).await.unwrap_err();
+    assert_eq!(refused.code, Code::LimitExceeded);
+    let ann = named(ACME, "ann", Role::Admin);
+    let made = world.headers(&ann, "create_tasks", batch(2)).await;
+    assert_eq!(made.get("x-ratelimit-remaining"), Some("0"));
+    assert!(world.create().await.is_err());
+}
+
+#[tokio::test]
 async fn every_answer_to_a_limited_tenant_has_headers() {
     let world = World::bounded(&[(QuotaName::ApiCallsPerHour, 100)]).await;
     let worker = named(ACME, "w", Role::Worker);

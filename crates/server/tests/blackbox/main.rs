@@ -76,6 +76,7 @@ mod slow;
 mod sockets;
 mod start;
 mod stdio;
+mod task_batches;
 mod tls;
 mod tls_clients;
 mod tls_exchange;

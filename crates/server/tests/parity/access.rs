@@ -22,6 +22,7 @@ use crate::{
 /// an admin's key needs one. Admins have all of them.
 const TABLE: &[(&str, &str, &[&str])] = &[
     ("create_task", "a-", &["tasks:write"]),
+    ("create_tasks", "a-", &["tasks:write"]),
     ("get_task", "aw", &["tasks:read", "tasks:lease"]),
     ("list_tasks", "a-", &["tasks:read"]),
     ("cancel_task", "a-", &["tasks:write"]),
@@ -35,11 +36,13 @@ const TABLE: &[(&str, &str, &[&str])] = &[
     ("ack_receipt", "aw", &["receipts:ack", "tasks:lease"]),
     ("lease_next", "-w", &["tasks:lease"]),
     ("renew_lease", "-w", &["tasks:lease"]),
+    ("renew_leases", "-w", &["tasks:lease"]),
     ("release_lease", "-w", &["tasks:lease"]),
     ("start_task", "-w", &["tasks:lease"]),
     ("report_progress", "-w", &["tasks:lease"]),
     ("complete", "-w", &["tasks:lease"]),
     ("fail", "-w", &["tasks:lease"]),
+    ("finish_tasks", "-w", &["tasks:lease"]),
     ("mailbox_send", "aw", &["mailbox:send"]),
     ("mailbox_send_batch", "aw", &["mailbox:send"]),
     ("mailbox_recv", "aw", &["mailbox:recv"]),

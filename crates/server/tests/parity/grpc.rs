@@ -290,6 +290,7 @@ fn refusal(refusal: pb::Refusal) -> api::Refusal {
             .find(|code| code.as_str() == refusal.code)
             .expect("a code"),
         message: refusal.message,
+        field: refusal.field,
         retry_after_secs: refusal.retry_after_secs,
         msg_id: refusal.msg_id,
     }

@@ -115,9 +115,84 @@ fn create(extra: Value) -> Value {
 /// The whole history.
 pub fn script() -> Vec<Step> {
     let mut steps = tasks();
+    steps.extend(task_batches());
     steps.extend(messages());
     steps.extend(admission());
     steps
+}
+
+/// Batches: what is done, what is refused alone, and what is refused whole.
+fn task_batches() -> Vec<Step> {
+    let keyed = || create(json!({ "idempotency_key": "batch" }));
+    let both = &[
+        ("first", "/tasks/0/task_id"),
+        ("first lease", "/tasks/0/lease_id"),
+        ("second", "/tasks/1/task_id"),
+        ("second lease", "/tasks/1/lease_id"),
+    ];
+    let first = || json!({ "task_id": "$first", "lease_id": "$first lease" });
+    let second = || json!({ "task_id": "$second", "lease_id": "$second lease" });
+    let with = |mut item: Value, name: &str, value: Value| {
+        item[name] = value;
+        item
+    };
+    let proof = || json!({ "result": 1, "delivery_proof": { "target": "t" } });
+    vec![
+        refused("create_tasks", json!({ "tasks": [] }), "BAD_REQUEST"),
+        refused(
+            "create_tasks",
+            json!({ "tasks": [keyed()], "x": 1 }),
+            "BAD_REQUEST",
+        ),
+        done(
+            "create_tasks",
+            json!({ "tasks": [
+                keyed(), { "type": 7 }, keyed(), create(json!({ "payload": 2, "idempotency_key": "batch" })),
+                { "type": "x", "color": 1 }, create(json!({ "delay_seconds": -1 })), 3, create(json!({})),
+            ] }),
+        ),
+        done(
+            "lease_next",
+            json!({ "worker_id": "w", "max_tasks": 1_000 }),
+        )
+        .keep(both),
+        refused(
+            "lease_next",
+            json!({ "worker_id": "w", "max_tasks": 1_001 }),
+            "BAD_REQUEST",
+        ),
+        refused(
+            "renew_leases",
+            json!({ "worker_id": "w", "leases": [] }),
+            "BAD_REQUEST",
+        ),
+        done(
+            "renew_leases",
+            json!({
+                "worker_id": "w", "extend_by_seconds": 500, "wait_seconds": 60,
+                "leases": [first(), with(first(), "lease_id", json!(NOBODY)), {}, second()],
+            }),
+        ),
+        refused("finish_tasks", json!({ "items": [] }), "BAD_REQUEST"),
+        done(
+            "finish_tasks",
+            json!({ "worker_id": "w", "items": [
+                with(first(), "complete", json!({ "result": 1 })),
+                with(first(), "complete", proof()),
+                with(first(), "complete", proof()),
+                with(second(), "complete", json!({ "completion_metadata": 7 })),
+                second(),
+                { "task_id": NOBODY, "lease_id": NOBODY, "fail": { "error": 1 } },
+                with(second(), "fail", json!({ "error": "net", "retryable": true, "retry_after_seconds": 0 })),
+                with(second(), "fail", json!({ "error": "again" })),
+            ] }),
+        ),
+        done("get_task", json!({ "task_id": "$first" })),
+        done(
+            "cancel_task",
+            json!({ "task_id": "$second", "principal_id": "alice" }),
+        ),
+    ]
 }
 
 fn tasks() -> Vec<Step> {

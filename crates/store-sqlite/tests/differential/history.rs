@@ -2,7 +2,7 @@
 
 use asyncgate_core::{
     Changes, Json, Principal, PrincipalKind, Reach, ReceiptId, TaskId,
-    task::{Completion, Contract, Deadline, Failure, Hold, NewTask, Requirements},
+    task::{Completion, Contract, Deadline, Ending, Failure, Hold, NewTask, Report, Requirements},
 };
 use asyncgate_store::conformance::{Driver, agent, echo, json, worker};
 use proptest::prelude::*;
@@ -18,6 +18,7 @@ pub enum Step {
 #[derive(Debug, Clone)]
 pub enum Act {
     Create(Order),
+    CreateAll(Vec<Order>),
     Claim {
         capabilities: Vec<String>,
         accept_types: Option<Vec<String>>,
@@ -29,6 +30,9 @@ pub enum Act {
         stranger: bool,
         call: Call,
     },
+    /// Holds, and reports of the end of their tasks.
+    FinishAll(Vec<(usize, Call)>),
+    RenewAll(Vec<usize>, i64),
     Cancel(usize),
     Sweep,
     See(usize),
@@ -156,6 +160,10 @@ impl Act {
     pub async fn run(&self, driver: &mut Driver, known: &Rows) -> String {
         match self {
             Self::Create(order) => told(driver.try_create(order.new_task()).await),
+            Self::CreateAll(orders) => {
+                let requests = orders.iter().map(Order::new_task);
+                told(driver.create_all(requests.collect()).await)
+            }
             Self::Claim {
                 capabilities,
                 accept_types,
@@ -182,6 +190,22 @@ impl Act {
                 }
                 None => String::new(),
             },
+            Self::FinishAll(calls) => {
+                let endings = calls.iter().filter_map(|(n, call)| {
+                    let (task_id, hold) = pick(&known.holds, *n)?;
+                    let report = call.report()?;
+                    Some(Ending {
+                        task_id,
+                        hold,
+                        report,
+                    })
+                });
+                told(driver.finish_all(endings.collect()).await)
+            }
+            Self::RenewAll(holds, ms) => {
+                let holds = holds.iter().filter_map(|n| pick(&known.holds, *n));
+                told(driver.renew_all(holds.collect(), *ms).await)
+            }
             Self::Cancel(task) => match pick(&known.tasks, *task) {
                 Some(id) => told(driver.cancel(id).await),
                 None => String::new(),
@@ -210,24 +234,32 @@ impl Call {
             Self::Release => told(driver.release(hold, id).await),
             Self::Start => told(driver.start(hold, id).await),
             Self::Progress(n) => told(driver.progress(hold, id, value(*n)).await),
-            Self::Complete { result, artifacts } => {
-                let completion = Completion {
-                    result: Some(value(*result)),
-                    artifacts: artifacts.map(value),
-                    delivery_proof: None,
-                    summary: artifacts.map(|n| "s".repeat(n)),
-                    metadata: artifacts.map(|n| value(n + 1)),
-                };
-                told(driver.complete(hold, id, completion).await)
-            }
-            Self::Fail { error, retryable } => {
-                let failure = Failure {
-                    error: value(*error),
-                    retryable: *retryable,
-                    retry_after_seconds: (*error % 3 == 0).then_some(7),
-                };
-                told(driver.fail(hold, id, failure).await)
-            }
+            Self::Complete { .. } | Self::Fail { .. } => match self.report() {
+                Some(Report::Completed(completion)) => {
+                    told(driver.complete(hold, id, completion).await)
+                }
+                Some(Report::Failed(failure)) => told(driver.fail(hold, id, failure).await),
+                None => String::new(),
+            },
+        }
+    }
+
+    /// Returns the report of an end, if the call is one.
+    fn report(&self) -> Option<Report> {
+        match self {
+            Self::Complete { result, artifacts } => Some(Report::Completed(Completion {
+                result: Some(value(*result)),
+                artifacts: artifacts.map(value),
+                delivery_proof: None,
+                summary: artifacts.map(|n| "s".repeat(n)),
+                metadata: artifacts.map(|n| value(n + 1)),
+            })),
+            Self::Fail { error, retryable } => Some(Report::Failed(Failure {
+                error: value(*error),
+                retryable: *retryable,
+                retry_after_seconds: (*error % 3 == 0).then_some(7),
+            })),
+            Self::Renew(_) | Self::Release | Self::Start | Self::Progress(_) => None,
         }
     }
 }
@@ -331,9 +363,13 @@ fn call() -> impl Strategy<Value = Call> {
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         6 => order().prop_map(Act::Create),
+        2 => proptest::collection::vec(order(), 1..6).prop_map(Act::CreateAll),
         5 => claim(),
         9 => (0..40_usize, proptest::bool::weighted(0.1), call())
             .prop_map(|(hold, stranger, call)| Act::Held { hold, stranger, call }),
+        2 => proptest::collection::vec((0..40_usize, call()), 1..8).prop_map(Act::FinishAll),
+        1 => (proptest::collection::vec(0..40_usize, 1..8), 0..900_000_i64)
+            .prop_map(|(holds, ms)| Act::RenewAll(holds, ms)),
         1 => (0..40_usize).prop_map(Act::Cancel),
         4 => Just(Act::Sweep),
         1 => (0..8_usize).prop_map(Act::See),

@@ -248,7 +248,8 @@ impl Driver {
 
     /// Returns the classes in use as a new task sees them.
     pub async fn class_load(&self, new: &NewTask) -> ClassLoad {
-        self.load(ReadSet::to_create(new)).await.classes
+        let seen = self.load(ReadSet::to_create(new)).await;
+        seen.classes.of(&new.class())
     }
 
     /// Creates a task.

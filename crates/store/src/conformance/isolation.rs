@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use asyncgate_core::{
-    ClassLoad, Principal, Reach, ReceiptId, ReceiptType, Rejection, TaskId, metering::Metered,
+    ClassesInUse, Principal, Reach, ReceiptId, ReceiptType, Rejection, TaskId, metering::Metered,
     task::NewTask,
 };
 
@@ -86,24 +86,25 @@ async fn no_decision_is_given_another_tenants_rows(mut driver: Driver) {
     let mut other = Driver::of_tenant(Arc::clone(driver.store()), 2);
     let reads = ReadSet {
         tasks: vec![rows.task],
-        keyed: Some(IdempotencyKey {
+        keyed: vec![IdempotencyKey {
             owner: agent("alice").key(),
             key: "k".to_owned(),
-        }),
+        }],
         claimable: Some((Reach::default(), 10)),
         receipt: Some(rows.receipt),
         acknowledged_by: Some(agent("alice").key()),
         relationship: Some(agent("alice").key()),
-        class: Some(echo().class()),
+        classes: vec![echo().class()],
+        created: 1,
         receipts_about: Some((rows.task, 100)),
         metered: Some(10),
     };
     let seen = other.load(reads).await;
     assert_eq!(seen.head, 0);
     assert!(seen.tasks.is_empty() && seen.claimable.is_empty());
-    assert!(seen.keyed.is_none() && seen.receipt.is_none());
+    assert!(seen.keyed.is_empty() && seen.receipt.is_none());
     assert!(seen.relationship.is_none() && seen.acknowledgement.is_none());
-    assert_eq!(seen.classes, ClassLoad::default());
+    assert_eq!(seen.classes, ClassesInUse::default());
     assert_eq!(seen.receipts_about, 0);
     assert_eq!(seen.metered, Metered::default());
     let canceled = other.cancel(rows.task).await;

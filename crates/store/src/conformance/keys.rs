@@ -32,13 +32,13 @@ fn keyed(owner: Principal, key: &str) -> NewTask {
 
 async fn found(driver: &Driver, owner: &Principal, key: &str) -> Option<TaskId> {
     let reads = ReadSet {
-        keyed: Some(IdempotencyKey {
+        keyed: vec![IdempotencyKey {
             owner: owner.key(),
             key: key.to_owned(),
-        }),
+        }],
         ..ReadSet::default()
     };
-    driver.load(reads).await.keyed.map(|task| task.id)
+    driver.load(reads).await.keyed.pop().map(|task| task.id)
 }
 
 async fn a_key_stands_for_the_first_task_that_was_created_with_it(mut driver: Driver) {

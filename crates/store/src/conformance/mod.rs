@@ -9,6 +9,7 @@
 )]
 
 mod admission;
+mod batches;
 mod claims;
 mod classes;
 mod content;
@@ -90,6 +91,7 @@ pub async fn exercise(make: impl Fn() -> Arc<dyn Store>) {
 fn all() -> Vec<Case> {
     [
         transactions::cases(),
+        batches::cases(),
         claims::cases(),
         classes::cases(),
         deadlines::cases(),

@@ -57,7 +57,7 @@ async fn a_decision_sees_what_it_declared_and_nothing_else(mut driver: Driver) {
     driver.see(agent("alice")).await;
     let nothing = driver.load(ReadSet::default()).await;
     assert!(nothing.tasks.is_empty() && nothing.claimable.is_empty());
-    assert!(nothing.keyed.is_none() && nothing.receipt.is_none());
+    assert!(nothing.keyed.is_empty() && nothing.receipt.is_none());
     assert!(nothing.relationship.is_none());
     assert_eq!(nothing.head, 2);
 

@@ -6,8 +6,9 @@ use std::{
 };
 
 use asyncgate_core::{
-    Changes, Class, Head, Link, ObligationKey, Placement, PrincipalKey, Reach, Receipt, ReceiptId,
-    ReceiptType, Relationship, Seq, Tally, Task, TaskId, TenantId, Timestamp, Usage,
+    Changes, Class, ClassesInUse, Head, Link, ObligationKey, Placement, PrincipalKey, Reach,
+    Receipt, ReceiptId, ReceiptType, Relationship, Seq, Tally, Task, TaskId, TenantId, Timestamp,
+    Usage,
     metering::{Metered, Metering, UsageEvent},
 };
 
@@ -49,8 +50,9 @@ impl Tenant {
             tasks: reads.tasks.iter().filter_map(|id| self.task(*id)).collect(),
             keyed: reads
                 .keyed
-                .as_ref()
-                .and_then(|key| self.task(*self.keys.get(key)?)),
+                .iter()
+                .filter_map(|key| self.task(*self.keys.get(key)?))
+                .collect(),
             claimable: reads
                 .claimable
                 .as_ref()
@@ -65,11 +67,10 @@ impl Tenant {
                 .relationship
                 .as_ref()
                 .and_then(|key| self.relationship(key)),
-            classes: reads
-                .class
-                .as_ref()
-                .map(|class| self.live.load(class))
-                .unwrap_or_default(),
+            classes: match reads.classes.is_empty() {
+                true => ClassesInUse::default(),
+                false => self.live.load(&reads.classes),
+            },
             receipts_about: reads
                 .receipts_about
                 .map_or(0, |(id, most)| self.receipts_about(id).min(most)),

@@ -57,7 +57,7 @@ pub fn run(bench: &Bench) -> Result<Section> {
 }
 
 /// Reads a line like `raw: 9012 cycles/s`.
-fn rate(told: &str) -> Option<f64> {
+pub fn rate(told: &str) -> Option<f64> {
     let (_, rate) = told.trim_end().split_once(": ")?;
     rate.strip_suffix(" cycles/s")?.parse().ok()
 }

@@ -9,6 +9,8 @@ mod verify;
 use anyhow::Result;
 use clap::ValueEnum;
 
+pub use client::rate as rate_told;
+
 use super::{Bench, Options};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,17 +1,14 @@
 //! `asyncgate mail send`: sends a message, or each line of stdin as one.
 
-use std::io::{self, BufRead as _};
-
 use anyhow::Context as _;
 use asyncgate_client::{
     Client,
     api::{Payload, SendBatchInput, SendInput, SendOutput, SendResult, Text},
 };
 use clap::Args;
-use tokio::sync::mpsc;
 
 use super::{content, seconds};
-use crate::{exit::Exit, output, remote::Common};
+use crate::{exit::Exit, lines::Lines, output, remote::Common};
 
 #[derive(Debug, Args)]
 pub struct Send {
@@ -100,29 +97,24 @@ impl Send {
     /// Sends the lines of stdin, in batches of as many as have come. Stops at the first line that is
     /// refused: the lines before it were sent, and others of its batch may have been.
     async fn send_lines(&self, client: &Client) -> anyhow::Result<()> {
-        let mut lines = read_lines();
-        let mut ready = Vec::new();
-        while lines.recv_many(&mut ready, MAX_BATCH).await > 0 {
-            let mut ready = ready.drain(..).peekable();
-            while ready.peek().is_some() {
-                let (mut numbers, mut messages, mut bytes) = (Vec::new(), Vec::new(), 0);
-                while bytes < BATCH_BYTES
-                    && let Some(line) = ready.next()
-                {
-                    let (number, line) = line?;
-                    bytes += line.len();
-                    numbers.push(number);
-                    messages.push(self.line(number, line)?);
-                }
-                let messages = messages.into();
-                let input = SendBatchInput { messages };
-                let sent = client.send_messages(&input).await?.results;
-                for (number, sent) in numbers.into_iter().zip(sent) {
-                    self.print(number, sent)?;
-                }
+        let mut lines = Lines::of_stdin();
+        loop {
+            let batch = lines.next_batch().await?;
+            if batch.is_empty() {
+                return Ok(());
+            }
+            let numbers: Vec<usize> = batch.iter().map(|(number, _)| *number).collect();
+            let messages = batch
+                .into_iter()
+                .map(|(number, line)| self.line(number, line));
+            let messages: Vec<SendInput> = messages.collect::<anyhow::Result<_>>()?;
+            let messages = messages.into();
+            let input = SendBatchInput { messages };
+            let sent = client.send_messages(&input).await?.results;
+            for (number, sent) in numbers.into_iter().zip(sent) {
+                self.print(number, sent)?;
             }
         }
-        Ok(())
     }
 
     fn line(&self, number: usize, line: Vec<u8>) -> anyhow::Result<SendInput> {
@@ -160,31 +152,6 @@ impl Send {
         };
         format!("{}{note}", sent.msg_id)
     }
-}
-
-/// The largest number of lines in a batch.
-const MAX_BATCH: usize = 1_000;
-/// The size at which a batch takes no further line.
-const BATCH_BYTES: usize = 2 << 20;
-
-/// Reads the lines of stdin, with their numbers, on a thread of its own: a blocking read of stdin would
-/// hold up the runtime at its end.
-fn read_lines() -> mpsc::Receiver<io::Result<(usize, Vec<u8>)>> {
-    let (line, lines) = mpsc::channel(MAX_BATCH);
-    std::thread::spawn(move || {
-        for (number, read) in (1..).zip(io::stdin().lock().split(b'\n')) {
-            let read = read.map(|mut text| {
-                if text.ends_with(b"\r") {
-                    text.pop();
-                }
-                (number, text)
-            });
-            if line.blocking_send(read).is_err() {
-                return;
-            }
-        }
-    });
-    lines
 }
 
 fn parse_attr(text: &str) -> Result<(String, String), String> {

@@ -7,7 +7,7 @@ use asyncgate_client::api::{CreateTaskInput, Requirements, Timeouts};
 use clap::Args;
 use serde_json::value::RawValue;
 
-use super::Wait;
+use super::{Wait, create_batch::Batch};
 use crate::{
     exit::Exit,
     remote::{As, Common},
@@ -16,8 +16,15 @@ use crate::{
 #[derive(Debug, Args)]
 pub struct Create {
     /// What sort of work it is.
-    #[arg(value_name = "TYPE")]
-    task_type: String,
+    #[arg(value_name = "TYPE", required_unless_present = "batch")]
+    task_type: Option<String>,
+    /// Hand over a task for each line of a file, or of stdin if it is `-`: the input of create_task as JSON. Prints an id
+    /// for each (with --json an answer), and exits with 3 if any was refused.
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "task_type", "payload", "capabilities", "idempotency_key", "priority", "delay", "max_attempts", "instructions",
+        "success_criteria", "result_delivery", "deadline", "lease_ttl", "max_lease_expiries", "wait",
+    ])]
+    batch: Option<String>,
     /// The work's input as JSON; `-` reads it from stdin, `@FILE` from a file.
     #[arg(long, value_name = "JSON", default_value = "null")]
     payload: String,
@@ -69,6 +76,15 @@ pub struct Create {
 impl Create {
     pub async fn run(self) -> anyhow::Result<()> {
         let common = self.common;
+        if let Some(path) = &self.batch {
+            let (for_whom, quiet) = (self.for_whom, self.quiet);
+            let batch = Batch {
+                for_whom,
+                common,
+                quiet,
+            };
+            return batch.run(path).await;
+        }
         let json = |text: &Option<String>| text.as_deref().map(payload).transpose();
         let timed = self.deadline.is_some() || self.lease_ttl.is_some();
         // A number counts from now. Whatever else it is, the server says what is wrong with it.
@@ -83,7 +99,7 @@ impl Create {
                 deadline_at: self.deadline.clone().filter(|_| seconds.is_none()),
             }),
             max_lease_expiries: self.max_lease_expiries,
-            task_type: self.task_type,
+            task_type: self.task_type.unwrap_or_default(),
             payload: Some(payload(&self.payload)?),
             requirements: Some(Requirements {
                 capabilities: self.capabilities,

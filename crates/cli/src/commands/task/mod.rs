@@ -1,6 +1,7 @@
 //! `asyncgate task`: create, read, list, cancel and wait for tasks.
 
 mod create;
+mod create_batch;
 mod describe;
 mod list;
 
@@ -25,8 +26,10 @@ pub enum Task {
 Examples:
   asyncgate task create greet --payload '{\"name\":\"Ada\"}' --as alice
   asyncgate task create greet --payload @ada.json --idempotency-key greet-ada --wait 30
-  TASK=$(asyncgate task create greet -q)")]
-    Create(create::Create),
+  TASK=$(asyncgate task create greet -q)
+  asyncgate task create --batch tasks.ndjson    with lines such as {\"type\":\"greet\",\"payload\":{\"name\":\"Ada\"}}
+  jq -c '.users[] | {type: \"greet\", payload: .}' users.json | asyncgate task create --batch - --json")]
+    Create(Box<create::Create>),
     /// Read a task.
     #[command(after_help = "\
 Examples:

@@ -6,9 +6,10 @@ use super::{
     Execute, Executed,
     send::{answer, check},
 };
-use crate::{Caller, Engine, Settings, Touches, batch::CheckedBatch};
-
-const MAX_BATCH_BYTES: usize = 16 << 20;
+use crate::{
+    Caller, Engine, Settings, Touches,
+    batch::{CheckedBatch, MAX_BATCH_BYTES},
+};
 
 impl Execute for SendMessages {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
