@@ -226,8 +226,7 @@ operation!(
     effect: Effect::Read,
     pages: true,
     summary: "List the receipts addressed to you.",
-    doc: "In ledger order. Keep cursor and give it as since_receipt_id next time: you will get \
-          every later receipt exactly once.",
+    doc: "In ledger order. Give cursor as since_receipt_id next time: you get every later receipt exactly once.",
 );
 
 /// A page of an inbox.
@@ -271,8 +270,8 @@ operation!(
     effect: Effect::Read,
     pages: true,
     summary: "List the receipts of a task, a lease or a type.",
-    doc: "Give exactly one of task_id, lease_id and receipt_type. The receipts of a task tell \
-          its whole story in order. A page can be short or empty before next_cursor is null.",
+    doc: "Give exactly one of task_id, lease_id and receipt_type. Those of a task tell its whole story in order. \
+          Follow next_cursor until it is null.",
 );
 
 /// A filter and a page of the ledger.

@@ -68,7 +68,7 @@ operation!(
     effect: Effect::Add,
     brings_work: true,
     summary: "Hand over a task to be done by a worker.",
-    doc: "Returns the task_id at once; a worker that offers the required capabilities will do the task. \
+    doc: "Returns the task_id at once; a worker with the required capabilities will do it. \
           list_open_obligations lists it until a receipt proves it done. With an idempotency_key of your own, \
           a repeated call returns the first task. Wait with get_task and wait_seconds.",
     creates: true,
@@ -86,7 +86,7 @@ pub struct CreateTaskInput {
     /// The sort of work, e.g. `report.render`. Workers choose by it.
     #[serde(rename = "type")]
     pub task_type: String,
-    /// The work's input: any JSON up to 1 MiB, kept byte for byte.
+    /// The input: any JSON up to 1 MiB, kept byte for byte.
     #[serde(default)]
     // Raw: parsing and writing it again could change digits of numbers and the order of keys.
     pub payload: Option<Box<RawValue>>,
@@ -138,7 +138,7 @@ pub struct CreateTaskInput {
     /// Its kind. Default `agent`.
     #[serde(default)]
     pub principal_kind: Option<PrincipalKind>,
-    /// The owner, if you may act for others. Default: yourself.
+    /// The owner, if you may act for others.
     // The aliases in this crate are older names of the same fields; clients still send them.
     #[serde(default)]
     pub principal_id: Option<String>,
@@ -337,7 +337,7 @@ operation!(
     pages: true,
     summary: "List tasks, newest first.",
     doc: "Without a principal an agent sees its own tasks and an admin all of the tenant. \
-          Follow next_cursor until it is null: a page can be short or empty before the last.",
+          Follow next_cursor until it is null.",
 );
 
 /// A filter and a page of tasks.
@@ -386,7 +386,7 @@ operation!(
     effect: Effect::End,
     summary: "Call a task off.",
     doc: "It ends at once, also when a worker holds it, who learns so from its next call. \
-          Cancelling again is fine; one that has succeeded or failed cannot be cancelled.",
+          Cancelling again is fine; what succeeded or failed cannot be cancelled.",
     refusals: &[Code::TaskNotFound, Code::InvalidStateTransition],
 );
 

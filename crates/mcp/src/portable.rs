@@ -19,6 +19,7 @@ pub(crate) fn input(schema: Schema, shown: &[Shown]) -> Value {
     let mut schema = plain(schema).to_value();
     compact::refer(&mut schema, shown);
     compact::inline(&mut schema);
+    exclude(&mut schema);
     schema
 }
 
@@ -30,6 +31,7 @@ pub(crate) fn output(schema: Schema, shown: &[Shown]) -> Value {
     let mut schema = schema.to_value();
     compact::refer(&mut schema, shown);
     compact::inline(&mut schema);
+    exclude(&mut schema);
     schema
 }
 
@@ -71,7 +73,7 @@ fn drop_checks(members: &mut Map<String, Value>) {
     }
 }
 
-const CHECKS: [&str; 11] = [
+const CHECKS: [&str; 10] = [
     "format",
     "pattern",
     "minimum",
@@ -82,8 +84,25 @@ const CHECKS: [&str; 11] = [
     "maxItems",
     "maxProperties",
     "dependentRequired",
-    "not",
 ];
+
+/// Takes values that are excluded from what may be chosen, and drops the exclusions.
+fn exclude(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            let not = members.remove("not");
+            let excluded = not.as_ref().and_then(|not| not.get("const"));
+            if let (Some(excluded), Some(Value::Array(values))) =
+                (excluded, members.get_mut("enum"))
+            {
+                values.retain(|value| value != excluded);
+            }
+            members.values_mut().for_each(exclude);
+        }
+        Value::Array(items) => items.iter_mut().for_each(exclude),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
 
 /// Turns `type: [T, null]` into `anyOf: [T, null]`.
 fn split_type(members: &mut Map<String, Value>) {

@@ -253,7 +253,7 @@ fn lease_times_are_clamped_above_and_refused_below() {
 #[test]
 fn numbers_out_of_bounds_are_refused() {
     let scene = Scene::set();
-    for (field, value) in [("max_tasks", 0), ("max_tasks", 101), ("wait_seconds", 61)] {
+    for (field, value) in [("max_tasks", 0), ("max_tasks", 1_001), ("wait_seconds", 61)] {
         let claim = json!({"worker_id": "w", field: value});
         scene
             .server

@@ -261,7 +261,7 @@ fn refusals_of_a_tool_are_results_that_a_model_can_read() {
                 json!({"receipt_id": nobody}),
                 "RECEIPT_NOT_FOUND",
             ),
-            ("lease_next", json!({"max_tasks": 101}), "BAD_REQUEST"),
+            ("lease_next", json!({"max_tasks": 1_001}), "BAD_REQUEST"),
             (
                 "list_receipts",
                 json!({"since_receipt_id": nobody}),
