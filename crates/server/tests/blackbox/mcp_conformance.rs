@@ -69,11 +69,14 @@ fn the_conformance_suite_of_mcp_passes_the_authorization_server() {
     }
     let ended = suite.end();
     assert!(ended.status.success(), "{said}{ended:?}");
+    // How many checks a scenario makes depends on what the server offers.
     for scenario in [
-        "authorization-server-metadata-endpoint: 1 passed, 0 failed",
-        "authorization-code-grant: 1 passed, 0 failed",
-        "Total: 2 passed, 0 failed",
+        "authorization-server-metadata-endpoint:",
+        "authorization-code-grant:",
+        "Total:",
     ] {
-        assert!(said.contains(scenario), "{said}");
+        let verdict = said.lines().find(|line| line.contains(scenario));
+        let passed = |line: &str| line.ends_with(", 0 failed") && !line.contains(": 0 passed");
+        assert!(verdict.is_some_and(passed), "{scenario} {said}");
     }
 }
