@@ -76,6 +76,9 @@ fn the_same_seed_gives_the_same_world() {
     }
 }
 
+/// Batches of tasks are compared with their calls one by one, over random histories (`core/tests/rules/batch.rs`).
+const BATCHES: [&str; 3] = ["create_tasks", "finish_tasks", "renew_leases"];
+
 /// Admission is left out: its decisions are compared with the pure rule over random histories, on every
 /// backend.
 #[test]
@@ -85,6 +88,9 @@ fn every_operation_of_tasks_and_messages_is_simulated() {
         .filter(|it| !matches!(it.spec.plane, Plane::Admission | Plane::Identity))
     {
         let name = entry.spec.name;
+        if BATCHES.contains(&name) {
+            continue;
+        }
         assert!(Op::parse(name).is_some(), "teach the simulator {name}");
     }
 }

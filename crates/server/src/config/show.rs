@@ -102,11 +102,11 @@ policy is only tried out: it counts and refuses nobody. The buckets `standard`, 
 and the tiered policy `client` are built in; a policy of the same name replaces them.
 
 `limits.gate` limits the server's own operations, over every protocol: `global` counts all calls together, `tenant` those of
-each tenant, `principal` those of each of its principals, `tasks` the calls of `create_task` of each tenant, also those that
-are refused for their input or repeat another, and `messages` the messages that each tenant sends, each of a batch by
-itself. Each names a `token_bucket` or a `fixed_window`. A call is charged to all of them or to none, except `messages`,
-which are charged when the call has been read: one that brings more of them than are left is refused whole, with 429, and
-one that brings more than the limit ever allows, with 400. Calls that need no credential are not limited.
+each tenant, `principal` those of each of its principals, `tasks` the tasks that each tenant asks for, also those that
+are refused for their input or repeat another, and `messages` the messages that each tenant sends; each of a batch counts by
+itself. Each names a `token_bucket` or a `fixed_window`. A call is charged to all of them or to none, except messages and
+batches of tasks, which are charged when the call has been read: one that brings more of them than are left is refused
+whole, with 429, and one that brings more than the limit ever allows, with 400. Calls that need no credential are not limited.
 
 `limits.envoy.DOMAIN` maps the descriptors of Envoy's rate limit service to policies. Each line is a pattern and a
 policy: `\"remote_address\" = \"client\"`, `\"generic_key=login,remote_address\" = \"login\"`. A pattern fits a descriptor with the
