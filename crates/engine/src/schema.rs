@@ -274,7 +274,7 @@ mod tests {
     fn fields_have_the_forms_of_their_names() {
         let claim = &input_of("lease_next")["properties"];
         assert_eq!(claim["wait_seconds"]["maximum"], 60);
-        assert_eq!(claim["max_tasks"]["maximum"], 100);
+        assert_eq!(claim["max_tasks"]["maximum"], 1_000);
         assert_eq!(claim["capabilities"]["maxItems"], 64);
         assert_eq!(claim["capabilities"]["items"]["maxLength"], 256);
         assert_eq!(claim["worker_kind"]["not"], json!({ "const": "system" }));
