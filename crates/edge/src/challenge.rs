@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderValue, Request, header};
 
-use crate::request::bearer;
+use crate::request::bearer_of;
 
 /// The longest name of a host that is repeated in an answer.
 const MAX_HOST: usize = 261;
@@ -16,8 +16,8 @@ const MCP: &str = "/mcp";
 pub struct Challenge {
     host: Option<HeaderValue>,
     is_mcp: bool,
-    /// True if the request showed a credential.
-    showed: bool,
+    /// What the request showed as its credential. Most requests are not refused, so nobody looks at it here.
+    shown: Option<HeaderValue>,
 }
 
 impl Challenge {
@@ -28,10 +28,15 @@ impl Challenge {
             let authority = request.uri().authority()?;
             HeaderValue::from_str(authority.as_str()).ok()
         };
+        let mut shown = request.headers().get(header::AUTHORIZATION).cloned();
+        if let Some(shown) = &mut shown {
+            // Not even a debugging line shows it.
+            shown.set_sensitive(true);
+        }
         Self {
             host: named.or_else(authority),
             is_mcp: request.uri().path().starts_with(MCP),
-            showed: bearer(request.headers()).is_some(),
+            shown,
         }
     }
 
@@ -45,7 +50,7 @@ impl Challenge {
             return;
         };
         let mut text = String::from("Bearer realm=\"asyncgate\"");
-        if self.showed {
+        if self.shown.as_ref().and_then(bearer_of).is_some() {
             text.push_str(", error=\"invalid_token\"");
         }
         let base = base.map(str::to_owned).or_else(|| {

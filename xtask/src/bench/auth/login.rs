@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -20,6 +21,8 @@ const CALLBACK: &str = "http://127.0.0.1:9/callback";
 const VERIFIER: &str = "dBjftJeZ4CVP-mBk92K27uhbUJU1p1r_wW1gFWFOEjXk";
 const CHALLENGE: &str = "InR7k6aeQegCRGGFUWUog1T2vplUXk5ZWfU4quAPTTk";
 const SCOPES: [&str; 2] = ["tasks:read", "tasks:write"];
+/// The longest wait for the server's key.
+const MOST_PATIENCE: Duration = Duration::from_secs(20);
 /// The most pages between the first one and the code.
 const MOST_PAGES: usize = 5;
 
@@ -51,7 +54,13 @@ pub fn access_token(admin: &mut Admin, server: &Server) -> Result<String> {
         ("client_id", &client),
         ("code_verifier", VERIFIER),
     ]);
-    let answer = browser.send("POST", "/oauth/token", &form)?;
+    let mut answer = browser.send("POST", "/oauth/token", &form)?;
+    let begun = Instant::now();
+    // A new server makes the key that signs tokens in the background, and says so until then.
+    while answer.status == 503 && begun.elapsed() < MOST_PATIENCE {
+        thread::sleep(Duration::from_millis(100));
+        answer = browser.send("POST", "/oauth/token", &form)?;
+    }
     if answer.status != 200 {
         bail!("no token for the code: {}", http::shown(&answer.body));
     }
@@ -89,13 +98,13 @@ impl Browser {
         for _ in 0..MOST_PAGES {
             answer = match answer.location {
                 Some(place) if place.starts_with(CALLBACK) => return code(&place),
-                Some(place) => self.send("GET", path(&place), "")?,
+                Some(place) => self.send("GET", &path(&place), "")?,
                 None => {
                     let page = String::from_utf8_lossy(&answer.body).into_owned();
                     let page = Page::read(&page).with_context(|| {
                         format!("{}: {}", answer.status, http::shown(&answer.body))
                     })?;
-                    self.send("POST", path(page.action), &page.filled())?
+                    self.send("POST", &path(page.action), &page.filled())?
                 }
             };
         }
@@ -169,10 +178,13 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     rest.split('"').next()
 }
 
-/// Returns the path of an address, with its query.
-fn path(address: &str) -> &str {
-    let after = address.split_once("://").map_or(address, |(_, rest)| rest);
-    after.find('/').map_or("/", |at| &after[at..])
+/// Returns the path of an address, with its query. An address without a path is relative to the pages of the login.
+fn path(address: &str) -> String {
+    match address.split_once("://") {
+        Some((_, rest)) => rest.find('/').map_or("/", |at| &rest[at..]).to_owned(),
+        None if address.starts_with('/') => address.to_owned(),
+        None => format!("/oauth/{address}"),
+    }
 }
 
 /// Returns the code in the address that the client is called back with.
@@ -224,6 +236,7 @@ mod tests {
     fn addresses_give_their_paths_and_codes() {
         assert_eq!(path("http://127.0.0.1:8080/a?b=c"), "/a?b=c");
         assert_eq!(path("/a"), "/a");
+        assert_eq!(path("login"), "/oauth/login");
         assert_eq!(path("http://127.0.0.1:8080"), "/");
         let back = format!("{CALLBACK}?state=bench&code=xyz&iss=i");
         assert_eq!(code(&back).unwrap(), "xyz");
