@@ -26,22 +26,20 @@ impl Ledger {
         self.head.link = self.head.link.then(tenant, receipt);
         self.head.link
     }
-
-    /// Marks the ledger as changed, so that the commit saves it.
-    pub(crate) fn changing(&mut self) -> &mut Self {
-        self.changed = true;
-        self
-    }
 }
 
 /// The tenants that were needed since the last rollback.
 #[derive(Debug, Default)]
-pub(crate) struct Ledgers(HashMap<TenantId, Ledger>);
+pub(crate) struct Ledgers {
+    known: HashMap<TenantId, Ledger>,
+    /// Those that the open transaction changed: a commit must not look through all tenants.
+    changed: Vec<TenantId>,
+}
 
 impl Ledgers {
     /// Returns the tenant's ledger. If the tenant is new, its ledger is begun.
     pub(crate) fn of(&mut self, db: &Db, id: TenantId) -> Result<&mut Ledger> {
-        match self.0.entry(id) {
+        match self.known.entry(id) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(unknown) => {
                 let ledger = match find(db, id)? {
@@ -53,9 +51,21 @@ impl Ledgers {
         }
     }
 
+    /// Returns the tenant's ledger to be changed. The commit saves it.
+    pub(crate) fn changing(&mut self, db: &Db, id: TenantId) -> Result<&mut Ledger> {
+        let was_changed = std::mem::replace(&mut self.of(db, id)?.changed, true);
+        if !was_changed {
+            self.changed.push(id);
+        }
+        self.of(db, id)
+    }
+
     /// Writes the ledgers that changed, for the commit that is about to be made.
     pub(crate) fn save(&mut self, db: &Db) -> Result<()> {
-        for ledger in self.0.values_mut().filter(|ledger| ledger.changed) {
+        for id in self.changed.drain(..) {
+            let Some(ledger) = self.known.get_mut(&id) else {
+                continue;
+            };
             let count = |status| ledger.depths.of(status);
             db.conn
                 .prepare_cached(

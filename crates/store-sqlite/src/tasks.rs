@@ -60,7 +60,7 @@ impl Rows<Tasks> for Writable {
     }
 
     fn apply(&mut self, tenant: TenantId, changes: &Changes) -> Result<()> {
-        let ledger = self.ledgers.of(&self.db, tenant)?.changing();
+        let ledger = self.ledgers.changing(&self.db, tenant)?;
         let number = ledger.tenant;
         ledger.tally.count(changes);
         let links: Vec<Link> = changes
