@@ -107,7 +107,7 @@ pub fn complete(
     completion: Completion,
 ) -> Result<Decision<Finished>, Rejection> {
     alone(env, head, |env, ledger| {
-        succeed(env, ledger, hold, task, completion)
+        report_success(env, ledger, hold, task, completion)
     })
 }
 
@@ -120,12 +120,12 @@ pub(super) fn report(
     report: Report,
 ) -> Result<Finished, Rejection> {
     match report {
-        Report::Completed(completion) => succeed(env, ledger, hold, task, completion),
-        Report::Failed(failure) => break_down(env, ledger, hold, task, failure),
+        Report::Completed(completion) => report_success(env, ledger, hold, task, completion),
+        Report::Failed(failure) => report_failure(env, ledger, hold, task, failure),
     }
 }
 
-fn succeed(
+fn report_success(
     env: &mut Env,
     ledger: &mut Ledger,
     hold: &Hold,
@@ -230,11 +230,11 @@ pub fn fail(
     failure: Failure,
 ) -> Result<Decision<Finished>, Rejection> {
     alone(env, head, |env, ledger| {
-        break_down(env, ledger, hold, task, failure)
+        report_failure(env, ledger, hold, task, failure)
     })
 }
 
-fn break_down(
+fn report_failure(
     env: &mut Env,
     ledger: &mut Ledger,
     hold: &Hold,
