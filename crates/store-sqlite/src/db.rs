@@ -50,6 +50,8 @@ impl Db {
             conn.pragma_update(None, "synchronous", "FULL")?;
             // The writer checkpoints after it has answered, not inside a commit.
             conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+            // Pages must not reach the log before their commit: the one before it may not be on disk yet.
+            conn.pragma_update(None, "cache_spill", false)?;
         }
         #[cfg(test)]
         let conn = crate::plans::recorded(conn)?;

@@ -1,13 +1,15 @@
 //! The embedded store: one SQLite file, one writer thread, group commit.
 //!
 //! Writes go through one thread that shares a commit among all jobs that are waiting, so that the cost of an fsync is
-//! shared too. Reads use snapshots of their own and never wait for the writer.
+//! shared too. A second thread syncs one commit while the writer decides the next. Reads use snapshots of their own and
+//! never wait for the writer, but for the disk to have what they saw.
 
 mod admission;
 mod check;
 mod classes;
 mod codec;
 mod db;
+mod durable;
 mod file;
 mod hot;
 mod identity;
@@ -28,6 +30,7 @@ mod wal;
 mod writer;
 
 use std::{
+    fs::File,
     path::Path,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -90,7 +93,7 @@ pub enum OpenError {
     #[error("cannot open the database")]
     Sqlite(#[from] rusqlite::Error),
     /// The operating system refused.
-    #[error("cannot start a thread")]
+    #[error("cannot start a thread, or open the log for it")]
     Thread(#[from] std::io::Error),
 }
 
@@ -115,10 +118,16 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the file. If it does not exist, it is made.
     pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
+        Self::open_with(path, options, Box::new(File::sync_data))
+    }
+
+    /// Opens the file on a disk that is synced so.
+    fn open_with(path: &Path, options: &Options, sync: durable::Sync) -> Result<Self, OpenError> {
         // SQLite drops the part of a log that it cannot read without a word, so the log is looked at first.
         let cut_off = wal::settle(path)?;
-        let writer = Writer::start(path, options)?;
-        let readers = Readers::start(path, options.readers.max(1), LONGEST_READ)?;
+        let writer = Writer::start(path, options, sync)?;
+        let durable = Arc::clone(&writer.shared.durable);
+        let readers = Readers::start(path, options.readers.max(1), LONGEST_READ, durable)?;
         if let Some(frame) = cut_off {
             tracing::warn!(
                 path = %path.display(),

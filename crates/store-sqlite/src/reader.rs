@@ -1,4 +1,5 @@
-//! The reader threads: each has a connection of its own and sees the newest commit.
+//! The reader threads: each has a connection of its own and sees the newest commit. What a read saw is shown once it is
+//! on disk.
 //!
 //! Invariant: tenants take turns, by the time that their reads take. No read is long: each looks at a bounded number
 //! of rows and answers with a page. Should one take long nevertheless, it is interrupted and refused.
@@ -23,6 +24,7 @@ use crate::{
     OpenError,
     admission::NOBODY,
     db::{Db, Use},
+    durable::Durable,
     rows::checksum::is_damage,
 };
 
@@ -42,12 +44,19 @@ type Read = Box<dyn FnOnce(&mut Db) + Send>;
 pub(crate) struct Readers {
     reads: Arc<FairQueue<Read>>,
     longest: Duration,
+    durable: Arc<Durable>,
 }
 
 impl Readers {
-    pub(crate) fn start(path: &Path, threads: usize, longest: Duration) -> Result<Self, OpenError> {
+    pub(crate) fn start(
+        path: &Path,
+        threads: usize,
+        longest: Duration,
+        durable: Arc<Durable>,
+    ) -> Result<Self, OpenError> {
         let readers = Self {
             longest,
+            durable,
             reads: Arc::new(FairQueue::new(Room {
                 jobs: MAX_QUEUED_READS,
                 bytes: usize::MAX,
@@ -72,10 +81,12 @@ impl Readers {
         let (answer, answered) = oneshot::channel();
         // The server's own reads are few, and it cannot do without their answers.
         let longest = (tenant != NOBODY).then_some(self.longest);
+        let durable = Arc::clone(&self.durable);
         let read: Read = Box::new(move |db| {
             let answered = catch_unwind(AssertUnwindSafe(|| limited(db, longest, query)));
+            let answered = answered.unwrap_or(Err(rusqlite::Error::UnwindingPanic));
             // The caller may have gone.
-            let _ = answer.send(answered.unwrap_or(Err(rusqlite::Error::UnwindingPanic)));
+            let _ = answer.send((answered, durable.written()));
         });
         let flow = Flow {
             tenant,
@@ -89,10 +100,9 @@ impl Readers {
                 Refused::Full => Error::Busy,
                 Refused::Closed => stopped(),
             })?;
-        answered
-            .await
-            .map_err(|_| stopped())?
-            .map_err(|error| read_error(&error))
+        let (answered, seen) = answered.await.map_err(|_| stopped())?;
+        self.durable.wait(seen).await?;
+        answered.map_err(|error| read_error(&error))
     }
 }
 
@@ -157,7 +167,7 @@ mod tests {
         let path = dir.path().join("a.db");
         let mut db = Db::open(&path, Use::Write).unwrap();
         schema::migrate(&mut db.conn).unwrap();
-        let readers = Readers::start(&path, 1, longest).unwrap();
+        let readers = Readers::start(&path, 1, longest, Arc::default()).unwrap();
         (dir, Arc::new(readers))
     }
 

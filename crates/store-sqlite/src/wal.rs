@@ -3,7 +3,7 @@
 //! SQLite takes the first frame whose checksum is wrong for the end of the log. That is right after a
 //! crash, and wrong for a byte that went bad later: every commit behind it would be gone without a
 //! word. The two can be told apart, because a commit is synced before the next one is written
-//! (`synchronous=FULL`):
+//! (`durable.rs`):
 //!
 //! - A crash spoils frames of the last transaction only. They may be there, missing, torn or out of
 //!   order, and nothing was ever written behind their commit frame.
@@ -135,7 +135,8 @@ pub(crate) fn check_beside_a_writer(path: &Path) -> Result<(), LogError> {
     }
 }
 
-fn name_of_log(path: &Path) -> PathBuf {
+/// Returns the name of the log of the database at `path`.
+pub(crate) fn name_of_log(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push("-wal");
     name.into()

@@ -1,14 +1,14 @@
-//! The writer thread: it takes the jobs that are waiting, runs them in one transaction, commits once, and then answers all
-//! of them.
+//! The writer thread: it takes the jobs that are waiting, runs them in one transaction, commits once, and hands them to the
+//! sync thread, which answers all of them.
 //!
-//! Invariants: nothing is answered with success before the commit that holds it is on disk; a failed commit is rolled back
-//! whole and every job in it is told so; a job that fails alone does not fail the jobs beside it.
+//! Invariants: nothing is answered before the commits that it may have seen are on disk (`durable.rs`); a failed commit is
+//! rolled back whole and every job in it is told so; a job that fails alone does not fail the jobs beside it.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicI64, AtomicU32, Ordering},
 };
-use std::{collections::HashMap, path::Path, thread, time::Duration};
+use std::{collections::HashMap, fs::File, io, path::Path, thread, time::Duration};
 
 use asyncgate_core::{TenantId, Timestamp, mailbox};
 use asyncgate_store::{
@@ -16,14 +16,16 @@ use asyncgate_store::{
     fair::{Charge, FairQueue, Flow, Lane, Popped, Refused, Room, Turn},
     flow,
 };
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, config::DbConfig, ffi};
 use tokio::sync::oneshot;
 
 use crate::{
     OpenError, Options, admission,
     db::{Db, Use},
+    durable::{self, Commit, Durable, Releases},
     identity, schema,
     transaction::Writable,
+    wal,
 };
 
 /// The most jobs that share a commit, so that the first of them does not wait too long.
@@ -43,6 +45,8 @@ const READING_SENDS: &str = "the sends of the replay window are being read back;
 pub(crate) struct Shared {
     pub(crate) signals: Signals,
     pub(crate) metrics: StoreMetrics,
+    /// The commits that are on disk.
+    pub(crate) durable: Arc<Durable>,
     pub(crate) last_time: AtomicI64,
     /// The time for which repeated sends must be recognised.
     pub(crate) replay_window_ms: AtomicI64,
@@ -70,6 +74,61 @@ impl Shared {
 
     fn set_health(&self, health: Health) {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health;
+    }
+
+    fn recovered(&self) {
+        if self.health() != Health::Ready {
+            tracing::info!("storage accepts writes again");
+            self.set_health(Health::Ready);
+        }
+    }
+
+    /// Answers the jobs of a transaction whose commit is on disk, if it wrote anything.
+    fn succeed(&self, ran: Ran, commit: Option<Commit>) {
+        if let Some(commit) = commit {
+            let wrote = ran.iter().filter(|(_, wrote)| wrote.is_some()).count();
+            let metrics = &self.metrics;
+            metrics.jobs_per_commit.observe(wrote as f64);
+            let seconds = commit.begun.elapsed().as_secs_f64();
+            metrics.commit_seconds.observe(seconds);
+            metrics.commits.inc();
+            self.recovered();
+        }
+        for (waiting, wrote) in ran {
+            let tenant = waiting.job.tenant();
+            // The caller first: those who wait for its change would only compete with it.
+            self.answer(waiting, Ok(()));
+            if let Some(written) = wrote {
+                written.publish(&self.signals, tenant);
+            }
+        }
+    }
+
+    /// Tells the jobs of a transaction that it was rolled back, or that nobody knows whether the disk has it.
+    fn fail(&self, ran: Ran, told: &Error) {
+        self.metrics.commit_failures.inc();
+        for (waiting, _) in ran {
+            self.answer(waiting, Err(told.clone()));
+        }
+    }
+
+    fn answer(&self, waiting: Waiting, answer: Result<(), Error>) {
+        self.metrics.waiting.dec();
+        // The caller may have gone; what was decided stands all the same.
+        let _ = waiting.answer.send(answer);
+    }
+
+    /// Releases the jobs of a transaction, now that it is known whether the disk has it.
+    fn release(&self, ran: Ran, synced: Result<Option<Commit>, &io::Error>) {
+        match synced {
+            Ok(commit) => self.succeed(ran, commit),
+            Err(error) => {
+                tracing::error!(%error, jobs = ran.len(), "{}", durable::FAILED);
+                let told = durable::FAILED.to_owned();
+                self.set_health(Health::Failing(told.clone()));
+                self.fail(ran, &Error::Unavailable(told));
+            }
+        }
     }
 }
 
@@ -128,8 +187,12 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Opens the file, brings it up to date and starts the thread.
-    pub(crate) fn start(path: &Path, options: &Options) -> Result<Self, OpenError> {
+    /// Opens the file, brings it up to date and starts the threads.
+    pub(crate) fn start(
+        path: &Path,
+        options: &Options,
+        sync: durable::Sync,
+    ) -> Result<Self, OpenError> {
         let mut db = Db::open(path, Use::Write)?;
         schema::migrate(&mut db.conn)?;
         identity::begin(&db)?;
@@ -143,6 +206,7 @@ impl Writer {
         let shared = Arc::new(Shared {
             signals: Signals::default(),
             metrics: StoreMetrics::default(),
+            durable: Arc::default(),
             last_time: AtomicI64::new(last_time),
             replay_window_ms: AtomicI64::new(mailbox::Policy::default().t_replay_ms),
             asked_at: AtomicI64::new(0),
@@ -155,6 +219,21 @@ impl Writer {
             seen.store(pages.unsigned_abs(), Ordering::Relaxed);
             Ok(())
         }))?;
+        // From here on the sync thread syncs what is committed.
+        db.conn.pragma_update(None, "synchronous", "NORMAL")?;
+        let log = File::options()
+            .read(true)
+            .write(true)
+            .open(wal::name_of_log(path))?;
+        let to_answer = Arc::clone(&shared);
+        let releases = Releases::start(
+            log,
+            sync,
+            Arc::clone(&shared.durable),
+            move |ran, synced| {
+                to_answer.release(ran, synced);
+            },
+        )?;
         let jobs = Arc::new(FairQueue::new(Room {
             jobs: options.max_queued_jobs.max(1),
             bytes: options.max_queued_bytes,
@@ -163,9 +242,11 @@ impl Writer {
         let mut worker = Worker {
             writable: Writable::new(db, Timestamp::from_millis(last_time)),
             shared: Arc::clone(&shared),
+            releases,
             log_pages,
             checkpointed: 0,
             max_batch_time: options.max_batch_time,
+            has_failed: false,
         };
         let thread = thread::Builder::new()
             .name("sqlite-writer".to_owned())
@@ -218,25 +299,32 @@ impl Drop for Writer {
 
 /// Turns readiness red and closes the queue when the thread ends, for whatever reason: nobody writes any more. Jobs that
 /// still wait are dropped, and so their callers are told.
-struct Alarm<'a>(Arc<Shared>, &'a FairQueue<Waiting>);
+struct Alarm<'a> {
+    shared: Arc<Shared>,
+    queue: &'a FairQueue<Waiting>,
+    reason: &'static str,
+}
 
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
-        self.0
-            .set_health(Health::Failing("the writer has stopped".to_owned()));
-        self.1.close();
-        while let Popped::Job(_) = self.1.pop(Duration::ZERO) {}
+        let reason = self.reason.to_owned();
+        self.shared.set_health(Health::Failing(reason));
+        self.queue.close();
+        while let Popped::Job(_) = self.queue.pop(Duration::ZERO) {}
     }
 }
 
 struct Worker {
     writable: Writable,
     shared: Arc<Shared>,
+    releases: Releases<Ran>,
     log_pages: Arc<AtomicU32>,
     /// The size of the log at the last checkpoint. The log starts again from the front only when no reader is in the way,
     /// so it may be large without holding much that is new.
     checkpointed: u32,
     max_batch_time: Duration,
+    /// True after a sync that failed.
+    has_failed: bool,
 }
 
 /// The jobs that ran in the open transaction, with what they wrote.
@@ -302,9 +390,13 @@ impl Drop for Batch<'_> {
 
 impl Worker {
     fn run(&mut self, queue: &FairQueue<Waiting>) {
-        let _alarm = Alarm(Arc::clone(&self.shared), queue);
+        let mut alarm = Alarm {
+            shared: Arc::clone(&self.shared),
+            queue,
+            reason: "the writer has stopped",
+        };
         self.read_sends();
-        loop {
+        while !self.has_failed {
             match queue.pop(PROBE_INTERVAL) {
                 Popped::Job(first) => {
                     self.read_sends();
@@ -315,14 +407,18 @@ impl Worker {
             }
             self.forget_sends();
         }
-        self.checkpoint("TRUNCATE");
+        if self.has_failed {
+            alarm.reason = durable::FAILED;
+        } else {
+            self.checkpoint("TRUNCATE");
+        }
     }
 
     /// Runs waiting jobs in one commit, as many of them as a commit may hold.
     fn batch(&mut self, jobs: Batch<'_>) {
         let mut ran: Ran = Vec::new();
         match self.transaction(&mut ran, jobs) {
-            Ok(()) => self.succeed(ran),
+            Ok(commit) => self.hand(commit, ran),
             Err(error) if ran.len() > 1 && !is_disk_error(&error) => self.one_by_one(ran),
             Err(error) => self.fail(ran, &error),
         }
@@ -334,18 +430,18 @@ impl Worker {
             let mut alone: Ran = Vec::new();
             let outcome = self.transaction(&mut alone, std::iter::once(waiting));
             match outcome {
-                Ok(()) => self.succeed(alone),
+                Ok(commit) => self.hand(commit, alone),
                 Err(error) => self.fail(alone, &error),
             }
         }
     }
 
-    /// Runs jobs and commits. On an error everything is rolled back, and `ran` holds the jobs that must be answered.
+    /// Runs jobs and commits. On an error everything is rolled back. `ran` holds the jobs that must be answered.
     fn transaction(
         &mut self,
         ran: &mut Ran,
         jobs: impl Iterator<Item = Waiting>,
-    ) -> rusqlite::Result<()> {
+    ) -> rusqlite::Result<Option<Commit>> {
         let mut outcome = self.writable.db.conn.execute_batch("BEGIN IMMEDIATE");
         let (mut writes, mut bytes) = (false, 0);
         for mut waiting in jobs {
@@ -367,19 +463,18 @@ impl Worker {
                 break;
             }
         }
-        match outcome.and_then(|()| self.commit(writes)) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                self.roll_back();
-                Err(error)
-            }
+        let committed = outcome.and_then(|()| self.commit(writes));
+        if committed.is_err() {
+            self.roll_back();
         }
+        committed
     }
 
     /// Commits. A transaction that does not write has nothing to save and nothing to sync.
-    fn commit(&mut self, writes: bool) -> rusqlite::Result<()> {
+    fn commit(&mut self, writes: bool) -> rusqlite::Result<Option<Commit>> {
         if !writes {
-            return self.writable.db.conn.execute_batch("COMMIT");
+            self.writable.db.conn.execute_batch("COMMIT")?;
+            return Ok(None);
         }
         let last_time = self.writable.last_time.as_millis();
         self.writable.ledgers.save(&self.writable.db)?;
@@ -387,18 +482,27 @@ impl Worker {
         let conn = &self.writable.db.conn;
         conn.prepare_cached("UPDATE clock SET last_time = ?1, cells = cells + ?2")?
             .execute([last_time, self.writable.cells])?;
-        let watch = Stopwatch::start();
-        conn.execute_batch("COMMIT")?;
-        self.shared
-            .metrics
-            .commit_seconds
-            .observe(watch.elapsed().as_secs_f64());
-        self.shared.metrics.commits.inc();
+        // The commit before this one was synced while this one was decided. Only now may anything be written behind it.
+        if !self.releases.wait() {
+            self.has_failed = true;
+            // What the log holds is judged when the file is opened again, not moved into the main file now.
+            conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+            return Err(not_synced());
+        }
+        let durable = &self.shared.durable;
+        let commit = Commit {
+            begun: Stopwatch::start(),
+            number: durable.begin(),
+        };
+        if let Err(error) = conn.execute_batch("COMMIT") {
+            durable.reached(commit.number);
+            return Err(error);
+        }
         self.writable.keep();
         let mailbox = &mut self.writable.mailbox;
         mailbox.tell_remembered(&mut self.shared.remembered());
         self.shared.last_time.store(last_time, Ordering::Relaxed);
-        Ok(())
+        Ok(Some(commit))
     }
 
     fn roll_back(&mut self) {
@@ -410,32 +514,20 @@ impl Worker {
         self.writable.forget(Timestamp::from_millis(committed));
     }
 
-    fn succeed(&mut self, ran: Ran) {
-        let wrote = ran.iter().filter(|(_, wrote)| wrote.is_some()).count();
-        if wrote > 0 {
-            self.shared.metrics.jobs_per_commit.observe(wrote as f64);
-            self.recovered();
-        }
-        for (waiting, wrote) in ran {
-            let tenant = waiting.job.tenant();
-            // The caller first: those who wait for its change would only compete with it.
-            self.answer(waiting, Ok(()));
-            if let Some(written) = wrote {
-                written.publish(&self.shared.signals, tenant);
-            }
-        }
+    /// Hands the jobs of a transaction to the sync thread, and looks after the log while that works.
+    fn hand(&mut self, commit: Option<Commit>, ran: Ran) {
+        self.releases.hand(commit, ran);
         let pages = self.log_pages.load(Ordering::Relaxed);
         if pages < self.checkpointed {
             self.checkpointed = 0;
         }
-        if pages - self.checkpointed >= CHECKPOINT_PAGES {
+        if pages - self.checkpointed >= CHECKPOINT_PAGES && self.releases.wait() {
             self.checkpoint("PASSIVE");
             self.checkpointed = pages;
         }
     }
 
-    fn fail(&mut self, ran: Ran, error: &rusqlite::Error) {
-        self.shared.metrics.commit_failures.inc();
+    fn fail(&self, ran: Ran, error: &rusqlite::Error) {
         tracing::error!(%error, jobs = ran.len(), "a commit failed and was rolled back");
         let damaged = matches!(
             error.sqlite_error_code(),
@@ -449,15 +541,7 @@ impl Worker {
         } else {
             Error::Corrupt(error.to_string())
         };
-        for (waiting, _) in ran {
-            self.answer(waiting, Err(told.clone()));
-        }
-    }
-
-    fn answer(&self, waiting: Waiting, answer: Result<(), Error>) {
-        self.shared.metrics.waiting.dec();
-        // The caller may have gone; what was decided stands all the same.
-        let _ = waiting.answer.send(answer);
+        self.shared.fail(ran, &told);
     }
 
     /// Tries a failing disk again with an empty commit, so that readiness returns even when nobody writes.
@@ -467,7 +551,7 @@ impl Worker {
         }
         let begun = self.writable.db.conn.execute_batch("BEGIN IMMEDIATE");
         match begun.and_then(|()| self.commit(true)) {
-            Ok(()) => self.recovered(),
+            Ok(commit) => self.hand(commit, Vec::new()),
             Err(_) => self.roll_back(),
         }
     }
@@ -508,15 +592,8 @@ impl Worker {
         mailbox.tell_remembered(&mut self.shared.remembered());
     }
 
-    fn recovered(&self) {
-        if self.shared.health() != Health::Ready {
-            tracing::info!("storage accepts writes again");
-            self.shared.set_health(Health::Ready);
-        }
-    }
-
-    /// Moves the log into the main file, after everyone was answered. If it fails or a reader is in the way, the log keeps
-    /// everything until the next try.
+    /// Moves the log into the main file, after everyone was handed over. If it fails or a reader is in the way, the log
+    /// keeps everything until the next try.
     fn checkpoint(&self, mode: &str) {
         let sql = format!("PRAGMA wal_checkpoint({mode})");
         if let Err(error) = self.writable.db.conn.query_row(&sql, [], |_| Ok(())) {
@@ -531,6 +608,12 @@ fn has_mail(db: &Db) -> rusqlite::Result<bool> {
         .query_row("SELECT EXISTS (SELECT 1 FROM content)", [], |row| {
             row.get(0)
         })
+}
+
+/// Returns the error of a commit that stands behind one whose sync failed.
+fn not_synced() -> rusqlite::Error {
+    let code = ffi::Error::new(ffi::SQLITE_IOERR_FSYNC);
+    rusqlite::Error::SqliteFailure(code, Some(durable::FAILED.to_owned()))
 }
 
 /// Returns true if the disk below is the cause, rather than one job or the content of the file.
