@@ -8,13 +8,13 @@
 //! is free, so the share of each shrinks as there are more of them; and so do the shares of its connections.
 
 use std::{
-    collections::HashMap,
     hash::Hash,
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use asyncgate_core::TenantId;
+use foldhash::HashMap;
 
 use crate::Remote;
 
@@ -84,8 +84,8 @@ impl Budget {
             limit,
             taken: 0,
             taken_by_strangers: 0,
-            taken_by: HashMap::new(),
-            taken_on: HashMap::new(),
+            taken_by: HashMap::default(),
+            taken_on: HashMap::default(),
         })))
     }
 

@@ -185,3 +185,6 @@ impl<T> Drop for Releases<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

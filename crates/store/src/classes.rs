@@ -78,7 +78,7 @@ impl Turnover {
 #[derive(Debug, Default)]
 pub struct Classes {
     numbers: HashMap<Class, ClassNumber>,
-    entries: HashMap<ClassNumber, Entry>,
+    entries: foldhash::HashMap<ClassNumber, Entry>,
     sets: CapabilitySets,
 }
 

@@ -144,7 +144,7 @@ struct State<T> {
     tenants: Round<TenantId, Round<Lane, VecDeque<(Flow, T)>>>,
     /// The room that is taken, by all and by each tenant.
     taken: Room,
-    taken_by: HashMap<TenantId, Room>,
+    taken_by: foldhash::HashMap<TenantId, Room>,
     /// The number of threads that wait for a job.
     sleeping: usize,
     weights: Weights,
@@ -166,7 +166,7 @@ impl<T> FairQueue<T> {
             state: Mutex::new(State {
                 tenants: Round::default(),
                 taken: Room::NONE,
-                taken_by: HashMap::new(),
+                taken_by: foldhash::HashMap::default(),
                 sleeping: 0,
                 weights: Weights::default(),
                 closed: false,
@@ -353,7 +353,7 @@ impl Sharer for Lane {
 /// Sharers that take turns. Only those that have jobs stand in the ring.
 #[derive(Debug)]
 struct Round<K, S> {
-    shares: HashMap<K, Share<S>>,
+    shares: foldhash::HashMap<K, Share<S>>,
     ring: VecDeque<K>,
     /// The number of times that the turn has passed on.
     passed: u64,
@@ -371,7 +371,7 @@ struct Share<S> {
 impl<K, S> Default for Round<K, S> {
     fn default() -> Self {
         Self {
-            shares: HashMap::new(),
+            shares: foldhash::HashMap::default(),
             ring: VecDeque::new(),
             passed: 0,
         }

@@ -4,12 +4,9 @@
 //! ready wakes one waiter that can use it (`waiters.rs` says how); the end of a task or of a lease wakes
 //! all that wait for it.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicI64, AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicI64, AtomicUsize, Ordering},
 };
 
 use asyncgate_core::{
@@ -52,7 +49,7 @@ pub type MessageWaiter<'a> = Waiter<'a, (TenantId, Arc<str>), AnyOffer>;
 struct Ends {
     /// The number of [`EndWaiter`]s, to be read without the lock.
     count: AtomicUsize,
-    awaited: Mutex<HashMap<(TenantId, TaskId), AwaitedEnd>>,
+    awaited: Mutex<foldhash::HashMap<(TenantId, TaskId), AwaitedEnd>>,
 }
 
 /// An end, and how many wait for it.
@@ -88,7 +85,7 @@ impl Ends {
 }
 
 /// The watched deliveries that have not ended, each with whom to notify of its end.
-type OpenDeliveries = Mutex<HashMap<LeaseId, Arc<Notify>>>;
+type OpenDeliveries = Mutex<foldhash::HashMap<LeaseId, Arc<Notify>>>;
 
 impl Default for Signals {
     fn default() -> Self {

@@ -14,6 +14,8 @@
  *           comes before the sync
  *   early   what is written to the write-ahead log leaves the process only when the next commit
  *           begins: the answer comes before the commit
+ *   fails   one sync of the write-ahead log fails, and what it should have covered is lost: the
+ *           next syncs succeed, and do not cover it either
  *
  * What the log cannot express (vectored writes, writable maps) ends the process loudly.
  */
@@ -35,7 +37,10 @@
 
 enum kind { OPEN = 1, WRITE, TRUNCATE, SYNC, RENAME, UNLINK, MAKE_DIR };
 enum what { UNKNOWN, PLAIN, WAL, SHM, DIRECTORY };
-enum mode { HONEST, NEVER, NOWAL, NODIR, LATE, EARLY };
+enum mode { HONEST, NEVER, NOWAL, NODIR, LATE, EARLY, FAILS };
+
+/* The sync of the write-ahead log that fails in mode fails: the server is at work by then. */
+#define FAILING_SYNC 30
 
 #define MAX_FDS 4096
 static unsigned char what_is[MAX_FDS];
@@ -94,12 +99,12 @@ static void find_all(void) {
 }
 
 __attribute__((constructor)) static void set_up(void) {
-  static const char *const names[] = {"honest", "never", "nowal", "nodir", "late", "early"};
+  static const char *const names[] = {"honest", "never", "nowal", "nodir", "late", "early", "fails"};
   const char *to = getenv("CRASH_LOG"), *wanted = getenv("CRASH_MODE");
   find_all();
   if (!to || !wanted || !getenv("CRASH_ROOT")) die("CRASH_ROOT, CRASH_LOG or CRASH_MODE is missing");
   for (mode = HONEST; strcmp(names[mode], wanted) != 0;)
-    if (++mode > EARLY) die("unknown CRASH_MODE");
+    if (++mode > FAILS) die("unknown CRASH_MODE");
   log_fd = real_open(to, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (log_fd < 0) die("cannot open the log");
   root = getenv("CRASH_ROOT");
@@ -282,8 +287,11 @@ static int truncate_any(int fd, off_t len) {
 int ftruncate(int fd, off_t len) { return truncate_any(fd, len); }
 int ftruncate64(int fd, off_t len) { return truncate_any(fd, len); }
 
+static int log_syncs;
+
 static int counts(int fd) {
   switch (mode) {
+    case FAILS: return what_of(fd) != WAL || log_syncs < FAILING_SYNC;
     case NEVER: return 0;
     case NOWAL: return what_of(fd) != WAL;
     case NODIR: return what_of(fd) != DIRECTORY;
@@ -302,8 +310,10 @@ static int sync_any(int fd, int (*real)(int)) {
   if (mode == EARLY && what_of(fd) == WAL) committed = 1;
   if (late && late_fd >= 0) put(SYNC, late_fd, late_before, "", 0);
   if (late) late_fd = fd, late_before = before;
+  int fails = mode == FAILS && what_of(fd) == WAL && ++log_syncs == FAILING_SYNC;
   pthread_mutex_unlock(&mutex);
-  int outcome = real(fd);
+  int outcome = fails ? -1 : real(fd);
+  if (fails) errno = EIO;
   if (outcome != 0 || late || !counts(fd)) return outcome;
   pthread_mutex_lock(&mutex);
   put(SYNC, fd, before, "", 0);

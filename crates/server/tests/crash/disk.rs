@@ -22,6 +22,8 @@ pub enum Mode {
     Late,
     /// Answers come before the commit.
     Early,
+    /// One sync of the write-ahead log fails, and the next ones do not bring back what it lost.
+    Fails,
 }
 
 impl Mode {
@@ -33,6 +35,7 @@ impl Mode {
             Self::NoDir => "nodir",
             Self::Late => "late",
             Self::Early => "early",
+            Self::Fails => "fails",
         }
     }
 }

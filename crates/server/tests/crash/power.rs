@@ -1,12 +1,14 @@
 //! The power goes: what was not synced is lost or torn, and still nothing acknowledged is lost.
 
+use crate::ask::Ask;
 use crate::audit::Audit;
 use crate::disk::{DataDir, Mode, Mounted, Recorder};
 use crate::harness::eventually;
+use crate::http::Request;
 use crate::image::{Disk, Survives};
 use crate::journal::Journal;
 use crate::kill::kill_under_load;
-use crate::load::load;
+use crate::load::{Hand, load};
 use crate::offline::verify;
 use crate::random::Random;
 
@@ -154,6 +156,40 @@ fn the_power_may_go_at_any_moment_also_in_a_checkpoint() {
         "{MOMENTS} moments, {checked} acknowledgements checked, {} writes of checkpoints",
         in_checkpoints.len()
     );
+}
+
+/// After a sync that failed the page cache may call pages clean that never reached the disk: a server that tried again and
+/// went on would acknowledge what is lost.
+#[test]
+fn a_sync_that_fails_once_ends_all_writing_until_a_restart() {
+    let Some(recorder) = Recorder::build() else {
+        return;
+    };
+    let random = Random::of_test("failing sync");
+    let mut outage = Outage::new(recorder.disk("disk", DataDir::Exists), random);
+    let before = outage.disk.at_rest();
+    let server = outage.disk.recorded(Mode::Fails).start();
+    let mut hand = Hand::new(&server, &outage.journal, outage.random.fork(0));
+    while hand.create().is_some() {}
+    let acknowledged = outage.journal.count();
+    assert!(acknowledged > 0);
+    for target in ["/v1/ledger/head", "/readyz"] {
+        let answer = Ask::new(&server).send(Request::get(target)).unwrap();
+        assert_eq!(answer.status, 503, "{target}: {answer:?}");
+        assert!(answer.text().contains("restart"), "{target}: {answer:?}");
+    }
+    for _ in 0..5 {
+        let mut hand = Hand::new(&server, &outage.journal, outage.random.fork(1));
+        assert_eq!(hand.create(), None);
+    }
+    assert_eq!(outage.journal.count(), acknowledged);
+    server.kill();
+    let left = outage.disk.replay(before);
+    for survives in Survives::ALL {
+        let audit = outage.audit.clone();
+        outage.come_back(&left, survives).unwrap();
+        outage.audit = audit;
+    }
 }
 
 /// As an operator would have it who names a place that is not there yet.

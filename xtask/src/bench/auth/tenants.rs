@@ -17,8 +17,10 @@ use crate::bench::{Bench, CONNECTIONS};
 const TENANTS: usize = 10_000;
 const QUICK_TENANTS: usize = 500;
 /// A difference of a few percent needs more rounds than a rate does.
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 11;
 const QUICK_ROUNDS: usize = 3;
+/// The rounds in which the tenants create tasks themselves.
+const SPREAD_ROUNDS: usize = 3;
 /// The part of its rate that a server with tenants may lose.
 const ASKED: f64 = 5.0;
 
@@ -47,6 +49,9 @@ pub fn run(bench: &Bench) -> Result<Section> {
                 pairs.empty.push(work(bench, &empty)?);
             }
         }
+    }
+    // Only after the rounds, so that both servers hold as many tasks until then.
+    for _ in 0..SPREAD_ROUNDS {
         spread.push(measure(bench, &full, &mut Spread::new(&full, &keys))?.rate);
     }
     let [creates, cycles] = &pairs;
