@@ -188,6 +188,7 @@ fn open_sqlite(data_dir: &DataDir, settings: &Settings) -> anyhow::Result<Sqlite
     let options = Options {
         max_queued_jobs: settings.writer_queue_jobs,
         max_queued_bytes: settings.writer_queue_bytes,
+        max_hot_bytes: settings.writer_hot_bytes,
         readers: settings.sqlite_readers,
         ..Options::default()
     };

@@ -11,22 +11,36 @@ use foldhash::HashMap;
 
 use crate::codec::Key;
 
-/// The memory for hot tasks.
-const MAX_BYTES: usize = 32 << 20;
 /// The memory that a task takes beside what callers sent with it.
 const TASK_BYTES: usize = 1 << 10;
 
 /// Hot tasks in two generations. Whatever is looked for moves to the younger one; when that is full, it becomes the
 /// older one, and what stood there is forgotten. So tasks that nobody looks for leave, without a list of their order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HotTasks {
     young: HashMap<Key, Task>,
     old: HashMap<Key, Task>,
     /// The memory that the younger generation takes.
     bytes: usize,
+    max_bytes: usize,
 }
 
 impl HotTasks {
+    /// Makes room for tasks that take so much memory together.
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        Self {
+            young: HashMap::default(),
+            old: HashMap::default(),
+            bytes: 0,
+            max_bytes,
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.max_bytes);
+    }
+
     /// Returns the task at `key`, if it is hot.
     pub(crate) fn get(&mut self, key: Key) -> Option<Task> {
         if let Some(task) = self.young.get(&key) {
@@ -52,7 +66,7 @@ impl HotTasks {
         if let Some(before) = self.young.insert(key, task) {
             self.bytes -= weight(&before);
         }
-        if self.bytes > MAX_BYTES / 2 {
+        if self.bytes > self.max_bytes / 2 {
             self.old = mem::take(&mut self.young);
             self.bytes = 0;
         }
@@ -93,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_is_looked_for_stays_and_the_rest_goes() {
-        let mut hot = HotTasks::default();
+        let mut hot = HotTasks::new(32 << 20);
         let large = task_with_payload(1 << 19);
         for number in 0..128 {
             hot.note(Key(number), &large);
@@ -106,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_newest_state_counts_and_its_weight_once() {
-        let mut hot = HotTasks::default();
+        let mut hot = HotTasks::new(1 << 20);
         let mut task = task_with_payload(100);
         for attempt in 0..100_000 {
             task.attempt = attempt;

@@ -65,6 +65,8 @@ pub struct Options {
     pub max_queued_bytes: usize,
     /// The time that a transaction may take before it is committed: others wait so long behind costly jobs.
     pub max_batch_time: Duration,
+    /// The memory for tasks that were written or read lately.
+    pub max_hot_bytes: usize,
     /// The number of threads that read.
     pub readers: usize,
 }
@@ -75,6 +77,7 @@ impl Default for Options {
             max_queued_jobs: 4_096,
             max_queued_bytes: 64 << 20,
             max_batch_time: Duration::from_millis(5),
+            max_hot_bytes: 32 << 20,
             readers: 2,
         }
     }

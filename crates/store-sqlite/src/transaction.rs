@@ -52,11 +52,11 @@ impl Transaction for Writable {
 }
 
 impl Writable {
-    pub(crate) fn new(db: Db, last_time: Timestamp) -> Self {
+    pub(crate) fn new(db: Db, last_time: Timestamp, max_hot_bytes: usize) -> Self {
         Self {
             db,
             ledgers: Ledgers::default(),
-            hot: HotTasks::default(),
+            hot: HotTasks::new(max_hot_bytes),
             mailbox: MailboxState::new(0),
             classes: None,
             live: None,
@@ -70,7 +70,7 @@ impl Writable {
     pub(crate) fn forget(&mut self, last_time: Timestamp) {
         self.db.forget();
         self.ledgers = Ledgers::default();
-        self.hot = HotTasks::default();
+        self.hot.clear();
         self.mailbox.roll_back();
         self.classes = None;
         if let Some(live) = &mut self.live {

@@ -240,7 +240,7 @@ impl Writer {
         }));
         let waiting = Arc::clone(&jobs);
         let mut worker = Worker {
-            writable: Writable::new(db, Timestamp::from_millis(last_time)),
+            writable: Writable::new(db, Timestamp::from_millis(last_time), options.max_hot_bytes),
             shared: Arc::clone(&shared),
             releases,
             log_pages,

@@ -51,7 +51,7 @@ impl Rounds {
         ];
         figures.extend(self.costs.figures("create"));
         let how = format!(
-            "`POST /v1/tasks` on {CONNECTIONS} connections, closed loop, SQLite with `synchronous=FULL`: an answer means \
+            "`POST /v1/tasks` on {CONNECTIONS} connections, closed loop, SQLite: an answer means \
              that the commit was fsynced. Rates are medians of the rounds, latencies come from all of them."
         );
         Section {

@@ -80,7 +80,7 @@ impl Rounds {
         );
         let how = format!(
             "Create, claim one task, complete it with an artifact; {CONNECTIONS} connections, closed loop, every answer \
-             after its fsync (SQLite, `synchronous=FULL`)."
+             after its fsync (SQLite)."
         );
         Section {
             id: "cycle",

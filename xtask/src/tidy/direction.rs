@@ -126,6 +126,7 @@ const RULES: &[(&str, Sees)] = &[
             "asyncgate-store",
         ]),
     ),
+    ("asyncgate-handshakes", Sees::Only(&[])),
     ("xtask", Sees::Only(&[])),
 ];
 

@@ -14,8 +14,8 @@ use std::cell::Cell;
 
 use asyncgate_core::Timestamp;
 use rusqlite::{
-    Result, Statement, ToSql,
-    types::{FromSql, FromSqlResult, ToSqlOutput, Type, ValueRef},
+    CachedStatement, Result, ToSql,
+    types::{FromSql, FromSqlResult, ToSqlOutput, Type, Value, ValueRef},
 };
 use twox_hash::XxHash3_64;
 
@@ -148,7 +148,7 @@ pub(crate) const fn is_damage(error: &rusqlite::Error) -> bool {
 
 /// Binds the columns of a row one after the other, and computes its checksums on the way.
 pub(crate) struct Cells<'a, 'conn> {
-    statement: &'a mut Statement<'conn>,
+    statement: &'a mut CachedStatement<'conn>,
     key: Key,
     next: usize,
     sum: Checksum,
@@ -156,7 +156,7 @@ pub(crate) struct Cells<'a, 'conn> {
 
 impl<'a, 'conn> Cells<'a, 'conn> {
     /// Begins with the key of the row.
-    pub(crate) fn new(statement: &'a mut Statement<'conn>, key: Key) -> Result<Self> {
+    pub(crate) fn new(statement: &'a mut CachedStatement<'conn>, key: Key) -> Result<Self> {
         let mut cells = Self {
             statement,
             key,
@@ -170,6 +170,13 @@ impl<'a, 'conn> Cells<'a, 'conn> {
     /// Binds a column that the checksum covers.
     pub(crate) fn put(&mut self, value: impl ToSql) -> Result<()> {
         match value.to_sql()? {
+            // A statement comes from the cache without values, and a value that is not bound is NULL. Half of the columns
+            // of a new task are.
+            ToSqlOutput::Borrowed(ValueRef::Null) | ToSqlOutput::Owned(Value::Null) => {
+                self.sum.add(ValueRef::Null);
+                self.next += 1;
+                Ok(())
+            }
             ToSqlOutput::Borrowed(value) => {
                 self.sum.add(value);
                 self.bind(ToSqlOutput::Borrowed(value))

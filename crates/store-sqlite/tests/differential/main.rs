@@ -77,6 +77,8 @@ impl Pair {
 fn open(path: &std::path::Path) -> Arc<dyn Store> {
     let options = Options {
         readers: 1,
+        // A few tasks at most: what is remembered and what is read again must be alike.
+        max_hot_bytes: 8 << 10,
         ..Options::default()
     };
     Arc::new(SqliteStore::open(path, &options).unwrap())

@@ -27,8 +27,7 @@ const SORTS: [(&str, &str, &str); 3] = [
 ];
 
 pub fn run(bench: &Bench) -> Result<Section> {
-    let build = ["--package", "asyncgate-server", "--example", "handshakes"];
-    let clients = release(&build)?.join("examples").join("handshakes");
+    let clients = release(&["--package", "asyncgate-handshakes"])?.join("asyncgate-handshakes");
     let rounds = if bench.quick { QUICK_ROUNDS } else { ROUNDS };
     let seconds = bench.seconds(5, 2).as_secs();
     let servers = SORTS.iter().map(|(_, mode, _)| start(bench, mode));
@@ -78,7 +77,7 @@ pub fn run(bench: &Bench) -> Result<Section> {
     }
     let how = format!(
         "Whole handshakes of TLS 1.3, each on a connection of its own, no session resumed, with a certificate for P-256; four \
-         clients (`crates/server/examples/handshakes.rs`), which share the cores with the server and verify its certificate. \
+         clients (`crates/handshakes`), which share the cores with the server and verify its certificate. \
          In turns, {rounds} rounds of {seconds} s; the processor time covers the connection too. A retry happens with clients \
          that know the hybrid exchange but sent a share for X25519 alone."
     );

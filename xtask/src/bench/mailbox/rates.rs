@@ -151,7 +151,7 @@ impl Rates {
         );
         let how = format!(
             "40 % send, 20 % receive of up to 32, 40 % acknowledge with the lease; {CONNECTIONS} connections, closed loop, one \
-             topic, 100 bytes of content, every answer after its fsync (SQLite, `synchronous=FULL`)."
+             topic, 100 bytes of content, every answer after its fsync (SQLite)."
         );
         Section {
             id: "mailbox",

@@ -61,6 +61,12 @@ pub(super) static KEYS: &[Key] = &[
         "The most bytes that may wait for a commit; callers beyond it get 503.",
     ),
     fixed(
+        "writer.hot_bytes",
+        "32MiB",
+        size(0, 1 << 40),
+        "The memory for tasks that were written or read lately: what is done with them reads nothing from the disk.",
+    ),
+    fixed(
         "sqlite.readers",
         "2",
         integer(1, 64),

@@ -1,6 +1,6 @@
 //! Clients that make TLS handshakes and nothing else, for `cargo xtask bench auth --only handshake`.
 //!
-//!     cargo run --release -p asyncgate-server --example handshakes -- 127.0.0.1:8443 ca.pem hybrid 5
+//!     cargo run --release -p asyncgate-handshakes -- 127.0.0.1:8443 ca.pem hybrid 5
 //!
 //! It prints the number of handshakes. No session is resumed: each handshake is a whole one.
 
