@@ -230,6 +230,13 @@ impl From<Error> for Fault {
             )
             .with("reason", STORAGE)
             .retry_after(5),
+            Error::Unknown(_) => Self::new(
+                Code::Unavailable,
+                "storage failed while it kept this, and nobody knows whether it did; look before you repeat it, or repeat \
+                 it with the same idempotency key",
+            )
+            .with("reason", STORAGE)
+            .retry_after(5),
             Error::Corrupt(_) => {
                 Self::new(Code::Internal, "stored data could not be read").with("reason", STORAGE)
             }

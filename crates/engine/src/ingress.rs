@@ -377,7 +377,7 @@ fn store_fault(error: Error, message: &'static str) -> Fault {
     let cause = error.to_string();
     match error {
         Error::Corrupt(_) => error.into(),
-        Error::Busy | Error::Conflict | Error::Unavailable(_) => {
+        Error::Busy | Error::Conflict | Error::Unavailable(_) | Error::Unknown(_) => {
             Fault::new(Code::HostUnavailable, message)
                 .retry_after(1)
                 .because(cause)

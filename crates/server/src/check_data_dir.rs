@@ -129,6 +129,6 @@ fn finding(part: &str, found: Finding) -> anyhow::Error {
 fn unread(error: Error) -> anyhow::Error {
     match error {
         Error::Corrupt(_) => Exit::broken(error.to_string()).into(),
-        Error::Busy | Error::Unavailable(_) | Error::Conflict => error.into(),
+        Error::Busy | Error::Unavailable(_) | Error::Unknown(_) | Error::Conflict => error.into(),
     }
 }

@@ -57,7 +57,9 @@ impl From<rusqlite::Error> for Finding {
     fn from(error: rusqlite::Error) -> Self {
         match read_error(&error) {
             Error::Corrupt(what) => Self::Wrong(what),
-            error @ (Error::Busy | Error::Unavailable(_) | Error::Conflict) => Self::Store(error),
+            error @ (Error::Busy | Error::Unavailable(_) | Error::Unknown(_) | Error::Conflict) => {
+                Self::Store(error)
+            }
         }
     }
 }

@@ -126,7 +126,7 @@ impl Shared {
                 tracing::error!(%error, jobs = ran.len(), "{}", durable::FAILED);
                 let told = durable::FAILED.to_owned();
                 self.set_health(Health::Failing(told.clone()));
-                self.fail(ran, &Error::Unavailable(told));
+                self.fail(ran, &Error::Unknown(told));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Failures of a store. In every case nothing was written.
+//! Failures of a store. In every case but [`Error::Unknown`] nothing was written.
 
 /// A failure of a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -9,6 +9,9 @@ pub enum Error {
     /// The disk or database below does not accept work now; try again later.
     #[error("storage is unavailable: {0}")]
     Unavailable(String),
+    /// The disk or database failed while it kept the work: nobody knows yet whether it did.
+    #[error("storage failed during a commit: {0}")]
+    Unknown(String),
     /// Stored data cannot be read back as what it should be. An operator must look.
     #[error("stored data is corrupt: {0}")]
     Corrupt(String),

@@ -7,14 +7,18 @@ use std::{
     time::Duration,
 };
 
-use asyncgate_core::{Changes, TenantId, Timestamp};
-use asyncgate_store::{Answer, Health, Job, ReadSet, Store, Tasks, Work};
+use asyncgate_core::{Changes, Ids, Receipt, ReceiptType, Stamp, TenantId, Timestamp};
+use asyncgate_store::{
+    Answer, Health, Job, ReadSet, Snapshot, Store, Tasks, Work,
+    conformance::{agent, json},
+};
 use tempfile::TempDir;
 
 use super::*;
 use crate::{Options, SqliteStore};
 
 const TENANT: TenantId = TenantId::from_bytes([1; 16]);
+const COUNT: &str = "SELECT count(*) FROM receipt";
 /// The time for which something is watched that must not happen. It is not awaited, so a busy machine fails no test.
 const WATCHED: Duration = Duration::from_millis(100);
 
@@ -53,30 +57,46 @@ impl Disk {
         self.answer.send(outcome).unwrap();
     }
 
-    /// Returns the number of tenants that anybody sees who opens the file.
-    fn tenants(&self) -> i64 {
+    /// Returns the number of receipts that anybody sees who opens the file.
+    fn receipts(&self) -> i64 {
         let conn = rusqlite::Connection::open(self.path()).unwrap();
-        conn.query_row("SELECT count(*) FROM tenant", [], |row| row.get(0))
-            .unwrap()
+        conn.query_row(COUNT, [], |row| row.get(0)).unwrap()
     }
 }
 
-fn job(tenant: TenantId, mut decide: impl FnMut() -> Option<Changes> + Send + 'static) -> Work {
+fn job(mut decide: impl FnMut(Snapshot) -> Option<Changes> + Send + 'static) -> Work {
     let job = Job::<Tasks> {
-        tenant,
+        tenant: TENANT,
         reads: ReadSet::default(),
         now: Timestamp::from_millis(1),
         weight: 0,
-        decide: Box::new(move |_, _| decide()),
+        decide: Box::new(move |_, snapshot| decide(snapshot)),
     };
     job.into()
 }
 
-/// A job that writes: its tenant gets a row.
-fn writes(tenant: u8) -> Work {
-    job(TenantId::from_bytes([tenant; 16]), || {
-        Some(Changes::default())
-    })
+/// A job that appends a receipt.
+fn append() -> Work {
+    job(|snapshot| Some(receipt_at(snapshot.head + 1)))
+}
+
+fn receipt_at(seq: u64) -> Changes {
+    let receipt = Receipt {
+        id: Ids::new(Stamp::from_u64(seq), seq).receipt(seq),
+        receipt_type: ReceiptType::SystemAnomaly,
+        created_at: Timestamp::from_millis(1),
+        from: agent("alice"),
+        to: agent("alice"),
+        task_id: None,
+        lease_id: None,
+        parents: Vec::new(),
+        body: json("{}"),
+        instance: "asyncgate-1".into(),
+    };
+    Changes {
+        receipts: vec![receipt],
+        ..Changes::default()
+    }
 }
 
 /// Returns true if there is no answer for a while.
@@ -97,9 +117,9 @@ fn is_pending<T>(answer: &mut Answer<'_, T>) -> bool {
 #[tokio::test]
 async fn nobody_is_answered_before_the_commit_is_on_disk() {
     let (disk, store) = Disk::open();
-    let mut answer = store.transact(writes(1));
+    let mut answer = store.transact(append());
     disk.is_asked();
-    assert_eq!(disk.tenants(), 1, "it is written");
+    assert_eq!(disk.receipts(), 1, "it is written");
     assert!(is_pending(&mut answer));
     assert_eq!(store.metrics().commits.get(), 0);
     disk.answers(Ok(()));
@@ -110,14 +130,13 @@ async fn nobody_is_answered_before_the_commit_is_on_disk() {
 #[tokio::test]
 async fn what_was_only_seen_is_answered_after_the_sync_too() {
     let (disk, store) = Disk::open();
-    let first = store.transact(writes(1));
+    let first = store.transact(append());
     disk.is_asked();
     // One sees the commit without writing anything, as a repeated create does, the other reads it.
-    let mut repeated = store.transact(job(TENANT, || None));
+    let mut repeated = store.transact(job(|_| None));
     let (ran, has_run) = mpsc::channel();
     let mut read: Answer<'_, i64> = store.read(move |db| {
-        let sql = "SELECT count(*) FROM tenant";
-        let count = db.conn.query_row(sql, [], |row| row.get(0))?;
+        let count = db.conn.query_row(COUNT, [], |row| row.get(0))?;
         ran.send(count).unwrap();
         Ok(count)
     });
@@ -136,24 +155,24 @@ async fn what_was_only_seen_is_answered_after_the_sync_too() {
 #[tokio::test]
 async fn the_next_commit_is_decided_during_a_sync_and_written_after_it() {
     let (disk, store) = Disk::open();
-    let first = store.transact(writes(1));
+    let first = store.transact(append());
     disk.is_asked();
     let (decided, is_decided) = mpsc::channel();
-    let mut second = store.transact(job(TenantId::from_bytes([2; 16]), move || {
+    let mut second = store.transact(job(move |snapshot| {
         decided.send(()).unwrap();
-        Some(Changes::default())
+        Some(receipt_at(snapshot.head + 1))
     }));
     is_decided.recv().unwrap();
     assert!(is_pending(&mut second));
     assert_eq!(
-        disk.tenants(),
+        disk.receipts(),
         1,
         "nothing is written behind a commit that is not on disk"
     );
     disk.answers(Ok(()));
     first.await.unwrap();
     disk.is_asked();
-    assert_eq!(disk.tenants(), 2);
+    assert_eq!(disk.receipts(), 2);
     disk.answers(Ok(()));
     second.await.unwrap();
 }
@@ -161,17 +180,18 @@ async fn the_next_commit_is_decided_during_a_sync_and_written_after_it() {
 #[tokio::test]
 async fn after_a_sync_that_failed_nothing_is_written_or_answered() {
     let (disk, store) = Disk::open();
-    let first = store.transact(writes(1));
+    let first = store.transact(append());
     disk.is_asked();
-    let second = store.transact(writes(2));
+    let second = store.transact(append());
     disk.answers(Err(io::Error::other("on purpose")));
-    let failed = Error::Unavailable(FAILED.to_owned());
-    assert_eq!(first.await, Err(failed.clone()));
+    let unknown = Error::Unknown(FAILED.to_owned());
+    assert_eq!(first.await, Err(unknown));
     assert!(matches!(second.await, Err(Error::Unavailable(_))));
     assert!(matches!(
-        store.transact(writes(3)).await,
+        store.transact(append()).await,
         Err(Error::Unavailable(_))
     ));
+    let failed = Error::Unavailable(FAILED.to_owned());
     assert_eq!(store.read(|_| Ok(())).await, Err(failed));
     assert_eq!(store.health(), Health::Failing(FAILED.to_owned()));
     assert_eq!(store.metrics().commits.get(), 0);
@@ -179,9 +199,9 @@ async fn after_a_sync_that_failed_nothing_is_written_or_answered() {
     // What became of the first is known when the file is opened again; the others were never written.
     let store = SqliteStore::open(&disk.path(), &Options::default()).unwrap();
     assert_eq!(store.health(), Health::Ready);
-    assert_eq!(disk.tenants(), 1);
-    store.transact(writes(4)).await.unwrap();
-    assert_eq!(disk.tenants(), 2);
+    assert_eq!(disk.receipts(), 1);
+    store.transact(append()).await.unwrap();
+    assert_eq!(disk.receipts(), 2);
 }
 
 /// Nobody may wait for ever for a commit that is not there.
