@@ -116,18 +116,20 @@ impl<T: Send + 'static> Releases<T> {
                 let Some((commit, held)) = to_release.next() else {
                     return;
                 };
-                if let Some(commit) = &commit {
-                    if let Err(error) = sync(&log) {
-                        durable.fail();
-                        drop(finish);
-                        release(held, Err(&error));
-                        break error;
-                    }
-                    durable.reached(commit.number);
-                    // The writer may have gone.
-                    let _ = finish.send(());
+                let Some(commit) = commit else {
+                    release(held, Ok(None));
+                    continue;
+                };
+                if let Err(error) = sync(&log) {
+                    durable.fail();
+                    drop(finish);
+                    release(held, Err(&error));
+                    break error;
                 }
-                release(held, Ok(commit));
+                durable.reached(commit.number);
+                release(held, Ok(Some(commit)));
+                // The writer may have gone.
+                let _ = finish.send(());
             };
             for (_, held) in to_release {
                 release(held, Err(&failure));
@@ -145,7 +147,7 @@ impl<T: Send + 'static> Releases<T> {
         })
     }
 
-    /// Waits until all commits that were handed over are on disk. Returns false if a sync has failed.
+    /// Waits until all commits that were handed over are on disk and released. Returns false if a sync has failed.
     pub(crate) fn wait(&mut self) -> bool {
         if self.is_syncing && self.finished.recv().is_err() {
             return false;

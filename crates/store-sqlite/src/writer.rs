@@ -88,7 +88,9 @@ impl Shared {
         if let Some(commit) = commit {
             let wrote = ran.iter().filter(|(_, wrote)| wrote.is_some()).count();
             let metrics = &self.metrics;
-            metrics.jobs_per_commit.observe(wrote as f64);
+            if wrote > 0 {
+                metrics.jobs_per_commit.observe(wrote as f64);
+            }
             let seconds = commit.begun.elapsed().as_secs_f64();
             metrics.commit_seconds.observe(seconds);
             metrics.commits.inc();
@@ -527,7 +529,9 @@ impl Worker {
         }
     }
 
-    fn fail(&self, ran: Ran, error: &rusqlite::Error) {
+    fn fail(&mut self, ran: Ran, error: &rusqlite::Error) {
+        // The commit before this one is released first: its success says nothing about the disk after this failure.
+        self.has_failed |= !self.releases.wait();
         tracing::error!(%error, jobs = ran.len(), "a commit failed and was rolled back");
         let damaged = matches!(
             error.sqlite_error_code(),
