@@ -1,6 +1,11 @@
 //! What the log says of a fault. The test has a process to itself: an event that another test's thread meets first may
 //! be taken for one that nobody wants, on all threads.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
 use std::{
     fmt,
     sync::{Arc, Mutex},
