@@ -37,7 +37,8 @@ pub enum Code {
     QuotaExceeded,
     /// Too many requests; try again after `Retry-After`.
     RateLimit,
-    /// The server cannot do this now; nothing was changed; try again after `Retry-After`.
+    /// The server cannot do this now; try again after `Retry-After`. Nothing was changed, unless the message says that nobody
+    /// knows.
     Unavailable,
     /// A defect of the server. Its log has details under the correlation id.
     Internal,

@@ -376,8 +376,8 @@ fn refusal(verdicts: &Verdicts, headers: Vec<Header>) -> Fault {
 fn store_fault(error: Error, message: &'static str) -> Fault {
     let cause = error.to_string();
     match error {
-        Error::Corrupt(_) => error.into(),
-        Error::Busy | Error::Conflict | Error::Unavailable(_) | Error::Unknown(_) => {
+        Error::Corrupt(_) | Error::Unknown(_) => error.into(),
+        Error::Busy | Error::Conflict | Error::Unavailable(_) => {
             Fault::new(Code::HostUnavailable, message)
                 .retry_after(1)
                 .because(cause)

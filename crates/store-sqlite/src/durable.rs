@@ -85,8 +85,8 @@ pub(crate) struct Commit {
     pub(crate) begun: Stopwatch,
 }
 
-/// Brings a file to disk.
-pub(crate) type Sync = Box<dyn FnMut(&File) -> io::Result<()> + Send>;
+/// Brings the log to disk.
+pub(crate) type SyncLog = Box<dyn FnMut(&File) -> io::Result<()> + Send>;
 
 /// The writer's end of the sync thread. `T` is what is released when it is on disk. Dropping it waits until everything
 /// that was handed over is released.
@@ -103,7 +103,7 @@ impl<T: Send + 'static> Releases<T> {
     /// commit, or with the error of the first sync that failed.
     pub(crate) fn start(
         log: File,
-        mut sync: Sync,
+        mut sync: SyncLog,
         durable: Arc<Durable>,
         mut release: impl FnMut(T, Result<Option<Commit>, &io::Error>) + Send + 'static,
     ) -> io::Result<Self> {

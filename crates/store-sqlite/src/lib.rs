@@ -96,7 +96,7 @@ pub enum OpenError {
     #[error("cannot open the database")]
     Sqlite(#[from] rusqlite::Error),
     /// The operating system refused.
-    #[error("cannot start a thread, or open the log for it")]
+    #[error("cannot start a thread")]
     Thread(#[from] std::io::Error),
 }
 
@@ -125,7 +125,11 @@ impl SqliteStore {
     }
 
     /// Opens the file on a disk that is synced so.
-    fn open_with(path: &Path, options: &Options, sync: durable::Sync) -> Result<Self, OpenError> {
+    fn open_with(
+        path: &Path,
+        options: &Options,
+        sync: durable::SyncLog,
+    ) -> Result<Self, OpenError> {
         // SQLite drops the part of a log that it cannot read without a word, so the log is looked at first.
         let cut_off = wal::settle(path)?;
         let writer = Writer::start(path, options, sync)?;

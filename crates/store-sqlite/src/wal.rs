@@ -135,8 +135,14 @@ pub(crate) fn check_beside_a_writer(path: &Path) -> Result<(), LogError> {
     }
 }
 
-/// Returns the name of the log of the database at `path`.
-pub(crate) fn name_of_log(path: &Path) -> PathBuf {
+/// Opens the log of an open database, to sync it.
+pub(crate) fn open_to_sync(path: &Path) -> Result<File, LogError> {
+    let log = name_of_log(path);
+    let opened = File::options().read(true).write(true).open(&log);
+    opened.map_err(|source| LogError::Read { log, source })
+}
+
+fn name_of_log(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push("-wal");
     name.into()

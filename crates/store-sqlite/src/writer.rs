@@ -8,7 +8,7 @@ use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicI64, AtomicU32, Ordering},
 };
-use std::{collections::HashMap, fs::File, io, path::Path, thread, time::Duration};
+use std::{collections::HashMap, io, path::Path, thread, time::Duration};
 
 use asyncgate_core::{TenantId, Timestamp, mailbox};
 use asyncgate_store::{
@@ -106,7 +106,7 @@ impl Shared {
         }
     }
 
-    /// Tells the jobs of a transaction that it was rolled back, or that nobody knows whether the disk has it.
+    /// Tells the jobs of a transaction that it was rolled back.
     fn fail(&self, ran: Ran, told: &Error) {
         self.metrics.commit_failures.inc();
         for (waiting, _) in ran {
@@ -114,23 +114,26 @@ impl Shared {
         }
     }
 
+    /// Tells the jobs of a transaction that its commit, or one that they may have seen, could not be synced. Nobody knows
+    /// whether the disk has what they wrote.
+    fn fail_unsynced(&self, ran: Ran, error: &io::Error) {
+        tracing::error!(%error, jobs = ran.len(), "{}", durable::FAILED);
+        self.metrics.commit_failures.inc();
+        let told = durable::FAILED.to_owned();
+        self.set_health(Health::Failing(told.clone()));
+        for (waiting, wrote) in ran {
+            let error = match wrote {
+                Some(_) => Error::Unknown(told.clone()),
+                None => Error::Unavailable(told.clone()),
+            };
+            self.answer(waiting, Err(error));
+        }
+    }
+
     fn answer(&self, waiting: Waiting, answer: Result<(), Error>) {
         self.metrics.waiting.dec();
         // The caller may have gone; what was decided stands all the same.
         let _ = waiting.answer.send(answer);
-    }
-
-    /// Releases the jobs of a transaction, now that it is known whether the disk has it.
-    fn release(&self, ran: Ran, synced: Result<Option<Commit>, &io::Error>) {
-        match synced {
-            Ok(commit) => self.succeed(ran, commit),
-            Err(error) => {
-                tracing::error!(%error, jobs = ran.len(), "{}", durable::FAILED);
-                let told = durable::FAILED.to_owned();
-                self.set_health(Health::Failing(told.clone()));
-                self.fail(ran, &Error::Unknown(told));
-            }
-        }
     }
 }
 
@@ -193,7 +196,7 @@ impl Writer {
     pub(crate) fn start(
         path: &Path,
         options: &Options,
-        sync: durable::Sync,
+        sync: durable::SyncLog,
     ) -> Result<Self, OpenError> {
         let mut db = Db::open(path, Use::Write)?;
         schema::migrate(&mut db.conn)?;
@@ -223,17 +226,15 @@ impl Writer {
         }))?;
         // From here on the sync thread syncs what is committed.
         db.conn.pragma_update(None, "synchronous", "NORMAL")?;
-        let log = File::options()
-            .read(true)
-            .write(true)
-            .open(wal::name_of_log(path))?;
+        let log = wal::open_to_sync(path)?;
         let to_answer = Arc::clone(&shared);
         let releases = Releases::start(
             log,
             sync,
             Arc::clone(&shared.durable),
-            move |ran, synced| {
-                to_answer.release(ran, synced);
+            move |ran, synced| match synced {
+                Ok(commit) => to_answer.succeed(ran, commit),
+                Err(error) => to_answer.fail_unsynced(ran, error),
             },
         )?;
         let jobs = Arc::new(FairQueue::new(Room {

@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-use asyncgate_core::{Changes, Ids, Receipt, ReceiptType, Stamp, TenantId, Timestamp};
+use asyncgate_core::{Changes, Receipt, TenantId, Timestamp};
 use asyncgate_store::{
     Answer, Error, Health, Job, ReadSet, Store, Tasks, Work,
-    conformance::{Driver, agent, echo, json},
+    conformance::{Driver, agent, echo, receipt_at},
 };
 use asyncgate_store_sqlite::{Options, SqliteStore};
 use tempfile::TempDir;
@@ -43,25 +43,6 @@ fn job(
 /// A job that appends one receipt behind whatever is there.
 fn append(weight: usize) -> Work {
     job(weight, |snapshot| Some(receipt_at(snapshot.head + 1)))
-}
-
-fn receipt_at(seq: u64) -> Changes {
-    let receipt = Receipt {
-        id: Ids::new(Stamp::from_u64(seq), seq).receipt(seq),
-        receipt_type: ReceiptType::SystemAnomaly,
-        created_at: Timestamp::from_millis(1),
-        from: agent("alice"),
-        to: agent("alice"),
-        task_id: None,
-        lease_id: None,
-        parents: Vec::new(),
-        body: json("{}"),
-        instance: "asyncgate-1".into(),
-    };
-    Changes {
-        receipts: vec![receipt],
-        ..Changes::default()
-    }
 }
 
 /// Holds the writer inside a decision until it is let go, so that what is submitted meanwhile

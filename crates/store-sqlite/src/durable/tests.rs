@@ -7,10 +7,9 @@ use std::{
     time::Duration,
 };
 
-use asyncgate_core::{Changes, Ids, Receipt, ReceiptType, Stamp, TenantId, Timestamp};
+use asyncgate_core::{Changes, TenantId, Timestamp};
 use asyncgate_store::{
-    Answer, Health, Job, ReadSet, Snapshot, Store, Tasks, Work,
-    conformance::{agent, json},
+    Answer, Health, Job, ReadSet, Snapshot, Store, Tasks, Work, conformance::receipt_at,
 };
 use tempfile::TempDir;
 
@@ -78,25 +77,6 @@ fn job(mut decide: impl FnMut(Snapshot) -> Option<Changes> + Send + 'static) -> 
 /// A job that appends a receipt.
 fn append() -> Work {
     job(|snapshot| Some(receipt_at(snapshot.head + 1)))
-}
-
-fn receipt_at(seq: u64) -> Changes {
-    let receipt = Receipt {
-        id: Ids::new(Stamp::from_u64(seq), seq).receipt(seq),
-        receipt_type: ReceiptType::SystemAnomaly,
-        created_at: Timestamp::from_millis(1),
-        from: agent("alice"),
-        to: agent("alice"),
-        task_id: None,
-        lease_id: None,
-        parents: Vec::new(),
-        body: json("{}"),
-        instance: "asyncgate-1".into(),
-    };
-    Changes {
-        receipts: vec![receipt],
-        ..Changes::default()
-    }
 }
 
 /// Returns true if there is no answer for a while.

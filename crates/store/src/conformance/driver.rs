@@ -7,7 +7,8 @@ use std::{
 
 use asyncgate_core::{
     Changes, ClassLoad, Decision, Env, Head, Ids, Json, Policy, Principal, PrincipalKind, Reach,
-    Receipt, ReceiptId, Rejection, Relationship, Stamp, Task, TaskId, TenantId, Timestamp,
+    Receipt, ReceiptId, ReceiptType, Rejection, Relationship, Stamp, Task, TaskId, TenantId,
+    Timestamp,
     identity::{QuotaName, Quotas},
     receipt::{SignedHead, acknowledge, record_signature},
     task::{
@@ -63,6 +64,26 @@ pub fn worker(id: &str) -> Principal {
 /// Makes a JSON value of its text.
 pub fn json(text: &str) -> Json {
     Json::from_text(text.to_owned()).unwrap()
+}
+
+/// Makes the least change that a store can keep: a receipt at this place.
+pub fn receipt_at(seq: u64) -> Changes {
+    let receipt = Receipt {
+        id: Ids::new(Stamp::from_u64(seq), seq).receipt(seq),
+        receipt_type: ReceiptType::SystemAnomaly,
+        created_at: Timestamp::from_millis(1),
+        from: agent("alice"),
+        to: agent("alice"),
+        task_id: None,
+        lease_id: None,
+        parents: Vec::new(),
+        body: json("{}"),
+        instance: "asyncgate-1".into(),
+    };
+    Changes {
+        receipts: vec![receipt],
+        ..Changes::default()
+    }
 }
 
 /// Makes a task with the least that a tasker must say.

@@ -40,7 +40,7 @@ pub use admission::{
     Breadth, HostDriver, bucket, delay, exercise_host, follow_history, increment, limit, nonce,
     subject, window,
 };
-pub use driver::{Driver, agent, bare, echo, failure, json, proven, worker};
+pub use driver::{Driver, agent, bare, echo, failure, json, proven, receipt_at, worker};
 pub use identity::{IdentityDriver, api_key, code, draft, family, link, macaroon, tenant_record};
 pub use mailbox::{ALL, MailDriver, ONE, dead, mail, of_topic};
 pub use program::{PATIENCE, Program, eventually, free_port};
