@@ -72,12 +72,13 @@ impl HotTasks {
         }
     }
 
+    /// Forgets a task in both generations: looking for a task may be what makes the younger one full, and then an older
+    /// state of it stands in the older one.
     fn forget(&mut self, key: Key) {
         if let Some(before) = self.young.remove(&key) {
             self.bytes -= weight(&before);
-        } else {
-            self.old.remove(&key);
         }
+        self.old.remove(&key);
     }
 }
 
@@ -116,6 +117,18 @@ mod tests {
         assert!(hot.get(Key(127)).is_some());
         assert!(hot.get(Key(40)).is_none(), "nobody looked for it");
         assert!(hot.young.len() + hot.old.len() <= 65);
+    }
+
+    /// A task that stands in both generations must not come back in its older state.
+    #[test]
+    fn a_task_that_ended_is_forgotten_in_both_generations() {
+        let mut hot = HotTasks::new(4 << 10);
+        hot.note(Key(1), &task_with_payload(1_500));
+        assert_eq!(hot.old.len(), 1, "it made the younger generation full");
+        hot.note(Key(1), &task_with_payload(1));
+        hot.forget(Key(1));
+        assert_eq!(hot.get(Key(1)), None);
+        assert_eq!(hot.bytes, 0);
     }
 
     #[test]
