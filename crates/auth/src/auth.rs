@@ -1,6 +1,6 @@
 //! The authenticator: turns whatever credential a request shows into its caller.
 //!
-//! Invariants: no credential is logged, and credentials are compared by digest only, so that the time of a refusal
+//! Invariants: no credential is logged, and credentials are compared as a whole, so that the time of a refusal
 //! tells nothing about them; a credential that was proved costs one digest and one look from then on; an expiry is
 //! exact, whatever is remembered.
 
@@ -184,7 +184,10 @@ impl Inner {
         let proof = self.proofs.get(&shown.digest)?;
         self.check_shared(shown).ok()?;
         match self.standing(&proof, shown.at) {
-            Standing::Good => Some(let_in(&proof, shown.at)),
+            Standing::Good => {
+                self.digester.keep(shown.credential, shown.digest);
+                Some(let_in(&proof, shown.at))
+            }
             Standing::Stale | Standing::Over | Standing::Expired | Standing::Suspended => None,
         }
     }
