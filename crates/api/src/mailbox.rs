@@ -110,7 +110,7 @@ operation!(
     effect: Effect::Advance,
     brings_work: true,
     summary: "Send up to 1,000 messages in one call.",
-    doc: "Sends messages as mailbox_send does, in one commit. Each has an answer of its own, in \
+    doc: "Sends messages in order, as mailbox_send does. Each has an answer of its own, in \
           order: msg_id and duplicate, or code and message of what was wrong with it; one that is \
           refused, or cannot even be read, does not stop the others.",
 );

@@ -13,7 +13,6 @@ use std::pin::pin;
 use asyncgate_api::{Code, Spec};
 use asyncgate_core::identity::Scopes;
 use asyncgate_store::Stopwatch;
-use tokio::sync::SemaphorePermit;
 use tracing::Instrument as _;
 
 use crate::{
@@ -25,12 +24,15 @@ use crate::{
     operations::Execute,
     rate_headers::{Header, headers, note},
     registry::place,
+    tenant_turns::Turn,
 };
 
 /// The message to a caller whose new work is refused.
 pub(crate) const NO_NEW_WORK: &str = "the server takes no new work at the moment; try again";
 /// The time after which new work is worth another try, in seconds.
 const NO_NEW_WORK_RETRY: u32 = 5;
+/// Inputs beyond this take turns: to read one takes as long as many small calls.
+const LARGE_INPUT_BYTES: usize = 64 << 10;
 /// The room for an encoded answer. Most are shorter.
 const USUAL_ANSWER_BYTES: usize = 1_024;
 /// The most bytes of room that an encoded answer keeps without need.
@@ -45,9 +47,10 @@ pub(crate) fn answer<'a, O: Execute>(
     run::<O, _, _, _>(
         engine,
         caller,
+        source.len(),
         move || input::decode(source),
         move |input| async move {
-            let _permit = page_permit(engine, &O::SPEC).await;
+            let _turn = page_turn(engine, caller, &O::SPEC).await;
             let answer = encode::<O>(&O::execute(engine, caller, input).await?)?;
             held(engine, caller, &O::SPEC, answer)
         },
@@ -70,20 +73,22 @@ pub fn execute<'a, O: Execute>(
     run::<O, _, _, _>(
         engine,
         caller,
+        0,
         || input,
         move |input| O::execute(engine, caller, input),
         |output, _| output,
     )
 }
 
-/// Takes a call through all steps. `decode` gives the input, `operate` does the work, and `finish` adds
-/// to its result the headers that tell of the caller's limits.
+/// Takes a call through all steps. `decode` gives the input by reading so many `bytes`, `operate` does the work, and
+/// `finish` adds to its result the headers that tell of the caller's limits.
 ///
 /// The forms of a call return this future as it is. To await it in a future of their own would copy
 /// kilobytes once more, which costs as much as many an operation does.
 pub(crate) async fn run<O, W, R, T>(
     engine: &Engine,
     caller: &Caller,
+    bytes: usize,
     decode: impl FnOnce() -> Result<O::Input, Fault>,
     operate: impl FnOnce(O::Input) -> W,
     finish: impl FnOnce(R, Vec<Header>) -> T,
@@ -104,7 +109,12 @@ where
         };
         let mut told = engine.charge(caller, &O::SPEC).await?;
         let checked = |input| check_touches(engine, &O::SPEC, O::touches(&input)).map(|()| input);
-        let done = match decode().and_then(checked) {
+        let decoded = match bytes > LARGE_INPUT_BYTES {
+            // Boxed, so that the futures of other calls stay small.
+            true => Box::pin(large_input(engine, caller, decode)).await,
+            false => decode(),
+        };
+        let done = match decoded.and_then(checked) {
             Ok(input) => {
                 let brought = Brought::of(O::touches(&input));
                 if let Some(caveats) = &caller.credential.caveats {
@@ -203,14 +213,23 @@ fn check_listed(spec: &Spec, code: Code) {
     );
 }
 
+/// Reads a large input when it is the tenant's turn. Only one thread does so at a time, so that the others serve the rest.
+async fn large_input<T>(
+    engine: &Engine,
+    caller: &Caller,
+    decode: impl FnOnce() -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let _turn = engine.large_inputs.take(caller.tenant).await;
+    decode()
+}
+
 /// Waits for the turn of an operation that answers with a page. Between its rows and its bytes a page takes several
 /// times its size.
-async fn page_permit<'a>(engine: &'a Engine, spec: &Spec) -> Option<SemaphorePermit<'a>> {
+async fn page_turn(engine: &Engine, caller: &Caller, spec: &Spec) -> Option<Turn> {
     if !spec.pages {
         return None;
     }
-    // The semaphore is never closed.
-    engine.pages.acquire().await.ok()
+    Some(engine.pages.take(caller.tenant).await)
 }
 
 /// Counts an answer of so many bytes among those that wait to be read, until the grant is dropped.

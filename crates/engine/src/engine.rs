@@ -16,18 +16,20 @@ use asyncgate_core::{Env, Ids, Rejection, Stamp, TenantId, Timestamp, identity, 
 use asyncgate_store::{
     Decided, Declared, Dispatches, Health, Messages, Plane, Store, Tasks, identity::Records,
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::{
     Budget, Caller, Clock, Courier, CryptoMetrics, Entropy, Events, Fault, Keyring, Settings,
     Signer, audit::AuditQueue, mailbox::DrainMeter, metrics::Metrics, refusals::Refusals,
-    refused_rights::Deeds, tenants::Tenants, used_up::UsedUpQuotas,
+    refused_rights::Deeds, tenant_turns::TenantTurns, tenants::Tenants, used_up::UsedUpQuotas,
 };
 
 /// How late a round of the watch over messages may be.
 const OVERDUE_MS: i64 = 30_000;
 /// The most pages that are put together at the same time. More would not be quicker: they wait for the same readers.
-const MAX_PAGES: usize = 8;
+const MAX_PAGES: usize = 4;
+/// The most large inputs that are read at the same time: each holds up what else its thread has to do.
+const MAX_LARGE_INPUTS: usize = 1;
 
 /// The canonical operations over one store. Facades reach it through the registry.
 pub struct Engine {
@@ -67,7 +69,9 @@ pub struct Engine {
     /// The memory for bodies and answers under way.
     budget: Budget,
     /// The pages that may be put together at the same time.
-    pub(crate) pages: Semaphore,
+    pub(crate) pages: TenantTurns,
+    /// The turns at reading large inputs.
+    pub(crate) large_inputs: TenantTurns,
 }
 
 /// Tenants whose ledgers have grown since something was done with them last.
@@ -127,7 +131,8 @@ impl Engine {
             audit_queue: AuditQueue::default(),
             keyring: None,
             budget: Budget::new(budget_bytes),
-            pages: Semaphore::new(MAX_PAGES),
+            pages: TenantTurns::new(MAX_PAGES),
+            large_inputs: TenantTurns::new(MAX_LARGE_INPUTS),
         }
     }
 

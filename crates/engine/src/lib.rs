@@ -38,6 +38,7 @@ pub mod schema;
 mod settings;
 mod sign;
 mod sweep;
+mod tenant_turns;
 mod tenants;
 mod touches;
 mod used_up;

@@ -132,6 +132,16 @@ pub enum Source<'a> {
     Form(&'a str),
 }
 
+impl Source<'_> {
+    /// Returns its size in bytes.
+    pub(crate) const fn len(&self) -> usize {
+        match self {
+            Self::Json(bytes) => bytes.len(),
+            Self::Form(text) => text.len(),
+        }
+    }
+}
+
 /// A success, with the output already encoded.
 #[derive(Debug)]
 pub struct Answer {

@@ -131,18 +131,20 @@ async fn a_page_of_receipts_is_bounded_in_bytes() {
         world.call("report_progress", input).await;
     }
     let mut input = json!({ "task_id": lease.0, "limit": 200 });
-    let page = world.call("list_ledger", input.clone()).await;
-    let first = page["receipts"].as_array().unwrap().len();
-    assert!(page.to_string().len() < 9 << 20, "{first} receipts");
-    input["since_receipt_id"] = page["next_cursor"].clone();
-    let page = world.call("list_ledger", input).await;
-    let second = page["receipts"].as_array().unwrap().len();
-    assert_eq!(
-        first + second,
-        152,
-        "the assignment, the acceptance and the reports"
-    );
-    assert!(page["next_cursor"].is_null());
+    let (mut read, mut pages) = (0, 0);
+    loop {
+        let page = world.call("list_ledger", input.clone()).await;
+        assert!(page.to_string().len() < 3 << 20);
+        read += page["receipts"].as_array().unwrap().len();
+        pages += 1;
+        input["since_receipt_id"] = page["next_cursor"].clone();
+        if page["next_cursor"].is_null() {
+            break;
+        }
+    }
+    // The assignment, the acceptance and the reports.
+    assert_eq!(read, 152);
+    assert!(pages > 1);
 }
 
 #[tokio::test]

@@ -644,7 +644,7 @@ pub mod mailbox_client {
                 .insert(GrpcMethod::new("ron.mailbox.v1.Mailbox", "Nack"));
             self.inner.unary(req, path, codec).await
         }
-        /// Up to 1,000 sends in one commit, each with an answer of its own.
+        /// Up to 1,000 sends, in order, each with an answer of its own.
         pub async fn send_batch(
             &mut self,
             request: impl tonic::IntoRequest<super::SendBatchRequest>,

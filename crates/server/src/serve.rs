@@ -1,5 +1,6 @@
 //! `asyncgate serve`: puts the parts together, runs them, and takes them apart in order.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use axum::middleware::from_fn_with_state;
 use futures_util::future::join_all;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::sleep;
 
 use crate::config::Settings;
@@ -48,7 +49,7 @@ pub async fn serve(settings: Settings, mut running: Running) -> anyhow::Result<(
     let open = |options| Tls::open(options, crypto.clone());
     let tls = settings.tls.as_ref().map(open).transpose()?;
     // A port that is taken must not leave a new database and key behind.
-    let sockets = Sockets::bind(&settings, tls.as_ref()).await?;
+    let sockets = Sockets::bind(&settings, tls.as_ref())?;
     let node = Node::open(&settings, crypto)?;
     warn_of_open_doors(&settings);
     let auth = node.authenticator(&settings)?;
@@ -155,6 +156,21 @@ fn warn_of_clear_text(settings: &Settings) {
     }
 }
 
+/// The connections that may wait to be accepted; the system may allow fewer. If that many come at once, the next has to
+/// ask again, which takes it a second.
+const WAITING_CONNECTIONS: u32 = 4_096;
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    // A server that was just stopped leaves connections behind, which keep its address for a minute.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(WAITING_CONNECTIONS)
+}
+
 /// The sockets of the server. Connections wait in their queues until somebody serves them.
 struct Sockets {
     main: Socket,
@@ -163,19 +179,15 @@ struct Sockets {
 }
 
 impl Sockets {
-    async fn bind(settings: &Settings, tls: Option<&Tls>) -> anyhow::Result<Self> {
-        let tcp = |address| async move {
-            TcpListener::bind(address)
-                .await
-                .with_context(|| format!("cannot listen on {address}"))
-        };
-        let main = tcp(settings.bind).await?;
+    fn bind(settings: &Settings, tls: Option<&Tls>) -> anyhow::Result<Self> {
+        let tcp = |address| listen(address).with_context(|| format!("cannot listen on {address}"));
+        let main = tcp(settings.bind)?;
         let main = match tls {
             Some(tls) => Socket::Tls(main, tls.acceptor()),
             None => main.into(),
         };
         let metrics = match settings.metrics_addr {
-            Some(address) => Some(tcp(address).await?),
+            Some(address) => Some(tcp(address)?),
             None => None,
         };
         let unix = settings

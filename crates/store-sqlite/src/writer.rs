@@ -30,10 +30,13 @@ use crate::{
 
 /// The most jobs that share a commit, so that the first of them does not wait too long.
 const MAX_BATCH: usize = 256;
-/// The bytes that a transaction may write before it is committed.
-const MAX_BATCH_BYTES: usize = 8 << 20;
+/// The bytes that a transaction may write before it is committed. Everybody in it, and in the next one, waits while they
+/// are written and synced.
+const MAX_BATCH_BYTES: usize = 1 << 20;
 /// The pages that the log may grow before they are moved into the main file.
 const CHECKPOINT_PAGES: u32 = 1_000;
+/// A job beyond this begins a transaction of its own, so that those before it are not answered as late as it is.
+const LARGE_JOB_BYTES: usize = 256 << 10;
 /// The time after which a failing disk is tried again when nobody writes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -248,6 +251,7 @@ impl Writer {
             releases,
             log_pages,
             checkpointed: 0,
+            large: None,
             max_batch_time: options.max_batch_time,
             has_failed: false,
         };
@@ -325,6 +329,8 @@ struct Worker {
     /// The size of the log at the last checkpoint. The log starts again from the front only when no reader is in the way,
     /// so it may be large without holding much that is new.
     checkpointed: u32,
+    /// A large job whose turn has come, for the next transaction.
+    large: Option<Turn<Waiting>>,
     max_batch_time: Duration,
     /// True after a sync that failed.
     has_failed: bool,
@@ -337,6 +343,8 @@ type Ran = Vec<(Waiting, Option<Written>)>;
 struct Batch<'a> {
     queue: &'a FairQueue<Waiting>,
     first: Option<Turn<Waiting>>,
+    /// The place for a large job behind others. It ends the transaction before it.
+    large: &'a mut Option<Turn<Waiting>>,
     /// The number of jobs that may still be taken.
     left: usize,
     /// The time after which no more are taken.
@@ -349,10 +357,16 @@ struct Batch<'a> {
 impl<'a> Batch<'a> {
     /// Returns the jobs that wait at this moment. Later ones wait for the next commit, so that the first of these
     /// is not answered later and later.
-    fn new(queue: &'a FairQueue<Waiting>, first: Turn<Waiting>, longest: Duration) -> Self {
+    fn new(
+        queue: &'a FairQueue<Waiting>,
+        first: Turn<Waiting>,
+        large: &'a mut Option<Turn<Waiting>>,
+        longest: Duration,
+    ) -> Self {
         Self {
             queue,
             first: Some(first),
+            large,
             left: queue.len().min(MAX_BATCH - 1),
             longest,
             begun: Stopwatch::start(),
@@ -371,7 +385,13 @@ impl Iterator for Batch<'_> {
             (None, first) => first,
             (Some((charge, since)), _) if more => {
                 self.left -= 1;
-                self.queue.settle_and_pop(charge, now - since)
+                let next = self.queue.settle_and_pop(charge, now - since);
+                let is_large = |turn: &Turn<Waiting>| turn.job.job.weight() > LARGE_JOB_BYTES;
+                if next.as_ref().is_some_and(is_large) {
+                    *self.large = next;
+                    return None;
+                }
+                next
             }
             (Some((charge, since)), _) => {
                 self.queue.settle(charge, now - since);
@@ -400,18 +420,25 @@ impl Worker {
         };
         self.read_sends();
         while !self.has_failed {
-            match queue.pop(PROBE_INTERVAL) {
+            let popped = self.large.take().map(Popped::Job);
+            match popped.unwrap_or_else(|| queue.pop(PROBE_INTERVAL)) {
                 Popped::Job(first) => {
                     self.read_sends();
-                    self.batch(Batch::new(queue, first, self.max_batch_time));
+                    let mut large = None;
+                    self.batch(Batch::new(queue, first, &mut large, self.max_batch_time));
+                    self.large = large;
                 }
                 Popped::Nothing => self.probe(),
                 Popped::Closed => break,
             }
             self.forget_sends();
         }
+        self.has_failed |= !self.releases.wait();
         if self.has_failed {
             alarm.reason = durable::FAILED;
+            // What the log holds is judged when the file is opened again, not moved into the main file now.
+            let conn = &self.writable.db.conn;
+            let _ = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         } else {
             self.checkpoint("TRUNCATE");
         }
@@ -488,8 +515,6 @@ impl Worker {
         // The commit before this one was synced while this one was decided. Only now may anything be written behind it.
         if !self.releases.wait() {
             self.has_failed = true;
-            // What the log holds is judged when the file is opened again, not moved into the main file now.
-            conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
             return Err(not_synced());
         }
         let durable = &self.shared.durable;

@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-use asyncgate_core::{Changes, Receipt, TenantId, Timestamp};
+use asyncgate_core::{Changes, Receipt, TenantId, Timestamp, task::NewTask};
 use asyncgate_store::{
     Answer, Error, Health, Job, ReadSet, Store, Tasks, Work,
-    conformance::{Driver, agent, echo, receipt_at},
+    conformance::{Driver, agent, echo, json, receipt_at},
 };
 use asyncgate_store_sqlite::{Options, SqliteStore};
 use tempfile::TempDir;
@@ -159,6 +159,27 @@ async fn jobs_that_wait_together_share_a_commit() {
     assert_eq!(store.metrics().commits.get(), 1);
 }
 
+/// Whoever came before a large job is answered before it is written.
+#[tokio::test]
+async fn a_large_job_begins_a_commit_of_its_own() {
+    let (_dir, store) = open(&Options {
+        max_batch_time: Duration::MAX,
+        ..Options::default()
+    });
+    let held = Held::hold(&store);
+    let weights = [0, 0, 1 << 20, 0, 1 << 20];
+    let waiting: Vec<_> = weights
+        .map(|weight| store.transact(append(weight)))
+        .into_iter()
+        .collect();
+    held.release().await;
+    for answer in waiting {
+        answer.await.unwrap();
+    }
+    assert_eq!(places(&store).await, [1, 2, 3, 4, 5]);
+    assert_eq!(store.metrics().commits.get(), 3);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_callers_at_once_need_fewer_commits_than_they_have_jobs() {
     let (_dir, store) = open(&Options::default());
@@ -269,4 +290,30 @@ async fn a_store_that_cannot_write_says_so_loses_nothing_and_recovers() {
         [1, 2],
         "the refused job is not written later"
     );
+}
+
+/// Returns how often the log has begun again from its front.
+fn restarts(dir: &TempDir) -> u32 {
+    let log = std::fs::read(dir.path().join("a.db-wal")).unwrap();
+    let count = log.get(12..16).unwrap_or(&[0; 4]);
+    u32::from_be_bytes(count.try_into().unwrap())
+}
+
+/// A thread moves the log into the main file while others write, and the writer moves the rest: otherwise the log would
+/// grow for as long as somebody writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_begins_again_while_somebody_writes() {
+    let (dir, store) = open(&Options::default());
+    let first = restarts(&dir);
+    let payload = format!("\"{}\"", "x".repeat(100_000));
+    let mut driver = Driver::new(Arc::clone(&store) as Arc<dyn Store>);
+    let mut created = 0;
+    while restarts(&dir) < first + 3 {
+        assert!(created < 20_000, "the log never begins again");
+        driver
+            .create(NewTask::new(agent("alice"), "echo", json(&payload)))
+            .await;
+        created += 1;
+    }
+    assert_eq!(driver.head().await.seq, created);
 }

@@ -51,8 +51,8 @@ pub use transaction::{Rows, Transaction};
 pub use waiters::{AnyOffer, Interest, Waiter, WorkerMark, take_or_wait};
 
 /// The most memory that the tasks of one answer may take. A page or a claim that would take more ends early, after
-/// at least one task.
-pub const MAX_ANSWER_BYTES: usize = 8 << 20;
+/// at least one task. Others wait while it is put together, so it is not large.
+pub const MAX_ANSWER_BYTES: usize = 2 << 20;
 
 /// Returns true while tasks fit into one answer. `taken` counts their bytes; it starts at 0.
 pub fn fits(taken: &mut usize, task: &Task) -> bool {

@@ -11,7 +11,7 @@ use super::load::http::{self, Head};
 use super::load::{Plan, Then, Workload};
 use super::proof::rate_told;
 use super::report::{Figure, Section, Unit, median};
-use super::server::{KEY, release};
+use super::server::{KEY, dist};
 use super::workload::{WORKER, create_body, expect};
 use crate::process;
 
@@ -87,7 +87,7 @@ impl Rounds {
 /// Measures the worker in a process of its own.
 fn worker(url: &str) -> Result<f64> {
     let build = ["--package", "asyncgate-client", "--example", "throughput"];
-    let binary = release(&build)?.join("examples").join("throughput");
+    let binary = dist(&build)?.join("examples").join("throughput");
     let told = process::output(Command::new(binary).args([url, KEY, "batches"]))?;
     rate_told(&told).with_context(|| format!("no rate in what it told: {told}"))
 }

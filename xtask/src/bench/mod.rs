@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measures the figures that the product promises, on the release build over HTTP
+//! `cargo xtask bench`: measures the figures that the product promises, on the build that is handed out (`--profile dist`) over HTTP
 //! with every commit fsynced, beside peers on the same machine in the same run.
 //!
 //! Each part has its own file. The parts that compare rates run in turns, three rounds of each, and
@@ -169,7 +169,7 @@ impl Bench {
 
 pub fn run(command: &Command) -> Result<()> {
     if cfg!(debug_assertions) {
-        return again_in_release();
+        return again_optimised();
     }
     match command {
         Command::Tasks(options) => tasks(options),
@@ -239,15 +239,16 @@ fn in_turns(
     Ok(rate)
 }
 
-/// Starts this command again in release: an unoptimised load generator would take the processor from the
+/// Starts this command again, optimised: an unoptimised load generator would take the processor from the
 /// server that it measures.
-fn again_in_release() -> Result<()> {
+fn again_optimised() -> Result<()> {
     let mut command = process::cargo();
     command.current_dir(std::env::current_dir()?);
     command.args([
         "run",
         "--quiet",
-        "--release",
+        "--profile",
+        "dist",
         "--package",
         "xtask",
         "--manifest-path",

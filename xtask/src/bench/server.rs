@@ -1,4 +1,4 @@
-//! The release build of the gate, started as a user starts it, on a directory of its own.
+//! The binary that is handed out, started as a user starts it, on a directory of its own.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -20,14 +20,14 @@ pub const KEY: &str = "a-shared-key-for-benchmarks-only";
 pub const DATA: &str = "data";
 const STDERR: &str = "stderr";
 
-/// Builds the release binary and returns its path.
+/// Builds the binary that is handed out and returns its path.
 pub fn build() -> Result<PathBuf> {
-    Ok(release(&["--package", "asyncgate-server"])?.join("asyncgate"))
+    Ok(dist(&["--package", "asyncgate-server"])?.join("asyncgate"))
 }
 
-/// Builds something in release and returns its folder.
-pub fn release(what: &[&str]) -> Result<PathBuf> {
-    built("release", what)
+/// Builds something as it is handed out and returns its folder.
+pub fn dist(what: &[&str]) -> Result<PathBuf> {
+    built("dist", what)
 }
 
 /// Builds something in a profile that has a folder of its own, and returns that folder.

@@ -20,7 +20,7 @@ pub struct Options {
     /// The server to compare with
     #[arg(long, value_name = "BINARY")]
     before: PathBuf,
-    /// The server to judge, instead of the release build
+    /// The server to judge, instead of the build that is handed out
     #[arg(long, value_name = "BINARY")]
     after: Option<PathBuf>,
     /// Measure so many pairs of each part

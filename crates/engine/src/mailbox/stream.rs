@@ -64,7 +64,7 @@ impl Engine {
         input: Result<RecvInput, Fault>,
     ) -> Result<MessageStream, Fault> {
         let open = |input| self.open_stream(caller, input);
-        call::run::<ReceiveMessages, _, _, _>(self, caller, || input, open, |stream, _| stream)
+        call::run::<ReceiveMessages, _, _, _>(self, caller, 0, || input, open, |stream, _| stream)
             .await
     }
 

@@ -2,6 +2,7 @@
 
 use asyncgate_api::Code;
 use asyncgate_core::MessageId;
+use asyncgate_store::Store as _;
 use serde_json::{Value, json};
 
 use crate::world::{World, text};
@@ -192,6 +193,44 @@ async fn batches_answer_item_by_item() {
     assert_eq!(results["results"][1]["code"], "E_SCHEMA");
     assert_eq!(results["results"][2]["code"], "E_NOT_FOUND");
     assert_eq!(results["results"][3], json!({ "ok": true }));
+}
+
+/// A large batch is several jobs, so that others have their turns in between. Its messages keep their order, and a key is
+/// recognised wherever in the batch it came before.
+#[tokio::test(start_paused = true)]
+async fn a_large_batch_keeps_its_order() {
+    for topics in [1, 3] {
+        let world = World::new();
+        let topic = |n: usize| format!("t{}", n % topics);
+        let key = |n: usize| if n == 999 { 3 } else { n };
+        let messages: Vec<Value> = (0..1_000)
+            .map(|n| json!({ "topic": topic(key(n)), "idem_key": key(n).to_string(), "payload_text": "" }))
+            .collect();
+        let commits = world.store.metrics().commits.get();
+        let sent = world
+            .done("mailbox_send_batch", json!({ "messages": messages }))
+            .await;
+        assert!(world.store.metrics().commits.get() - commits > 3);
+        let sent = sent["results"].as_array().unwrap();
+        assert_eq!(sent.len(), 1_000);
+        assert_eq!(sent[999]["msg_id"], sent[3]["msg_id"]);
+        let again = sent.iter().map(|sent| sent["duplicate"] == true);
+        assert_eq!(again.filter(|again| *again).count(), 1);
+        for first in 0..topics {
+            let wanted = sent[..999].iter().skip(first).step_by(topics);
+            let wanted: Vec<&Value> = wanted.map(|sent| &sent["msg_id"]).collect();
+            let mut got = Vec::new();
+            while got.len() < wanted.len() {
+                let more = world.recv(&topic(first)).await;
+                got.extend(more.iter().map(|message| message["msg_id"].clone()));
+            }
+            let misplaced = got
+                .iter()
+                .zip(&wanted)
+                .position(|(got, wanted)| got != *wanted);
+            assert_eq!(misplaced, None, "of {topics} topics");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use crate::bench::histogram::Histogram;
 use crate::bench::load::http::{self, Head};
 use crate::bench::load::{Plan, Then, Workload, drive};
 use crate::bench::report::{Figure, Section, Unit, median};
-use crate::bench::server::{KEY, release};
+use crate::bench::server::{KEY, dist};
 use crate::bench::{Bench, CONNECTIONS, ROUNDS};
 
 /// A bucket that nobody empties.
@@ -26,7 +26,7 @@ const KEYS: usize = 10_000;
 
 pub fn run(bench: &Bench) -> Result<Section> {
     let build = ["--package", "asyncgate-server", "--example", "bare"];
-    let bare = Bare::start(release(&build)?.join("examples").join("bare"))?;
+    let bare = Bare::start(dist(&build)?.join("examples").join("bare"))?;
     let (mut bares, mut ratios) = (Vec::new(), Vec::new());
     let (mut memory, mut disk) = (Checks::default(), Checks::default());
     for round in 1..=ROUNDS {

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::bench::report::{Figure, Section, Unit, median, thousands};
-use crate::bench::server::release;
+use crate::bench::server::dist;
 use crate::bench::{Bench, ROUNDS};
 use crate::process;
 
@@ -87,7 +87,7 @@ const WARRANT: Program = ("asyncgate-warrants", "fast_path");
 /// Runs a program and returns the figures that it prints.
 pub fn told<const N: usize>((package, name): Program, words: &[&str]) -> Result<[f64; N]> {
     let build = ["--package", package, "--example", name];
-    let binary = release(&build)?.join("examples").join(name);
+    let binary = dist(&build)?.join("examples").join(name);
     let told = process::output(Command::new(binary).args(words))?;
     figures(&told).with_context(|| format!("{name} told: {told}"))
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::bench::cost::Costs;
 use crate::bench::report::{Figure, Section, Unit, median};
-use crate::bench::server::{KEY, Server, release};
+use crate::bench::server::{KEY, Server, dist};
 use crate::bench::{Bench, open_folder};
 use crate::process;
 
@@ -27,7 +27,7 @@ const SORTS: [(&str, &str, &str); 3] = [
 ];
 
 pub fn run(bench: &Bench) -> Result<Section> {
-    let clients = release(&["--package", "asyncgate-handshakes"])?.join("asyncgate-handshakes");
+    let clients = dist(&["--package", "asyncgate-handshakes"])?.join("asyncgate-handshakes");
     let rounds = if bench.quick { QUICK_ROUNDS } else { ROUNDS };
     let seconds = bench.seconds(5, 2).as_secs();
     let servers = SORTS.iter().map(|(_, mode, _)| start(bench, mode));

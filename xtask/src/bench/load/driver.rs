@@ -4,6 +4,7 @@
 //! Paced: units of work start on a fixed schedule, and a unit's first request is timed from when it
 //! should have started, so that a stall shows in every request that it delayed.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -83,8 +84,9 @@ struct Run<'a, W> {
     workload: &'a mut W,
     poll: Poll,
     connections: Vec<Connection>,
-    /// Connections without a unit of work.
-    idle: Vec<usize>,
+    /// Connections without a unit of work. The one that rested longest comes next, because a server closes those that
+    /// never say anything.
+    idle: VecDeque<usize>,
     /// Requests that wait for their answer.
     under_way: usize,
     pace: Option<Pace>,
@@ -114,7 +116,7 @@ impl<'a, W: Workload> Run<'a, W> {
         Ok(Self {
             workload,
             poll,
-            idle: (0..connections.len()).rev().collect(),
+            idle: (0..connections.len()).collect(),
             connections,
             under_way: 0,
             pace: plan.rate.map(|rate| Pace {
@@ -136,7 +138,7 @@ impl<'a, W: Workload> Run<'a, W> {
         if self.pace.is_some() {
             return self.start_due(now);
         }
-        while let Some(index) = self.idle.pop() {
+        while let Some(index) = self.idle.pop_front() {
             self.send(index, now)?;
         }
         Ok(())
@@ -195,7 +197,7 @@ impl<'a, W: Workload> Run<'a, W> {
             if pace.next > now {
                 return Ok(());
             }
-            let Some(index) = self.idle.pop() else {
+            let Some(index) = self.idle.pop_front() else {
                 return Ok(());
             };
             let due = pace.next;
@@ -243,7 +245,7 @@ impl<'a, W: Workload> Run<'a, W> {
         match then {
             _ if over => Ok(()),
             Then::Finished if self.pace.is_some() => {
-                self.idle.push(index);
+                self.idle.push_back(index);
                 Ok(())
             }
             Then::Continue | Then::Finished => self.send(index, now),

@@ -96,11 +96,25 @@ impl Attack {
 
     /// The settings under which the attack can reach what it is after.
     pub fn settings(self) -> &'static [(&'static str, &'static str)] {
-        if self == Self::Fill {
+        match self {
             // One tenant alone gets three quarters of it.
-            return &[("ASYNCGATE_MAILBOX_DEDUP_CAPACITY", "42000")];
+            Self::Fill => &[("ASYNCGATE_MAILBOX_DEDUP_CAPACITY", "42000")],
+            // A tenant may have 10,000 by default.
+            Self::Classes => &[("ASYNCGATE_MAX_TASK_CLASSES", "51000")],
+            Self::Batches
+            | Self::LargeCreates
+            | Self::Waiters
+            | Self::Filters
+            | Self::LargeLists
+            | Self::Unread
+            | Self::McpBatches
+            | Self::Window
+            | Self::Bodies
+            | Self::Held
+            | Self::Members
+            | Self::Silent
+            | Self::Secrets => &[],
         }
-        &[]
     }
 
     /// Fills the attacker's tenant with what the attack needs.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
 
 /// The pause before a connection that was closed is opened again. Without it, ports would run out.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -21,6 +22,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 const OPENED_AT_ONCE: usize = 64;
 /// The longest sleep, so that the end is noticed.
 const NAP: Duration = Duration::from_millis(20);
+
+/// The address that attackers come from.
+const ATTACKERS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// The connection is not there yet.
+const EINPROGRESS: i32 = 115;
 
 /// Makes the next request of a connection.
 pub type Script = Box<dyn FnMut(usize) -> Arc<[u8]>>;
@@ -160,6 +166,16 @@ struct Member {
     body: usize,
 }
 
+/// Connects from another address than the quiet tenant's: what is shared by address must not be shared with it.
+fn connect(addr: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), None)?;
+    socket.bind(&SocketAddr::from((ATTACKERS, 0)).into())?;
+    match socket.connect(&addr.into()) {
+        Err(error) if error.raw_os_error() != Some(EINPROGRESS) => Err(error),
+        _ => Ok(TcpStream::from_std(socket.into())),
+    }
+}
+
 impl Member {
     fn open(
         &mut self,
@@ -168,7 +184,7 @@ impl Member {
         poll: &Poll,
         request: Arc<[u8]>,
     ) -> Result<()> {
-        let mut stream = TcpStream::connect(addr).context("cannot connect")?;
+        let mut stream = connect(addr).context("cannot connect")?;
         poll.registry().register(
             &mut stream,
             Token(index),

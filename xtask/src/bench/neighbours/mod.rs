@@ -57,11 +57,11 @@ pub fn run(options: &Options<Attack>) -> Result<()> {
         }
     }
     let how = format!(
-        "A quiet tenant makes 50 rounds of calls a second over 8 connections, timed from when they were due, and comes 20 times \
-         a second on a new connection: first alone, then beside the attack of another tenant or of strangers, who run at a \
-         lower priority and ignore every refusal. A latency beside an attack may be {TIMES} times that alone and {LONGEST_MS} \
+        "A quiet tenant makes 50 rounds of calls a second over 32 connections, timed from when they were due, and comes 20 times \
+         a second on a new connection: first alone, then beside the attack of another tenant or of strangers, who come \
+         from another address, run at a lower priority and ignore every refusal. A latency beside an attack may be {TIMES} times that alone and {LONGEST_MS} \
          ms. `limits.memory_budget` is {BUDGET_MIB} MiB; other settings are defaults, but for `fill`, which needs less room to \
-         fill. The attacker's rate counts successful answers; the same calls from {FEW} connections are its ordinary rate."
+         fill, and `classes`, which needs more than a tenant may have. The attacker's rate counts successful answers; the same calls from {FEW} connections are its ordinary rate."
     );
     sections.push(Section {
         id: "neighbours",

@@ -15,7 +15,8 @@ use crate::bench::load::{Plan, Then, Workload, drive};
 use crate::bench::mailbox::workload::{Delivery, Names, deliveries, receive, send};
 use crate::bench::workload::{CLAIM, COMPLETE, create_body};
 
-const CONNECTIONS: usize = 8;
+/// As many that a round finds one free, so that a latency tells of the server and not of the line before a connection.
+const CONNECTIONS: usize = 32;
 /// Units of work per second; each is seven requests.
 const RATE: f64 = 50.0;
 /// The pause between two new connections.

@@ -59,7 +59,8 @@ pub fn run(options: &Options) -> Result<()> {
         [] => Attack::value_variants(),
         chosen => chosen,
     };
-    let (mut server, keys) = Keys::server(&bench, &[BUDGET])?;
+    let settings = [&[BUDGET], Attack::Classes.settings()].concat();
+    let (mut server, keys) = Keys::server(&bench, &settings)?;
     for attack in attacks {
         eprintln!("preparing {}", attack.name());
         attack.prepare(&bench, &server, &keys.loud)?;
@@ -71,7 +72,7 @@ pub fn run(options: &Options) -> Result<()> {
     eprintln!("ending the server, and looking at what it left");
     server.end()?;
     verify(&bench, &server)?;
-    server.start_again(&bench.binary, &[BUDGET])?;
+    server.start_again(&bench.binary, &settings)?;
     keys.prove(&server)?;
     let lost = lost(&server, &keys.quiet, &lived.met)?;
     let section = section(&lived, lost, length);

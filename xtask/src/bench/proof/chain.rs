@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use crate::bench::cost::Costs;
 use crate::bench::load::Plan;
 use crate::bench::report::{Figure, Section, Unit, median};
-use crate::bench::server::{Server, release, target};
+use crate::bench::server::{Server, dist, target};
 use crate::bench::workload::Create;
 use crate::bench::{Bench, CONNECTIONS};
 use crate::process;
@@ -110,7 +110,7 @@ impl Creates {
 /// Returns the microseconds that the chain takes for a create.
 fn upkeep() -> Result<f64> {
     let build = ["--package", "asyncgate-ledger", "--example", "chain"];
-    let binary = release(&build)?.join("examples").join("chain");
+    let binary = dist(&build)?.join("examples").join("chain");
     let told = process::output(&mut Command::new(binary))?;
     let micros = told.split(' ').next().and_then(|word| word.parse().ok());
     micros.with_context(|| format!("no time in what it told: {told}"))
@@ -132,8 +132,14 @@ fn build_unchained() -> Result<PathBuf> {
     fs::write(&file, text.replace(LINE, INSTEAD))?;
     let mut command = process::cargo();
     command.current_dir(&source).env("CARGO_TARGET_DIR", &built);
-    process::run(command.args(["build", "--release", "--package", "asyncgate-server"]))?;
-    Ok(built.join("release").join("asyncgate"))
+    process::run(command.args([
+        "build",
+        "--profile",
+        "dist",
+        "--package",
+        "asyncgate-server",
+    ]))?;
+    Ok(built.join("dist").join("asyncgate"))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {

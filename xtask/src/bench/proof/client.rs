@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::bench::Bench;
 use crate::bench::report::{Figure, Section, Unit, median};
-use crate::bench::server::{KEY, release};
+use crate::bench::server::{KEY, dist};
 use crate::process;
 
 const MODES: [&str; 3] = ["raw", "client", "worker"];
@@ -14,7 +14,7 @@ const MODES: [&str; 3] = ["raw", "client", "worker"];
 pub fn run(bench: &Bench) -> Result<Section> {
     let rounds = if bench.quick { 1 } else { 5 };
     let build = ["--package", "asyncgate-client", "--example", "throughput"];
-    let binary = release(&build)?.join("examples").join("throughput");
+    let binary = dist(&build)?.join("examples").join("throughput");
     let server = bench.server()?;
     let mut rates: [Vec<f64>; 3] = Default::default();
     for round in 1..=rounds {

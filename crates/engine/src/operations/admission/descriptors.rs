@@ -46,7 +46,8 @@ impl Engine {
             let output = CheckLimits::execute(self, caller, input).await?;
             Ok(output.results.unwrap_or_default())
         };
-        let verdicts = call::run::<CheckLimits, _, _, _>(self, caller, decode, ask, |done, _| done);
+        let verdicts =
+            call::run::<CheckLimits, _, _, _>(self, caller, 0, decode, ask, |done, _| done);
         let mut verdicts = verdicts.await?.into_iter();
         let of_each = limited.into_iter().map(|limited| match limited {
             true => verdicts.next(),

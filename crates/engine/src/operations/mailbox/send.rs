@@ -23,6 +23,8 @@ use crate::{Caller, CorrId, Engine, Fault, Settings, Touches, input};
 /// The most bytes that a byte of a payload takes in a JSON body: those of an escaped control character in
 /// `payload_text`. Base64 takes fewer.
 const ESCAPED_BYTES: usize = 6;
+/// The most messages of a batch that are sent in one job: nobody else has a turn while it runs.
+const MAX_SENT_TOGETHER: usize = 256;
 /// Room in a body for everything but the payload.
 const AROUND_PAYLOAD_BYTES: usize = 64 << 10;
 
@@ -134,8 +136,26 @@ pub(super) fn answer(
 }
 
 impl Engine {
-    /// Sends messages in one commit.
+    /// Sends messages, in their order. Many are sent in several jobs, between which others have their turn. They go one after
+    /// the other: if one fails, nothing behind it was sent, and whoever sends all of it again keeps the order.
     pub(super) async fn send(
+        &self,
+        tenant: TenantId,
+        mut outgoing: Vec<Outgoing>,
+    ) -> Result<Vec<Result<Sent, Rejection>>, Fault> {
+        let mut sent = Vec::with_capacity(outgoing.len());
+        loop {
+            let rest = outgoing.split_off(outgoing.len().min(MAX_SENT_TOGETHER));
+            sent.append(&mut self.send_together(tenant, outgoing).await?);
+            if rest.is_empty() {
+                return Ok(sent);
+            }
+            outgoing = rest;
+        }
+    }
+
+    /// Sends messages in one commit.
+    async fn send_together(
         &self,
         tenant: TenantId,
         outgoing: Vec<Outgoing>,

@@ -1,4 +1,4 @@
-//! Sends many messages in one commit.
+//! Sends many messages.
 
 use asyncgate_api::{Operation, SendBatchInput, SendBatchOutput, SendMessages, SendResult};
 
