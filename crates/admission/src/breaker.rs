@@ -113,6 +113,13 @@ impl Breaker {
         opens
     }
 
+    /// Records a call that tells nothing about the host. If it was a trial, the next call is one.
+    pub(crate) fn learned_nothing(&self) {
+        if self.troubled.load(Ordering::Acquire) {
+            self.state().trial = None;
+        }
+    }
+
     pub(crate) fn circuit(&self) -> Circuit {
         let state = self.state();
         match (state.opened, state.trial) {

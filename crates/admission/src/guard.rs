@@ -85,6 +85,16 @@ pub struct Unavailable {
     pub retry_after_secs: u64,
     /// The cause, for the log.
     pub cause: String,
+    /// True if the host is well and turned this caller away. No failure mode counts then: whoever fills its share of the
+    /// host must not get past its limits by that.
+    pub turned_away: bool,
+}
+
+impl Unavailable {
+    /// Returns the refusal for a cause that may be over in a second.
+    pub fn of(cause: &str) -> Self {
+        unavailable(1, cause.to_owned())
+    }
 }
 
 /// A part of the host, with the record of its calls.
@@ -222,7 +232,7 @@ impl Guard {
         }
         .into_iter();
         // A host that answers fewer questions than asked is broken. To guess would be worse than to refuse.
-        let missing = || unavailable(1, "the host left out an answer".to_owned());
+        let missing = || Unavailable::of("the host left out an answer");
         let answers = answers.iter_mut().map(|answer| {
             let answer = answer.take().or_else(|| asked.next());
             answer.ok_or_else(missing)
@@ -268,7 +278,7 @@ impl Guard {
                 });
                 return Ok(answers.collect());
             }
-            Ok(_) => unavailable(1, "the host left out an answer".to_owned()),
+            Ok(_) => Unavailable::of("the host left out an answer"),
             Err(failure) => failure,
         };
         let mut answers = Vec::with_capacity(subjects.len());
@@ -288,8 +298,10 @@ impl Guard {
             };
             let answer = match (known, mode) {
                 (Some(kept), _) => self.by_cache(kept, now, Some(mode)),
-                (None, FailureMode::Open) => self.by_failure_mode(mode, Registered::Valid),
-                (None, FailureMode::Closed | FailureMode::StaleCache) => {
+                (None, FailureMode::Open) if !failure.turned_away => {
+                    self.by_failure_mode(mode, Registered::Valid)
+                }
+                (None, FailureMode::Open | FailureMode::Closed | FailureMode::StaleCache) => {
                     let took = Duration::ZERO;
                     self.metrics
                         .ended(Operation::IsRevoked, Outcome::Error, 1, took);
@@ -417,6 +429,14 @@ impl Guard {
             }
         };
         let took = watch.elapsed();
+        if let Err(error @ Error::Busy) = &answer {
+            part.breaker.learned_nothing();
+            let refused = Unavailable {
+                turned_away: true,
+                ..unavailable(1, error.to_string())
+            };
+            return (Err(refused), took);
+        }
         // Failures are counted without a time: a timeout would only show the deadline.
         part.record.note(answer.is_ok().then_some(took));
         let answer = match answer {
@@ -450,11 +470,11 @@ impl Guard {
             Err(failure) => failure,
         };
         match self.settings().mode(component) {
-            mode @ FailureMode::Open => {
+            mode @ FailureMode::Open if !failure.turned_away => {
                 tracing::debug!(cause = failure.cause, "the host does not answer: allowed");
                 Ok(self.by_failure_mode(mode, permissive()))
             }
-            FailureMode::Closed | FailureMode::StaleCache => Err(failure),
+            FailureMode::Open | FailureMode::Closed | FailureMode::StaleCache => Err(failure),
         }
     }
 
@@ -543,6 +563,7 @@ const fn unavailable(retry_after_secs: u64, cause: String) -> Unavailable {
     Unavailable {
         retry_after_secs,
         cause,
+        turned_away: false,
     }
 }
 

@@ -33,6 +33,8 @@ enum Mood {
     Well,
     Failing,
     Silent,
+    /// It turns [`TENANT`] away and serves all others.
+    Busy,
 }
 
 /// A memory store that can be made to fail.
@@ -46,7 +48,7 @@ impl Moody {
     fn reply<'a, T: Send + 'a>(&'a self, reply: Reply<'a, T>) -> Reply<'a, T> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         match *self.mood.lock().unwrap() {
-            Mood::Well => reply,
+            Mood::Well | Mood::Busy => reply,
             Mood::Failing => Reply::failed(Error::Unavailable("gone".to_owned())),
             Mood::Silent => Reply::later(std::future::pending()),
         }
@@ -59,6 +61,9 @@ impl Host for Moody {
     }
 
     fn admit(&self, tenant: TenantId, now: Timestamp, asks: Asks) -> Reply<'_, Verdicts> {
+        if *self.mood.lock().unwrap() == Mood::Busy && tenant == TENANT {
+            return Reply::failed(Error::Busy);
+        }
         self.reply(self.store.admit(tenant, now, asks))
     }
 
@@ -345,4 +350,31 @@ async fn the_minimal_host_allows_everything() {
         assert_eq!(limited.provenance.backend, "minimal");
     }
     assert_eq!(guard.health().await.status, Status::Healthy);
+}
+
+/// A tenant whose share of the host is used up is refused, and that tells nothing about the host: nobody loses limits over
+/// it, neither the tenant itself nor others.
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_is_turned_away_opens_no_circuit_and_passes_no_limit() {
+    const OTHER: TenantId = TenantId::from_bytes([8; 16]);
+    let mut world = World::new(Settings::default());
+    world.becomes(Mood::Busy);
+    for _ in 0..10 {
+        let own = world.guard.check_limit(TENANT, world.now, &client());
+        assert!(own.await.is_err(), "it must not be let through");
+    }
+    let other = world.guard.check_limit(OTHER, world.now, &client()).await;
+    assert_eq!(other.unwrap().provenance.source, Source::Store);
+
+    // A circuit that is open is tried by the next caller, also if the first trial was turned away.
+    world.becomes(Mood::Failing);
+    for _ in 0..5 {
+        let _ = world.guard.check_limit(OTHER, world.now, &client()).await;
+    }
+    world.wait(2);
+    world.becomes(Mood::Busy);
+    let own = world.guard.check_limit(TENANT, world.now, &client()).await;
+    assert!(own.is_err());
+    let other = world.guard.check_limit(OTHER, world.now, &client()).await;
+    assert_eq!(other.unwrap().provenance.source, Source::Store);
 }

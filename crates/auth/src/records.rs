@@ -72,9 +72,12 @@ impl Records {
     pub(crate) fn forget(&self, key: RecordKey) {
         // The count comes first: whoever is reading the record now either sees it, or is found in the table.
         self.forgets.fetch_add(1, SeqCst);
-        if let Some(known) = self.look(|table| table.known.get(&key).cloned()) {
-            known.doubt();
-        }
+        self.look(|table| {
+            // Within the lock: what takes its place in the table then sees the doubt.
+            if let Some(known) = table.known.get(&key) {
+                known.doubt();
+            }
+        });
         self.changed.send_replace(());
     }
 

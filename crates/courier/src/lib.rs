@@ -37,6 +37,8 @@ pub use sign::{SIGNATURE, Secret};
 pub const LONGEST_TRY: Duration = Duration::from_secs(30);
 /// The most bytes of an answer that are read, so that its connection can be used again.
 const MAX_ANSWER_BYTES: usize = 16 << 10;
+/// The time that a receiver has to send the rest of its answer, after which its connection is closed.
+const LONGEST_REST: Duration = Duration::from_secs(2);
 /// The time after which an unused connection is closed.
 const IDLE: Duration = Duration::from_secs(20);
 /// The most unused connections to one receiver.
@@ -174,9 +176,9 @@ impl Line {
         let answer = self.http.request(request).await;
         let answer = answer.map_err(|error| format!("cannot be reached: {}", innermost(&error)))?;
         let status = answer.status();
-        // What it says is not read by anybody, and a receiver that says much is not waited for.
+        // Its status says all, so nobody waits for the rest. It is taken so that the connection can be used again.
         let rest = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect();
-        drop(rest.await);
+        tokio::spawn(timeout(LONGEST_REST, rest));
         Ok(status)
     }
 }

@@ -49,6 +49,8 @@ enum Deed {
     Close,
     /// It answers well, and never stops talking.
     Flood,
+    /// It answers well, and stops in the middle of what it says.
+    Stall,
 }
 
 /// A request as the receiver got it.
@@ -178,6 +180,11 @@ async fn talk(mut stream: TcpStream, talking: Talk) {
                 let _ = stream.write_all(head).await;
                 while stream.write_all(&[b'x'; 4_096]).await.is_ok() {}
                 return;
+            }
+            Deed::Stall => {
+                let head = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nwell";
+                let _ = stream.write_all(head).await;
+                std::future::pending().await
             }
         }
     }
@@ -335,14 +342,16 @@ async fn what_fails_is_sent_again_and_those_behind_it_wait() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_does_not_stop_talking_is_not_waited_for() {
-    let mut receiver = Receiver::start(&[Deed::Flood]).await;
-    let world = World::new(&receiver);
-    let id = world.bill(TENANT).await;
-    assert_eq!(receiver.next().await.id(), id);
-    // It said 200 and then too much: that is an arrival.
-    world.settled().await;
-    assert!(receiver.got.try_recv().is_err());
+async fn a_receiver_that_does_not_stop_talking_or_stops_too_early_is_not_waited_for() {
+    for deed in [Deed::Flood, Deed::Stall] {
+        let mut receiver = Receiver::start(&[deed]).await;
+        let world = World::new(&receiver);
+        let id = world.bill(TENANT).await;
+        assert_eq!(receiver.next().await.id(), id);
+        // It said 200, and then too much or too little: that is an arrival.
+        world.settled().await;
+        assert!(receiver.got.try_recv().is_err(), "{deed:?}");
+    }
 }
 
 #[tokio::test]

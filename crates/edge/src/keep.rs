@@ -1,9 +1,9 @@
-//! Answers that keep the grant for their memory until they are sent.
+//! Bodies and answers that keep the grant for their memory until they are read, or sent.
 
 use asyncgate_engine::{Budget, Engine, Grant, Holder, TenantId};
 use bytes::Bytes;
 
-/// Returns the bytes of an answer, which keep the grant for as long as any part of them is somewhere: in the body, and
+/// Returns the bytes of a body or of an answer, which keep the grant for as long as any part of them is somewhere: in the body, and
 /// in the buffers of the protocol, which take a whole answer before the client has room for it.
 pub fn keep_grant<B>(bytes: B, grant: Grant) -> Bytes
 where

@@ -18,7 +18,7 @@ pub use answer::{
     add_headers, answer, error_body, error_response, json_response, log_fault, response,
     set_corr_id, status,
 };
-pub use body::{Arrival, BODY_TIMEOUT, BodyLimits, coding, read_body};
+pub use body::{Arrival, BODY_TIMEOUT, BodyLimits, WholeBody, coding, read_body};
 pub use challenge::Challenge;
 pub use forwarded::forwarded_for;
 pub use inflate::{Coding, Inflate};

@@ -58,8 +58,14 @@ impl Engine {
             if logs.is_empty() || self.is_draining() {
                 return Ok(());
             }
+            // A tenant that cannot be served holds nobody else up; what it has is tried again in the next round.
+            let mut failure = None;
             for log in logs {
-                self.cut_log(log, before).await?;
+                let cut = self.cut_log(log, before).await;
+                failure = failure.or(cut.err());
+            }
+            if let Some(fault) = failure {
+                return Err(fault);
             }
         }
     }

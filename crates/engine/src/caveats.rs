@@ -3,6 +3,7 @@
 //! They are looked at twice: before the input is read, as far as they do not speak of topics, so that a caller without
 //! the right learns nothing about its input; and after it, with the topics and bytes that the call touches.
 
+use asyncgate_admission::{Source, Unavailable};
 use asyncgate_api::{Code, Plane, Spec};
 use asyncgate_core::{
     MessageId, Timestamp,
@@ -179,7 +180,14 @@ impl Engine {
             ..Asks::default()
         };
         let answered = self.host.admit(SERVER_TENANT, self.now(), asks).await;
-        let answered = answered.map_err(host_fault)?.answer;
+        let answered = answered.map_err(host_fault)?;
+        // The failure mode is the operator's word on limits. A condition of a credential holds or it does not.
+        if answered.provenance.source == Source::FailureMode {
+            return Err(host_fault(Unavailable::of(
+                "the uses of the macaroon cannot be counted",
+            )));
+        }
+        let answered = answered.answer;
         let mut counted = caveats.quotas.iter().zip(&answered.limits);
         match counted.find(|(_, limited)| !limited.allowed) {
             None => Ok(()),

@@ -28,8 +28,13 @@ use crate::{
 const OVERDUE_MS: i64 = 30_000;
 /// The most pages that are put together at the same time. More would not be quicker: they wait for the same readers.
 const MAX_PAGES: usize = 4;
+/// The most of them for one tenant, so that others find one.
+const MAX_PAGES_EACH: usize = 2;
 /// The most large inputs that are read at the same time: each holds up what else its thread has to do.
 const MAX_LARGE_INPUTS: usize = 1;
+/// The most large bodies of one tenant that are under way, from their first byte to the answer. The others are not read
+/// meanwhile: a body that is read only to be turned away costs as much as one that is served.
+const MAX_LARGE_BODIES_EACH: usize = 8;
 
 /// The canonical operations over one store. Facades reach it through the registry.
 pub struct Engine {
@@ -72,6 +77,8 @@ pub struct Engine {
     pub(crate) pages: TenantTurns,
     /// The turns at reading large inputs.
     pub(crate) large_inputs: TenantTurns,
+    /// The turns at sending large bodies.
+    large_bodies: TenantTurns,
 }
 
 /// Tenants whose ledgers have grown since something was done with them last.
@@ -131,8 +138,9 @@ impl Engine {
             audit_queue: AuditQueue::default(),
             keyring: None,
             budget: Budget::new(budget_bytes),
-            pages: TenantTurns::new(MAX_PAGES),
-            large_inputs: TenantTurns::new(MAX_LARGE_INPUTS),
+            pages: TenantTurns::new(MAX_PAGES, MAX_PAGES_EACH),
+            large_inputs: TenantTurns::new(MAX_LARGE_INPUTS, MAX_LARGE_INPUTS),
+            large_bodies: TenantTurns::of_each(MAX_LARGE_BODIES_EACH),
         }
     }
 
@@ -200,6 +208,11 @@ impl Engine {
             .settings
             .write()
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// Returns the turns at sending large bodies.
+    pub const fn large_bodies(&self) -> &TenantTurns {
+        &self.large_bodies
     }
 
     /// Returns the memory that bodies and answers share while they are under way.

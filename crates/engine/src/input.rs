@@ -20,6 +20,7 @@ use crate::{Engine, Fault, Source};
 pub fn decode<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Fault> {
     match source {
         Source::Json(bytes) => asyncgate_api::decode(bytes).map_err(Fault::from),
+        Source::Body(bytes) => asyncgate_api::decode(&bytes).map_err(Fault::from),
         Source::Form(text) => {
             serde_urlencoded::from_str(text).map_err(|error| Fault::bad_request(error.to_string()))
         }

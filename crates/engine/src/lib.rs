@@ -74,5 +74,6 @@ pub use refusals::{Client, Window, Windows};
 pub use registry::{Answer, Answered, Call, Entry, Source, registry};
 pub use settings::{Bodies, Durability, Settings};
 pub use sign::Signer;
+pub use tenant_turns::{TenantTurns, Turn};
 pub use tenants::TenantSettings;
 pub use touches::Touches;

@@ -1,6 +1,7 @@
 //! The one list of operations. Facades mount the operations of this list and no others.
 
 use asyncgate_api::{self as api, Spec};
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use schemars::Schema;
 
@@ -124,10 +125,12 @@ const fn is_same(left: &str, right: &str) -> bool {
 }
 
 /// An operation's input as a facade received it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum Source<'a> {
     /// A JSON object.
     Json(&'a [u8]),
+    /// A JSON object that nobody needs after it was read. Its memory is free while the call waits for the store.
+    Body(Bytes),
     /// `name=value` pairs, percent-encoded, as in a query string.
     Form(&'a str),
 }
@@ -137,6 +140,7 @@ impl Source<'_> {
     pub(crate) const fn len(&self) -> usize {
         match self {
             Self::Json(bytes) => bytes.len(),
+            Self::Body(bytes) => bytes.len(),
             Self::Form(text) => text.len(),
         }
     }

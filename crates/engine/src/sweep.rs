@@ -18,6 +18,8 @@ use crate::{Engine, Fault};
 
 /// The pause after a failure of the store.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// The number of batches behind which nothing is looked for while somebody cannot be served: the store may be failing for all.
+const MAX_BATCHES_BEHIND: usize = 64;
 
 /// A plane whose deadlines the engine watches.
 pub(crate) trait Deadlines {
@@ -120,40 +122,46 @@ impl Engine {
 
     /// Moves everything whose time has come.
     async fn sweep<P: Deadlines>(&self) -> Result<(), Fault> {
-        let mut limit = P::BATCH;
+        let (mut limit, mut failure) = (P::BATCH, None);
         loop {
             let due = P::due(self.store.as_ref(), self.now(), limit).await?;
             let found = due.len();
-            let moved = self.move_all::<P>(due).await?;
-            if found < limit {
-                return Ok(());
+            let moved = self.move_all::<P>(due, &mut failure).await;
+            let gives_up = failure.is_some() && limit >= P::BATCH * MAX_BATCHES_BEHIND;
+            if found < limit || gives_up {
+                return failure.map_or(Ok(()), Err);
             }
-            // Leases in their grace are due but do not move, and they stand first in line. When they fill a batch, the
-            // next one is larger, so that they hide nothing behind them.
+            // Leases in their grace are due but do not move, and they stand first in line, and so do those of a tenant
+            // that cannot be served. When they fill a batch, the next one is larger, so that they hide nothing behind them.
             limit = if moved == 0 { limit * 2 } else { P::BATCH };
         }
     }
 
-    /// Moves those whose time has come, tenant by tenant. Returns how many moved.
+    /// Moves those whose time has come, tenant by tenant. Returns how many moved. A tenant that cannot be served, because
+    /// its share of the queue is used up, holds nobody else up; `failure` is the first of such faults.
     pub(crate) async fn move_all<P: Deadlines>(
         &self,
         due: Vec<(TenantId, P::Id)>,
-    ) -> Result<usize, Fault> {
+        failure: &mut Option<Fault>,
+    ) -> usize {
         let mut by_tenant: BTreeMap<TenantId, Vec<P::Id>> = BTreeMap::new();
         for (tenant, id) in due {
             by_tenant.entry(tenant).or_default().push(id);
         }
         let mut moved = 0;
         for (tenant, ids) in by_tenant {
-            moved += match P::move_due(self, tenant, ids.clone()).await {
+            match P::move_due(self, tenant, ids.clone()).await {
+                Ok(some) => moved += some,
                 // One row that cannot be read must not hold up the deadlines of all others.
                 Err(fault) if fault.code == Code::Internal => {
-                    self.move_one_by_one::<P>(tenant, ids).await
+                    moved += self.move_one_by_one::<P>(tenant, ids).await;
                 }
-                moved => moved?,
-            };
+                Err(fault) => {
+                    failure.get_or_insert(fault);
+                }
+            }
         }
-        Ok(moved)
+        moved
     }
 
     async fn move_one_by_one<P: Deadlines>(&self, tenant: TenantId, ids: Vec<P::Id>) -> usize {
@@ -210,5 +218,61 @@ impl Deadlines for Tasks {
             .await?;
         engine.metrics.expiries.inc_by(swept.expired as u64);
         Ok(swept.expired + swept.readied + swept.ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use asyncgate_store::Error;
+
+    use super::*;
+    use crate::fakes::TestEngine;
+
+    const LOUD: TenantId = TenantId::from_bytes([1; 16]);
+    const QUIET: TenantId = TenantId::from_bytes([2; 16]);
+    static MOVED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+    /// A plane where many deadlines of a tenant that is turned away stand before that of another.
+    struct Crowded;
+
+    impl Deadlines for Crowded {
+        type Id = u32;
+
+        const PLANE: &'static str = "crowded";
+        const BATCH: usize = 4;
+        const LOOK_AGAIN_MS: i64 = 100;
+
+        fn due(_: &dyn Store, _: Timestamp, limit: usize) -> Answer<'_, Vec<(TenantId, u32)>> {
+            let loud = (0..10).map(|id| (LOUD, id));
+            let quiet = MOVED.lock().unwrap().is_empty().then_some((QUIET, 10));
+            let due = loud.chain(quiet).take(limit).collect();
+            Box::pin(async move { Ok(due) })
+        }
+
+        fn next_due(_: &dyn Store) -> Answer<'_, Option<Timestamp>> {
+            Box::pin(async { Ok(None) })
+        }
+
+        fn watch_until(_: &Signals, _: Option<Timestamp>) {}
+
+        async fn earlier_deadline(_: &Signals) {}
+
+        async fn move_due(_: &Engine, tenant: TenantId, ids: Vec<u32>) -> Result<usize, Fault> {
+            if tenant == LOUD {
+                return Err(Error::Busy.into());
+            }
+            MOVED.lock().unwrap().extend(&ids);
+            Ok(ids.len())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_tenant_that_is_turned_away_holds_up_no_deadline_of_another() {
+        let world = TestEngine::default();
+        let fault = world.engine.sweep::<Crowded>().await.unwrap_err();
+        assert_eq!(fault.code, Code::Unavailable, "the watch tries again soon");
+        assert_eq!(*MOVED.lock().unwrap(), [10]);
     }
 }

@@ -1,6 +1,7 @@
 //! Turns at work of which only little is done at the same time: pages that are put together, large inputs that are read.
 //!
-//! Invariant: tenants take turns. However many calls of one tenant wait, that of another comes after at most one of them.
+//! Invariants: tenants take turns. However many calls of one tenant wait, that of another comes after at most one of them.
+//! And no tenant has more turns at a time than it may have, so that one whose calls are slow does not keep all of them.
 
 use std::{
     collections::VecDeque,
@@ -13,40 +14,51 @@ use tokio::sync::oneshot;
 
 /// The turns. Cloning shares them.
 #[derive(Debug, Clone)]
-pub(crate) struct TenantTurns(Arc<Mutex<State>>);
+pub struct TenantTurns(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// Tenants with calls that wait, in the order of their turns.
-    ring: VecDeque<TenantId>,
+    /// The most turns that a tenant may have at the same time.
+    most_each: usize,
+    taken: HashMap<TenantId, usize>,
     waiting: HashMap<TenantId, VecDeque<oneshot::Sender<Turn>>>,
+    /// Tenants with calls that wait and that may have one more turn, in the order of their turns.
+    ring: VecDeque<TenantId>,
 }
 
 /// The turn of one call. Dropping it passes it on.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub struct Turn {
     /// Absent once it was passed on.
-    turns: Option<TenantTurns>,
+    of: Option<(TenantTurns, TenantId)>,
 }
 
 impl TenantTurns {
-    /// Lets so many calls have a turn at the same time.
-    pub(crate) fn new(most: usize) -> Self {
+    /// Lets `most` calls have a turn at the same time, and `most_each` of each tenant.
+    pub(crate) fn new(most: usize, most_each: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
             free: most,
-            ring: VecDeque::new(),
+            most_each,
+            taken: HashMap::default(),
             waiting: HashMap::default(),
+            ring: VecDeque::new(),
         })))
     }
 
+    /// Lets so many calls of each tenant have a turn at the same time.
+    pub fn of_each(most_each: usize) -> Self {
+        Self::new(usize::MAX, most_each)
+    }
+
     /// Waits for a tenant's turn.
-    pub(crate) async fn take(&self, tenant: TenantId) -> Turn {
+    pub async fn take(&self, tenant: TenantId) -> Turn {
         let given = {
             let mut state = self.lock();
-            if state.free > 0 {
-                state.free -= 1;
-                return self.turn();
+            // Whoever waits got its turn as soon as there was one, so nobody is overtaken here.
+            if state.free > 0 && state.may_have_more(tenant) {
+                state.give(tenant);
+                return self.turn(tenant);
             }
             let (give, given) = oneshot::channel();
             let line = state.waiting.entry(tenant).or_default();
@@ -56,32 +68,38 @@ impl TenantTurns {
                 line.retain(|waiter| !waiter.is_closed());
             }
             line.push_back(give);
-            if is_first {
+            if is_first && state.may_have_more(tenant) {
                 state.ring.push_back(tenant);
             }
             given
         };
         // Whoever has a turn passes it on, so the line is never dropped while somebody stands in it.
-        given.await.unwrap_or(Turn { turns: None })
+        given.await.unwrap_or(Turn { of: None })
     }
 
-    fn turn(&self) -> Turn {
+    fn turn(&self, tenant: TenantId) -> Turn {
         Turn {
-            turns: Some(self.clone()),
+            of: Some((self.clone(), tenant)),
         }
     }
 
-    /// Gives a turn to the next who waits, or keeps it for whoever comes.
-    fn pass_on(&self) {
+    /// Takes a turn back, and gives it to the next who waits.
+    fn pass_on(&self, mut tenant: TenantId) {
         loop {
-            let Some(next) = self.lock().next() else {
+            let next = {
+                let mut state = self.lock();
+                state.take_back(tenant);
+                state.next()
+            };
+            let Some((next_tenant, next)) = next else {
                 return;
             };
-            match next.send(self.turn()) {
+            match next.send(self.turn(next_tenant)) {
                 Ok(()) => return,
                 // That caller has gone. Its turn must not pass itself on: this loop does.
-                Err(mut turn) => turn.turns = None,
+                Err(mut turn) => turn.of = None,
             }
+            tenant = next_tenant;
         }
     }
 
@@ -92,27 +110,51 @@ impl TenantTurns {
 }
 
 impl State {
-    /// Takes the next who waits out of the line. If nobody does, a turn becomes free.
-    fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
-        let Some(tenant) = self.ring.pop_front() else {
-            self.free += 1;
-            return None;
-        };
-        let line = self.waiting.get_mut(&tenant)?;
-        let next = line.pop_front();
-        if line.is_empty() {
-            self.waiting.remove(&tenant);
-        } else {
+    fn may_have_more(&self, tenant: TenantId) -> bool {
+        self.taken.get(&tenant).copied().unwrap_or(0) < self.most_each
+    }
+
+    fn give(&mut self, tenant: TenantId) {
+        self.free -= 1;
+        *self.taken.entry(tenant).or_default() += 1;
+    }
+
+    /// Takes a turn of a tenant back. If the tenant had all that it may have, it gets back into the ring.
+    fn take_back(&mut self, tenant: TenantId) {
+        let could_have_more = self.may_have_more(tenant);
+        self.free += 1;
+        if let Some(taken) = self.taken.get_mut(&tenant) {
+            *taken -= 1;
+            if *taken == 0 {
+                self.taken.remove(&tenant);
+            }
+        }
+        if !could_have_more && self.waiting.contains_key(&tenant) {
             self.ring.push_back(tenant);
         }
-        next
+    }
+
+    /// Gives a turn to the next who waits, and takes that one out of the line.
+    fn next(&mut self) -> Option<(TenantId, oneshot::Sender<Turn>)> {
+        let tenant = self.ring.pop_front()?;
+        let line = self.waiting.get_mut(&tenant)?;
+        let next = line.pop_front()?;
+        let is_last = line.is_empty();
+        if is_last {
+            self.waiting.remove(&tenant);
+        }
+        self.give(tenant);
+        if !is_last && self.may_have_more(tenant) {
+            self.ring.push_back(tenant);
+        }
+        Some((tenant, next))
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let Some(turns) = self.turns.take() {
-            turns.pass_on();
+        if let Some((turns, tenant)) = self.of.take() {
+            turns.pass_on(tenant);
         }
     }
 }
@@ -171,7 +213,7 @@ mod tests {
 
     #[test]
     fn one_tenant_waits_for_at_most_one_call_of_another() {
-        let turns = TenantTurns::new(1);
+        let turns = TenantTurns::new(1, 1);
         let mut callers: Vec<Caller> = (0..100).map(|_| caller(&turns, LOUD)).collect();
         callers.extend((0..3).map(|_| caller(&turns, QUIET)));
         let served = serve(callers);
@@ -190,7 +232,7 @@ mod tests {
 
     #[test]
     fn callers_that_go_away_pass_their_turns_on() {
-        let turns = TenantTurns::new(1);
+        let turns = TenantTurns::new(1, 1);
         let first = caller(&turns, LOUD);
         let mut gone: Vec<Caller> = (0..5).map(|_| caller(&turns, LOUD)).collect();
         let mut last = caller(&turns, QUIET);
@@ -207,5 +249,27 @@ mod tests {
             (state.free, state.ring.len(), state.waiting.len()),
             (1, 0, 0)
         );
+        assert!(state.taken.is_empty());
+    }
+
+    #[test]
+    fn a_tenant_has_no_more_turns_than_it_may_have() {
+        let turns = TenantTurns::new(4, 2);
+        let mut loud: Vec<Caller> = (0..10).map(|_| caller(&turns, LOUD)).collect();
+        let served = |callers: &mut Vec<Caller>| {
+            let served = callers.iter_mut().filter_map(|it| it.look().then_some(()));
+            served.count()
+        };
+        assert_eq!(served(&mut loud), 2);
+        let mut quiet: Vec<Caller> = (0..3).map(|_| caller(&turns, QUIET)).collect();
+        assert_eq!(served(&mut quiet), 2, "turns are left for another tenant");
+        // A turn that is free goes to a tenant that may have it, and not to one that has all of its own.
+        loud.remove(0);
+        assert_eq!((served(&mut loud), served(&mut quiet)), (2, 2));
+        let tenants = serve(loud.into_iter().chain(quiet).collect());
+        assert_eq!(tenants.len(), 12);
+        let state = turns.lock();
+        assert!(state.ring.is_empty() && state.waiting.is_empty() && state.taken.is_empty());
+        assert_eq!(state.free, 4);
     }
 }

@@ -16,6 +16,7 @@ use asyncgate_engine::{
     fakes::{FakeClock, START_MS, TestEngine, caller},
     registry,
 };
+use asyncgate_store::memory::MemoryStore;
 use serde_json::{Value, json};
 
 const DAY_MS: i64 = 86_400_000;
@@ -211,6 +212,23 @@ async fn what_is_not_understood_forbids_everything() {
         let refused = refusal(call(&world, &bound, "get_config", json!({})).await);
         assert_eq!(refused, scope(condition));
     }
+}
+
+/// The failure mode lets calls pass whose limits cannot be counted. A condition of a credential is no such limit.
+#[tokio::test]
+async fn a_quota_that_cannot_be_counted_forbids_the_call() {
+    let store = Arc::new(MemoryStore::with_admission_rows(0));
+    let clock = Arc::new(FakeClock::at(START_MS));
+    let world = TestEngine::over(store, clock, Settings::default());
+    let bound = bearer(&["quota ops = 1"]);
+    for key in ["a", "b"] {
+        let sent = call(&world, &bound, "mailbox_send", send("t", key)).await;
+        assert_eq!(sent.expect_err("not counted").code, Code::HostUnavailable);
+    }
+    let free = bearer(&[]);
+    call(&world, &free, "mailbox_send", send("t", "c"))
+        .await
+        .expect("sent");
 }
 
 #[tokio::test]

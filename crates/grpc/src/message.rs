@@ -274,7 +274,7 @@ mod tests {
     use std::time::Duration;
 
     use asyncgate_api::Code;
-    use asyncgate_engine::{Bodies, Budget, Holder};
+    use asyncgate_engine::{Bodies, Budget, Holder, TenantTurns};
     use futures_util::{StreamExt as _, stream};
     use tokio::time::Instant;
 
@@ -301,6 +301,8 @@ mod tests {
             bodies: Bodies::default(),
             budget: Budget::new(1 << 30),
             holder: Holder::stranger(),
+            tenant: None,
+            turns: TenantTurns::of_each(1),
         }
     }
 

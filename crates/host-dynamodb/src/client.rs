@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use asyncgate_core::Timestamp;
-use asyncgate_store::Error;
 use bytes::Bytes;
 use http::{Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -85,7 +84,7 @@ impl Client {
     pub(crate) async fn call(&self, operation: &str, input: &Value) -> Result<Value, Refusal> {
         let room = timeout(self.patience, self.room.acquire()).await;
         let Ok(Ok(_room)) = room else {
-            return Err(Refusal::Failed(Error::Busy));
+            return Err(Refusal::unavailable("all connections are in use"));
         };
         match timeout(self.patience, self.exchange(operation, input)).await {
             Ok(Ok((StatusCode::OK, answer))) => serde_json::from_slice(&answer)

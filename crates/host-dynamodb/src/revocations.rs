@@ -21,6 +21,11 @@ const MAX_ITEMS: usize = 100;
 /// The number of requests for keys that DynamoDB left out for now, and for a revocation that is being removed.
 const ATTEMPTS: usize = 8;
 
+/// Returns the error when DynamoDB left keys out too often.
+fn throttled() -> Error {
+    Error::Unavailable("DynamoDB: the table is throttled".to_owned())
+}
+
 pub(crate) async fn look_up(
     table: &Table,
     tenant: TenantId,
@@ -39,7 +44,7 @@ pub(crate) async fn look_up(
         let mut asked = json!({ &table.name: keys });
         let mut attempts = 0..ATTEMPTS;
         while asked.as_object().is_some_and(|asked| !asked.is_empty()) {
-            attempts.next().ok_or(Error::Busy)?;
+            attempts.next().ok_or_else(throttled)?;
             let input = json!({ "RequestItems": asked });
             let mut answer = table.call_as_is("BatchGetItem", &input).await?;
             for item in items(&answer["Responses"][&table.name])? {

@@ -15,6 +15,7 @@ use asyncgate_store::Error;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::{
+    connection::overloaded,
     encoding,
     keys::Keys,
     redis::Redis,
@@ -73,7 +74,7 @@ impl Batcher {
         let question = Question { tenant, now, asks };
         self.queue
             .try_send((question, reply))
-            .map_err(|_| Error::Busy)?;
+            .map_err(|_| overloaded())?;
         let gone = |_| Error::Unavailable("the connection is being closed".to_owned());
         answer.await.map_err(gone)?
     }

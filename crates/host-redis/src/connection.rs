@@ -87,12 +87,18 @@ impl Connection {
             answers,
             kind,
             reply,
-            _room: room.map_err(|_| Error::Busy)?,
+            _room: room.map_err(|_| overloaded())?,
         };
-        self.queue.try_send(request).map_err(|_| Error::Busy)?;
+        self.queue.try_send(request).map_err(|_| overloaded())?;
         let gone = |_| Error::Unavailable("the connection is being closed".to_owned());
         answer.await.map_err(gone)?
     }
+}
+
+/// Returns the error when more calls wait than Redis answers. All callers share that room, so it is a failure of the host,
+/// and not `Error::Busy`, which is about the share of one caller.
+pub(crate) fn overloaded() -> Error {
+    Error::Unavailable("too many calls wait for Redis".to_owned())
 }
 
 /// Dials again and again, until nobody can ask any more.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use asyncgate_api::Code;
 use asyncgate_edge::{
-    BodyLimits, Keeper, add_headers, coding, correlate, error_response, json_response, read_body,
-    request_context, response, set_corr_id, status,
+    BodyLimits, Keeper, WholeBody, add_headers, coding, correlate, error_response, json_response,
+    read_body, request_context, response, set_corr_id, status,
 };
 use asyncgate_engine::{Fault, with_rate_headers};
 use axum::{
@@ -151,7 +151,7 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
             let tool = Routing::read(headers).tool();
             Refusal::new(self.dispatcher.refuse(tool.as_deref(), fault))
         })?;
-        let answer = self.answer(&client, headers, &body, corr_id).await;
+        let answer = self.answer(&client, headers, &body.bytes, corr_id).await;
         // A message that called no tool has not been told of limits yet.
         self.dispatcher.note_limits(&client.caller).await;
         Ok(answer.into_response(form, &keeper))
@@ -167,7 +167,8 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
         let mut message = Bytes::new();
         if announced.is_some_and(|bytes| bytes <= MOST_OF_A_STRANGER as u64) {
             let limits = self.dispatcher.body_limits(None, MOST_OF_A_STRANGER);
-            message = read(headers, body, limits).await.unwrap_or_default();
+            let read = read(headers, body, limits).await;
+            message = read.map(|body| body.bytes).unwrap_or_default();
         }
         let tool = era::called_tool(&message);
         self.dispatcher.refuse(tool.as_deref(), fault)
@@ -241,7 +242,7 @@ impl<B: Backend, G: Guard<B::Caller>> Endpoint<B, G> {
     }
 }
 
-async fn read(headers: &HeaderMap, body: Body, limits: BodyLimits) -> Result<Bytes, Fault> {
+async fn read(headers: &HeaderMap, body: Body, limits: BodyLimits) -> Result<WholeBody, Fault> {
     read_body(body, coding(headers)?, limits).await
 }
 

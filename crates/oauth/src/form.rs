@@ -41,7 +41,8 @@ pub(crate) async fn form(
 /// Reads a body.
 pub(crate) async fn read(engine: &Engine, headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
     let limits = BodyLimits::new(engine, MAX_BODY_BYTES);
-    read_body(body, coding(headers)?, limits).await
+    let body = read_body(body, coding(headers)?, limits).await?;
+    Ok(body.bytes)
 }
 
 fn pairs(text: &[u8]) -> Result<Params, Fault> {

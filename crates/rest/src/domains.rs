@@ -63,7 +63,8 @@ async fn serve(engine: &Engine, kind: DomainRequest, request: Request<Body>) -> 
 
 async fn read(engine: &Engine, headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
     let limits = BodyLimits::new(engine, MAX_BODY_BYTES);
-    read_body(body, coding(headers)?, limits).await
+    let body = read_body(body, coding(headers)?, limits).await?;
+    Ok(body.bytes)
 }
 
 fn encode(answer: &DomainAnswer, corr_id: &str) -> Response<Body> {

@@ -78,7 +78,7 @@ async fn receive(
     };
     let message = Message {
         header: &header,
-        body: &body,
+        body: &body.bytes,
     };
     engine.receive(&name, message).await
 }

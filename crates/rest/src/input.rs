@@ -3,8 +3,8 @@
 use std::{borrow::Cow, collections::HashMap};
 
 use asyncgate_api::{Method, Spec};
-use asyncgate_edge::{BodyLimits, coding, read_body};
-use asyncgate_engine::{Fault, Source};
+use asyncgate_edge::{BodyLimits, WholeBody, coding, read_body};
+use asyncgate_engine::{Fault, Source, Turn};
 use axum::{
     body::Body,
     http::{HeaderMap, header, request::Parts},
@@ -16,15 +16,19 @@ use serde_json::value::RawValue;
 /// The input as one JSON object or one query string.
 #[derive(Debug)]
 pub(crate) enum Input {
-    Json(Bytes),
+    Json {
+        body: Bytes,
+        /// The turn of a large body. It lasts until the call is answered.
+        _turn: Option<Turn>,
+    },
     Form(String),
 }
 
 impl Input {
-    /// Returns the input as the engine reads it.
-    pub(crate) fn source(&self) -> Source<'_> {
+    /// Returns the input as the engine reads it. A body is handed over, and gone when it was read.
+    pub(crate) fn source(&mut self) -> Source<'_> {
         match self {
-            Self::Json(bytes) => Source::Json(bytes),
+            Self::Json { body, .. } => Source::Body(std::mem::take(body)),
             Self::Form(text) => Source::Form(text),
         }
     }
@@ -50,8 +54,13 @@ pub(crate) async fn gather(
         Method::Get | Method::Delete => Ok(Input::Form(form(spec, path, query))),
         Method::Post | Method::Put | Method::Patch => {
             refuse_browser_forms(headers)?;
-            let body = read_body(body, coding(headers)?, limits).await?;
-            splice(spec, path, query, headers, body).map(Input::Json)
+            let keeper = limits.keeper();
+            let WholeBody { bytes, turn } = read_body(body, coding(headers)?, limits).await?;
+            let spliced = splice(spec, path, query, headers, &bytes)?;
+            Ok(Input::Json {
+                body: spliced.map_or(bytes, |copy| keeper.keep(copy)),
+                _turn: turn,
+            })
         }
     }
 }
@@ -71,14 +80,15 @@ fn form(spec: &Spec, path: &str, query: &str) -> String {
 }
 
 /// Puts the path's, the query's and the headers' fields in front of those in the body's object. Their
-/// values are texts. A field that the body has too must say the same there.
+/// values are texts. A field that the body has too must say the same there. Without such fields there is
+/// nothing to put, and the body goes to the engine as it came.
 fn splice(
     spec: &Spec,
     path: &str,
     query: &str,
     headers: &HeaderMap,
-    body: Bytes,
-) -> Result<Bytes, Fault> {
+    body: &[u8],
+) -> Result<Option<Bytes>, Fault> {
     let text = body.trim_ascii();
     let mut fields: Vec<(Cow<'_, str>, Cow<'_, str>)> = path_values(spec, path)
         .map(|(name, value)| (name.into(), decode(value)))
@@ -86,23 +96,22 @@ fn splice(
         .chain(header_values(spec, headers))
         .collect();
     if text.is_empty() {
-        return Ok(object(&fields, b"}").freeze());
+        return Ok(Some(object(&fields, b"}").freeze()));
     }
-    // The usual case: the body goes to the engine as it came, without a copy.
     if fields.is_empty() {
-        return Ok(body);
+        return Ok(None);
     }
     let Some(rest) = text.strip_prefix(b"{") else {
         return Err(Fault::bad_request("the body must be a JSON object"));
     };
     let repeated = drop_repeated(&mut fields, text)?;
     if repeated && fields.is_empty() {
-        return Ok(body);
+        return Ok(None);
     }
     let last = rest.trim_ascii_start().starts_with(b"}");
     let mut spliced = object(&fields, if last { b"" } else { b"," });
     spliced.extend_from_slice(rest);
-    Ok(spliced.freeze())
+    Ok(Some(spliced.freeze()))
 }
 
 /// Drops the fields that the body has too, with the same value. Returns true if there were any.
@@ -217,9 +226,10 @@ mod tests {
             path,
             query,
             &HeaderMap::new(),
-            Bytes::from_static(body.as_bytes()),
+            body.as_bytes(),
         );
-        String::from_utf8(bytes.unwrap().to_vec()).unwrap()
+        let bytes = bytes.unwrap();
+        String::from_utf8(bytes.as_deref().unwrap_or(body.as_bytes()).to_vec()).unwrap()
     }
 
     #[test]
@@ -267,8 +277,7 @@ mod tests {
             ("", r#"{"task_id":"8"}"#),
         ] {
             let (path, headers) = ("/v1/tasks/7/cancel", HeaderMap::new());
-            let body = Bytes::from_static(body.as_bytes());
-            let refused = splice(&CancelTask::SPEC, path, query, &headers, body);
+            let refused = splice(&CancelTask::SPEC, path, query, &headers, body.as_bytes());
             assert!(refused.is_err(), "{query}");
         }
     }
@@ -276,8 +285,7 @@ mod tests {
     #[test]
     fn a_body_that_is_no_object_is_refused() {
         let (spec, path) = (&CancelTask::SPEC, "/v1/tasks/7/cancel");
-        let body = Bytes::from_static(b"[1]");
-        assert!(splice(spec, path, "", &HeaderMap::new(), body).is_err());
+        assert!(splice(spec, path, "", &HeaderMap::new(), b"[1]").is_err());
     }
 
     #[test]
@@ -286,10 +294,10 @@ mod tests {
         let mode = header::HeaderValue::from_static("409-conflict");
         headers.insert("x-idempotency-mode", mode);
         headers.insert("x-other", header::HeaderValue::from_static("1"));
-        let body = Bytes::from_static(br#"{"topic":"t"}"#);
+        let body = br#"{"topic":"t"}"#;
         let spliced = splice(&SendMessage::SPEC, "/v1/send", "", &headers, body).unwrap();
         let expected = br#"{"idempotency_mode":"409-conflict","topic":"t"}"#;
-        assert_eq!(spliced, expected.as_slice());
+        assert_eq!(spliced.as_deref(), Some(expected.as_slice()));
     }
 
     #[test]

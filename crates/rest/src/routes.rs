@@ -148,7 +148,7 @@ impl App {
 
     async fn call(&self, entry: &Entry, request: Request<Body>) -> Result<Response<Body>, Fault> {
         let limit = entry.input_limit(&self.engine, self.options.max_body_bytes);
-        let (caller, input) = self.receive(entry.spec, request, limit).await?;
+        let (caller, mut input) = self.receive(entry.spec, request, limit).await?;
         let answer = (entry.call)(&self.engine, &caller, input.source()).await?;
         Ok(success(entry.spec, answer))
     }

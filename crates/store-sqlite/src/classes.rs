@@ -196,7 +196,8 @@ impl Live {
     }
 
     pub(crate) fn roll_back(&mut self) {
-        for (tenant, class, turnover) in std::mem::take(&mut self.open) {
+        // The last is undone first: a class that began and ended in between must be taken away last.
+        for (tenant, class, turnover) in std::mem::take(&mut self.open).into_iter().rev() {
             let back = match turnover {
                 Turnover::Began => Turnover::Ended,
                 Turnover::Ended => Turnover::Began,

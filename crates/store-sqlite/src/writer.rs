@@ -472,8 +472,9 @@ impl Worker {
         ran: &mut Ran,
         jobs: impl Iterator<Item = Waiting>,
     ) -> rusqlite::Result<Option<Commit>> {
+        let changes = self.writable.db.conn.total_changes();
         let mut outcome = self.writable.db.conn.execute_batch("BEGIN IMMEDIATE");
-        let (mut writes, mut bytes) = (false, 0);
+        let mut bytes = 0;
         for mut waiting in jobs {
             let mut wrote = None;
             if outcome.is_ok() {
@@ -483,7 +484,6 @@ impl Worker {
                 }
             }
             if let Some(written) = &wrote {
-                writes = true;
                 bytes += written.weight();
             }
             // After an error the other jobs wait for the next batch: they would be rolled back with this one.
@@ -493,6 +493,8 @@ impl Worker {
                 break;
             }
         }
+        // A job that decides nothing may still have written: the first one of a tenant begins its ledger.
+        let writes = self.writable.db.conn.total_changes() != changes;
         let committed = outcome.and_then(|()| self.commit(writes));
         if committed.is_err() {
             self.roll_back();

@@ -3,7 +3,7 @@
 /// A failure of a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// More work is waiting than the store will hold; try again soon.
+    /// More work of this caller is waiting than the store will hold for it; try again soon. The store itself is well.
     #[error("too much work is waiting to be written")]
     Busy,
     /// The disk or database below does not accept work now; try again later.

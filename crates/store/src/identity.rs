@@ -88,6 +88,13 @@ pub struct Snapshot {
     pub oldest: Vec<Entry>,
 }
 
+impl Snapshot {
+    /// Returns the record that was declared first, if there is one.
+    pub fn first_record(&self) -> Option<&Record> {
+        self.records.first().and_then(Option::as_ref)
+    }
+}
+
 /// Durable records and audit logs. They are written by [`Store::transact`](crate::Store::transact), whose contract
 /// holds for them. Beyond it:
 /// - An entry gets its place and link from the store, in the commit that writes it.

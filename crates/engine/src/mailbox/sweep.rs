@@ -95,15 +95,15 @@ impl Engine {
     async fn bury_old_messages(&self) -> Result<(), Fault> {
         let retention = self.settings().policy.mailbox.ready_retention_ms;
         let since = self.now().plus_millis(retention.saturating_neg());
-        let mut after = None;
+        let (mut after, mut failure) = (None, None);
         loop {
             let mailbox = self.store.mailbox();
             let old = mailbox.waiting_since(since, after, Messages::BATCH).await?;
             after = old.last().copied();
             if after.is_none() {
-                return Ok(());
+                return failure.map_or(Ok(()), Err);
             }
-            self.move_all::<Messages>(old).await?;
+            self.move_all::<Messages>(old, &mut failure).await;
         }
     }
 

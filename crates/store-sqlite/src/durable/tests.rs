@@ -17,7 +17,6 @@ use super::*;
 use crate::{Options, SqliteStore};
 
 const TENANT: TenantId = TenantId::from_bytes([1; 16]);
-const COUNT: &str = "SELECT count(*) FROM receipt";
 /// The time for which something is watched that must not happen. It is not awaited, so a busy machine fails no test.
 const WATCHED: Duration = Duration::from_millis(100);
 
@@ -60,8 +59,18 @@ impl Disk {
 
     /// Returns the number of receipts that anybody sees who opens the file.
     fn receipts(&self) -> i64 {
+        self.rows("receipt")
+    }
+
+    /// Returns the number of tenants that anybody sees who opens the file.
+    fn tenants(&self) -> i64 {
+        self.rows("tenant")
+    }
+
+    fn rows(&self, table: &str) -> i64 {
         let conn = rusqlite::Connection::open(self.path()).unwrap();
-        conn.query_row(COUNT, [], |row| row.get(0)).unwrap()
+        let count = format!("SELECT count(*) FROM {table}");
+        conn.query_row(&count, [], |row| row.get(0)).unwrap()
     }
 }
 
@@ -118,7 +127,9 @@ async fn what_was_only_seen_is_answered_after_the_sync_too() {
     let mut repeated = store.transact(job(|_| None));
     let (ran, has_run) = mpsc::channel();
     let mut read: Answer<'_, i64> = store.read(move |db| {
-        let count = db.conn.query_row(COUNT, [], |row| row.get(0))?;
+        let count = db
+            .conn
+            .query_row("SELECT count(*) FROM receipt", [], |row| row.get(0))?;
         ran.send(count).unwrap();
         Ok(count)
     });
@@ -196,4 +207,34 @@ async fn a_commit_that_was_rolled_back_is_not_waited_for() {
     assert_eq!(polled, Poll::Pending);
     durable.reached(commit);
     waits.await.unwrap();
+}
+
+/// A job that decides nothing may still be the first of its tenant, whose ledger begins then. That row, too, must not
+/// reach the log behind a commit that is not on disk.
+#[tokio::test]
+async fn a_new_tenant_that_only_looks_writes_nothing_during_a_sync() {
+    let (store, disk) = Disk::open();
+    let first = store.transact(append());
+    disk.is_asked();
+    assert_eq!(disk.tenants(), 1);
+    let look = Job::<Tasks> {
+        tenant: TenantId::from_bytes([2; 16]),
+        reads: ReadSet::default(),
+        now: Timestamp::from_millis(1),
+        weight: 0,
+        decide: Box::new(|_, _| None),
+    };
+    let mut looked = store.transact(look.into());
+    assert!(is_pending(&mut looked));
+    assert_eq!(
+        disk.tenants(),
+        1,
+        "a row behind a commit that is not on disk"
+    );
+    disk.answers(Ok(()));
+    first.await.unwrap();
+    disk.is_asked();
+    assert_eq!(disk.tenants(), 2);
+    disk.answers(Ok(()));
+    looked.await.unwrap();
 }

@@ -32,6 +32,7 @@ use super::report::{Figure, Section, Unit};
 use super::server::Server;
 use super::workload::Cycle;
 use super::{Bench, Options, machine};
+use crate::process;
 
 /// The memory for bodies and answers under way, and what the process may take beside it.
 const BUDGET_MIB: f64 = 256.0;
@@ -79,6 +80,7 @@ fn beside(bench: &Bench, attack: Attack) -> Result<Vec<Figure>> {
     let own = || own_claims(bench, &server, &keys.loud);
     let one_class = (attack == Attack::Classes).then(own).transpose()?;
     attack.prepare(bench, &server, &keys.loud)?;
+    settle()?;
     let mut figures = Vec::new();
     if let Some(one) = one_class {
         let many = own()?;
@@ -148,6 +150,12 @@ fn beside(bench: &Bench, attack: Attack) -> Result<Vec<Figure>> {
             .at_most(BUDGET_MIB + BESIDE_MIB),
     ]);
     Ok(figures)
+}
+
+/// Waits until the disk has what was written before: the data of the attack before this one is being deleted, and others'
+/// syncs wait for that.
+fn settle() -> Result<()> {
+    process::run(&mut Command::new("sync"))
 }
 
 /// Returns the figures of the quiet tenant. A run that broke off has one, which says so.

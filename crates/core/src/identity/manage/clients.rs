@@ -30,17 +30,30 @@ pub fn register(
 /// Removes a client. It gets no more tokens; those that it has are ended apart, by
 /// [`revoke_families`](crate::identity::oauth::revoke_families), because there may be many.
 pub fn remove(actor: &Actor, env: &mut Env, found: Option<&Record>) -> Managed<OauthClient> {
-    let record = actor.sees(found)?;
-    let Record::OauthClient(client) = record else {
-        return Err(Rejection::NotFound);
-    };
+    let client = removable(actor, found)?;
     let changes = Changes {
-        removed: vec![record.key()],
+        removed: found.map(Record::key).into_iter().collect(),
         audit: tell(actor, env, client, Event::ClientRemoved),
         ..Changes::default()
     };
     let output = client.clone();
     Ok(Decision { changes, output })
+}
+
+/// Returns the client that would be removed. Its tokens are ended before it is gone: whoever is cut off in between can begin
+/// again, as long as there is a client to name.
+pub fn to_remove(actor: &Actor, found: Option<&Record>) -> Managed<OauthClient> {
+    Ok(Decision {
+        output: removable(actor, found)?.clone(),
+        changes: Changes::default(),
+    })
+}
+
+fn removable<'a>(actor: &Actor, found: Option<&'a Record>) -> Result<&'a OauthClient, Rejection> {
+    let Record::OauthClient(client) = actor.sees(found)? else {
+        return Err(Rejection::NotFound);
+    };
+    Ok(client)
 }
 
 fn tell(actor: &Actor, env: &mut Env, client: &OauthClient, event: Event) -> Vec<Draft> {

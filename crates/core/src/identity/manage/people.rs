@@ -105,18 +105,31 @@ pub fn add(
 /// Takes a person's leave to enter away. What was granted to clients in the person's name is ended apart, by
 /// [`super::incident::revoke`].
 pub fn remove(actor: &Actor, env: &mut Env, found: Option<&Record>) -> Managed<IdentityLink> {
-    let record = actor.sees(found)?;
-    let Record::IdentityLink(link) = record else {
-        return Err(Rejection::NotFound);
-    };
-    actor.must_have(link.role, link.scopes)?;
+    let link = removable(actor, found)?;
     let changes = Changes {
-        removed: vec![record.key()],
+        removed: found.map(Record::key).into_iter().collect(),
         audit: tell(actor, env, link, Event::IdentityRemoved),
         ..Changes::default()
     };
     let output = link.clone();
     Ok(Decision { changes, output })
+}
+
+/// Returns the link that would be removed. Its tokens are ended before it is gone: whoever is cut off in between can begin
+/// again, as long as there is a link to name.
+pub fn to_remove(actor: &Actor, found: Option<&Record>) -> Managed<IdentityLink> {
+    Ok(Decision {
+        output: removable(actor, found)?.clone(),
+        changes: Changes::default(),
+    })
+}
+
+fn removable<'a>(actor: &Actor, found: Option<&'a Record>) -> Result<&'a IdentityLink, Rejection> {
+    let Record::IdentityLink(link) = actor.sees(found)? else {
+        return Err(Rejection::NotFound);
+    };
+    actor.must_have(link.role, link.scopes)?;
+    Ok(link)
 }
 
 fn tell(actor: &Actor, env: &mut Env, link: &IdentityLink, event: Event) -> Vec<Draft> {

@@ -36,7 +36,7 @@ impl Execute for CreateOauthClient {
         let actor = Engine::actor(caller);
         let reads = reading(vec![Find::tenant(tenant)]);
         let registered = engine.manage(caller, reads, move |env, snapshot| {
-            let tenant = snapshot.records.first().and_then(Option::as_ref);
+            let tenant = snapshot.first_record();
             clients::register(&actor, env, tenant, new.clone())
         });
         let client = shown(registered.await?);
@@ -88,12 +88,19 @@ impl Execute for RemoveOauthClient {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let find = find(caller, input.tenant_id.as_deref(), &input.client_id)?;
         let actor = Engine::actor(caller);
+        let looked = engine.manage(caller, reading(vec![find.clone()]), move |_, snapshot| {
+            clients::to_remove(&actor, snapshot.first_record())
+        });
+        let client = looked.await?;
+        let end = || engine.end_tokens_of(client.tenant, client.id);
+        let ended = end().await?;
+        let actor = Engine::actor(caller);
         let removed = engine.manage(caller, reading(vec![find]), move |env, snapshot| {
-            let found = snapshot.records.first().and_then(Option::as_ref);
-            clients::remove(&actor, env, found)
+            clients::remove(&actor, env, snapshot.first_record())
         });
         let client = removed.await?;
-        let ended = engine.end_tokens_of(client.tenant, client.id).await?;
+        // Logins that were finished meanwhile.
+        let ended = ended + end().await?;
         Ok(RemovedOauthClient {
             client_id: client.id.to_string(),
             tokens_revoked: ended as u64,

@@ -101,7 +101,7 @@ impl Execute for RevokeKey {
             ..reading(vec![find])
         };
         let revoked = engine.manage(caller, reads, move |env, snapshot| {
-            let found = snapshot.records.first().and_then(Option::as_ref);
+            let found = snapshot.first_record();
             keys::revoke(&actor, env, found, &snapshot.platform_keys)
         });
         let key = revoked.await?;

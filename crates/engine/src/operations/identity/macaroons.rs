@@ -41,7 +41,7 @@ impl Execute for CreateMacaroon {
         };
         let reads = reading(vec![Find::tenant(tenant)]);
         let made = engine.manage(caller, reads, move |env, snapshot| {
-            let tenant = snapshot.records.first().and_then(Option::as_ref);
+            let tenant = snapshot.first_record();
             macaroons::mint(&actor, env, tenant, new.clone())
         });
         let made = made.await?;
@@ -67,7 +67,7 @@ impl Execute for RevokeMacaroon {
         let find = named(caller, tenant_id, RecordKind::Macaroon, id)?;
         let actor = Engine::actor(caller);
         let revoked = engine.manage(caller, reading(vec![find]), move |env, snapshot| {
-            let found = snapshot.records.first().and_then(Option::as_ref);
+            let found = snapshot.first_record();
             macaroons::revoke(&actor, env, found)
         });
         let macaroon = revoked.await?;

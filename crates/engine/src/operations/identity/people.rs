@@ -90,22 +90,31 @@ impl Execute for RemoveIdentity {
     async fn execute(engine: &Engine, caller: &Caller, input: Self::Input) -> Executed<Self> {
         let find = find(caller, input.tenant_id.as_deref(), &input.identity_id)?;
         let actor = Engine::actor(caller);
-        let removed = engine.manage(caller, reading(vec![find]), move |env, snapshot| {
-            let found = snapshot.records.first().and_then(Option::as_ref);
-            people::remove(&actor, env, found)
+        let looked = engine.manage(caller, reading(vec![find.clone()]), move |_, snapshot| {
+            people::to_remove(&actor, snapshot.first_record())
         });
-        let link = removed.await?;
-        let id = link.id.to_string();
+        let link = looked.await?;
         let whose = Whose {
             tenant: link.tenant,
             principal: Some(link.principal.clone()),
         };
+        let end = || {
+            let kinds = &[RecordKind::TokenFamily];
+            engine.end_credentials(caller, &whose, kinds, End::Now)
+        };
+        let ended = end().await?.tokens;
+        let actor = Engine::actor(caller);
+        let removed = engine.manage(caller, reading(vec![find]), move |env, snapshot| {
+            people::remove(&actor, env, snapshot.first_record())
+        });
+        let link = removed.await?;
+        let id = link.id.to_string();
         engine.forget([Record::IdentityLink(link)])?;
-        let kinds = &[RecordKind::TokenFamily];
-        let ended = engine.end_credentials(caller, &whose, kinds, End::Now);
+        // Logins that were finished meanwhile.
+        let ended = ended + end().await?.tokens;
         Ok(RemovedIdentity {
             identity_id: id,
-            tokens_revoked: ended.await?.tokens,
+            tokens_revoked: ended,
         })
     }
 }

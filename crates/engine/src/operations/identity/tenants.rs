@@ -34,7 +34,7 @@ impl Execute for CreateTenant {
         let actor = Engine::actor(caller);
         let reads = reading(vec![Find::tenant_named(&new.name)]);
         let made = engine.manage(caller, reads, move |env, snapshot| {
-            let taken = snapshot.records.first().and_then(Option::as_ref);
+            let taken = snapshot.first_record();
             tenants::create(&actor, env, taken, new.clone())
         });
         Ok(engine.show_tenant(&made.await?))
@@ -86,7 +86,7 @@ impl Execute for ChangeTenant {
         let actor = Engine::actor(caller);
         let reads = reading(vec![Find::tenant(id)]);
         let changed = engine.manage(caller, reads, move |env, snapshot| {
-            let found = snapshot.records.first().and_then(Option::as_ref);
+            let found = snapshot.first_record();
             tenants::change(&actor, env, found, &change)
         });
         let tenant = changed.await?;
