@@ -418,14 +418,14 @@ impl Guard {
             return (Err(refused), Duration::ZERO);
         }
         let watch = Stopwatch::start();
-        let answer = match ask() {
+        let (answer, is_local) = match ask() {
             // An answer that is there already needs no deadline, and a timer would cost more than it.
-            reply @ Reply::Now(_) => reply.await,
+            reply @ Reply::Now(_) => (reply.await, true),
             Reply::Later(answer) => {
                 let timeout = self.settings().timeout;
                 let answered = tokio::time::timeout(timeout, answer).await;
                 let late = |_| Error::Unavailable(format!("no answer within {timeout:?}"));
-                answered.map_err(late).and_then(|answer| answer)
+                (answered.map_err(late).and_then(|answer| answer), false)
             }
         };
         let took = watch.elapsed();
@@ -447,6 +447,9 @@ impl Guard {
                 }
                 Ok(answer)
             }
+            // Nobody waited for it, and a host that decides in memory may still know whom to refuse: left alone, it
+            // could not say so.
+            Err(error) if is_local => Err(unavailable(1, error.to_string())),
             Err(error) => {
                 if part.breaker.failed(now) {
                     tracing::error!(component = component.as_str(), %error, "the host is left alone for a while");

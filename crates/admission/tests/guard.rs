@@ -262,6 +262,32 @@ async fn a_host_that_fails_is_left_alone_and_found_again() {
     assert_eq!(world.guard.health().await.status, Status::Healthy);
 }
 
+/// A host in this process costs nobody any time, and may still refuse some.
+#[tokio::test(start_paused = true)]
+async fn a_host_that_fails_at_once_is_asked_all_the_same() {
+    let world = World::new(modes(FailureMode::Open));
+    let ask = || Asks {
+        limits: vec![LimitCheck {
+            cost: 100,
+            ..client()
+        }],
+        ..Asks::default()
+    };
+    let first = world.guard.admit(TENANT, world.now, ask()).await.unwrap();
+    assert!(first.answer.passed());
+    world.becomes(Mood::Failing);
+    world.calls();
+    for _ in 0..20 {
+        let answered = world.guard.admit(TENANT, world.now, ask()).await.unwrap();
+        assert_eq!(answered.provenance.source, Source::FailureMode);
+    }
+    assert_eq!(world.calls(), 20);
+    world.becomes(Mood::Well);
+    let refused = world.guard.admit(TENANT, world.now, ask()).await.unwrap();
+    assert_eq!(refused.provenance.source, Source::Store);
+    assert!(!refused.answer.passed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn answers_about_revocations_are_kept_for_a_while() {
     let mut world = World::new(Settings::default());

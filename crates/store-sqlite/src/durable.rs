@@ -189,4 +189,4 @@ impl<T> Drop for Releases<T> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -45,6 +45,7 @@ use asyncgate_store::{
     Store, StoreMetrics, TaskFilter, TaskPage, Work,
 };
 
+pub use admission::HotLimits;
 pub use check::Finding;
 pub use file::SqliteFile;
 pub use identity::Identities;
@@ -67,6 +68,8 @@ pub struct Options {
     pub max_batch_time: Duration,
     /// The memory for tasks that were written or read lately.
     pub max_hot_bytes: usize,
+    /// The limits in memory.
+    pub hot_limits: HotLimits,
     /// The number of threads that read.
     pub readers: usize,
 }
@@ -78,6 +81,7 @@ impl Default for Options {
             max_queued_bytes: 64 << 20,
             max_batch_time: Duration::from_millis(5),
             max_hot_bytes: 32 << 20,
+            hot_limits: HotLimits::default(),
             readers: 2,
         }
     }
@@ -306,7 +310,10 @@ impl Store for SqliteStore {
     }
 
     fn health(&self) -> Health {
-        self.writer.shared.health()
+        match (self.writer.shared.health(), self.writer.shared.hot.health()) {
+            (Health::Ready, limits) => limits,
+            (failing @ Health::Failing(_), _) => failing,
+        }
     }
 
     fn signals(&self) -> &Signals {

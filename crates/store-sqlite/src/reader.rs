@@ -78,6 +78,27 @@ impl Readers {
         tenant: TenantId,
         query: impl FnOnce(&mut Db) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
+        let (answered, seen) = self.answer(tenant, query).await?;
+        self.durable.wait(seen).await?;
+        answered.map_err(|error| read_error(&error))
+    }
+
+    /// Does the same without waiting until what the query saw is on disk.
+    pub(crate) async fn run_unsynced<T: Send + 'static>(
+        &self,
+        tenant: TenantId,
+        query: impl FnOnce(&mut Db) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (answered, _) = self.answer(tenant, query).await?;
+        answered.map_err(|error| read_error(&error))
+    }
+
+    /// Returns the answer to a query, and the newest commit that it may have seen.
+    async fn answer<T: Send + 'static>(
+        &self,
+        tenant: TenantId,
+        query: impl FnOnce(&mut Db) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<(rusqlite::Result<T>, u64), Error> {
         let (answer, answered) = oneshot::channel();
         // The server's own reads are few, and it cannot do without their answers.
         let longest = (tenant != NOBODY).then_some(self.longest);
@@ -100,9 +121,7 @@ impl Readers {
                 Refused::Full => Error::Busy,
                 Refused::Closed => stopped(),
             })?;
-        let (answered, seen) = answered.await.map_err(|_| stopped())?;
-        self.durable.wait(seen).await?;
-        answered.map_err(|error| read_error(&error))
+        answered.await.map_err(|_| stopped())
     }
 }
 

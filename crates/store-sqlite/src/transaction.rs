@@ -5,7 +5,7 @@
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::PoisonError,
+    sync::{Arc, PoisonError},
 };
 
 use asyncgate_core::{TenantId, Timestamp};
@@ -13,7 +13,7 @@ use asyncgate_store::{Transaction, Written};
 use rusqlite::Result;
 
 use crate::{
-    admission::{self, Admitted, Change, Wrote},
+    admission::{self, Admitted, Change, End, HotCells, Taken, Wrote},
     classes::{Classes, Live},
     db::Db,
     hot::HotTasks,
@@ -33,6 +33,8 @@ pub(crate) struct Writable {
     classes: Option<Classes>,
     /// Absent until tasks are written for the first time.
     live: Option<Live>,
+    /// The limits in memory. The open transaction holds those that it has looked at.
+    pub(crate) limits: Arc<HotCells>,
     pub(crate) last_time: Timestamp,
     /// The number of cells that the open transaction has added; negative if it took more away.
     pub(crate) cells: i64,
@@ -52,7 +54,12 @@ impl Transaction for Writable {
 }
 
 impl Writable {
-    pub(crate) fn new(db: Db, last_time: Timestamp, max_hot_bytes: usize) -> Self {
+    pub(crate) fn new(
+        db: Db,
+        last_time: Timestamp,
+        max_hot_bytes: usize,
+        limits: Arc<HotCells>,
+    ) -> Self {
         Self {
             db,
             ledgers: Ledgers::default(),
@@ -60,6 +67,7 @@ impl Writable {
             mailbox: MailboxState::new(0),
             classes: None,
             live: None,
+            limits,
             last_time,
             cells: 0,
         }
@@ -76,6 +84,7 @@ impl Writable {
         if let Some(live) = &mut self.live {
             live.roll_back();
         }
+        self.limits.release(End::RolledBack);
         self.last_time = last_time;
         self.cells = 0;
     }
@@ -126,7 +135,7 @@ impl Writable {
             Some(tenant) => self.number(tenant)?,
             None => 0,
         };
-        let now = self.decided_at(change.now);
+        let now = self.decided_at(change.now.max(self.limits.last_time()));
         let ran = catch_unwind(AssertUnwindSafe(|| change.run(&mut self.db, tenant, now)));
         let wrote = ran.map_err(Self::panicked)??;
         Ok(self.note(now, wrote).then_some(Written::Admission))
@@ -140,8 +149,10 @@ impl Writable {
             verdicts,
         } = admitted;
         let tenant = self.number(job.tenant)?;
-        let now = self.decided_at(job.now);
-        let weighed = admission::weigh(&self.db, (job.tenant, tenant), now, asks)?;
+        let now = self.decided_at(job.now.max(self.limits.last_time()));
+        // The task is made at the same time.
+        job.now = now;
+        let weighed = admission::weigh(&self.db, &self.limits, (job.tenant, tenant), now, asks)?;
         let passed = weighed.decision.verdicts.passed();
         let told = Some(weighed.decision.verdicts.clone());
         *verdicts.lock().unwrap_or_else(PoisonError::into_inner) = told;
@@ -150,10 +161,20 @@ impl Writable {
             // A job that wrote nothing uses no nonce and costs no token.
             return Ok(None);
         }
-        let mut wrote = weighed.write(&self.db, tenant)?;
+        let mut wrote = weighed.write(&self.db, &self.limits, tenant)?;
         admission::forget(&self.db, now, &mut wrote)?;
         let noted = self.note(now, wrote).then_some(Written::Admission);
         Ok(tasks.map(Written::Tasks).or(noted))
+    }
+
+    /// Writes limits that were decided in memory.
+    pub(crate) fn write_behind(&mut self, taken: &Taken) -> Result<()> {
+        let Self { db, ledgers, .. } = self;
+        let number = |tenant| Ok(ledgers.of(db, tenant)?.tenant);
+        let wrote = admission::write_behind(db, taken, number)?;
+        let now = self.decided_at(taken.at);
+        self.note(now, wrote);
+        Ok(())
     }
 
     /// Notes the rows of admission that were written at a time. Returns true if there were any.

@@ -4,6 +4,8 @@
 //! Invariants: nothing is answered before the commits that it may have seen are on disk (`durable.rs`); a failed commit is
 //! rolled back whole and every job in it is told so; a job that fails alone does not fail the jobs beside it.
 
+mod behind;
+
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicI64, AtomicU32, Ordering},
@@ -19,8 +21,10 @@ use asyncgate_store::{
 use rusqlite::{ErrorCode, config::DbConfig, ffi};
 use tokio::sync::oneshot;
 
+use self::behind::Behind;
 use crate::{
-    OpenError, Options, admission,
+    OpenError, Options,
+    admission::{self, End, HotCells},
     db::{Db, Use},
     durable::{self, Commit, Durable, Releases},
     identity, schema,
@@ -50,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: StoreMetrics,
     /// The commits that are on disk.
     pub(crate) durable: Arc<Durable>,
+    /// The limits in memory.
+    pub(crate) hot: Arc<HotCells>,
     pub(crate) last_time: AtomicI64,
     /// The time for which repeated sends must be recognised.
     pub(crate) replay_window_ms: AtomicI64,
@@ -89,6 +95,7 @@ impl Shared {
     /// Answers the jobs of a transaction whose commit is on disk, if it wrote anything.
     fn succeed(&self, ran: Ran, commit: Option<Commit>) {
         if let Some(commit) = commit {
+            self.hot.synced(commit.number);
             let wrote = ran.iter().filter(|(_, wrote)| wrote.is_some()).count();
             let metrics = &self.metrics;
             if wrote > 0 {
@@ -215,6 +222,7 @@ impl Writer {
             signals: Signals::default(),
             metrics: StoreMetrics::default(),
             durable: Arc::default(),
+            hot: Arc::new(HotCells::new(options.hot_limits)),
             last_time: AtomicI64::new(last_time),
             replay_window_ms: AtomicI64::new(mailbox::Policy::default().t_replay_ms),
             asked_at: AtomicI64::new(0),
@@ -245,14 +253,21 @@ impl Writer {
             bytes: options.max_queued_bytes,
         }));
         let waiting = Arc::clone(&jobs);
+        let writable = Writable::new(
+            db,
+            Timestamp::from_millis(last_time),
+            options.max_hot_bytes,
+            Arc::clone(&shared.hot),
+        );
         let mut worker = Worker {
-            writable: Writable::new(db, Timestamp::from_millis(last_time), options.max_hot_bytes),
+            writable,
             shared: Arc::clone(&shared),
             releases,
             log_pages,
             checkpointed: 0,
             large: None,
             max_batch_time: options.max_batch_time,
+            behind: Behind::new(options.hot_limits.write_after),
             has_failed: false,
         };
         let thread = thread::Builder::new()
@@ -332,6 +347,7 @@ struct Worker {
     /// A large job whose turn has come, for the next transaction.
     large: Option<Turn<Waiting>>,
     max_batch_time: Duration,
+    behind: Behind,
     /// True after a sync that failed.
     has_failed: bool,
 }
@@ -421,7 +437,7 @@ impl Worker {
         self.read_sends();
         while !self.has_failed {
             let popped = self.large.take().map(Popped::Job);
-            match popped.unwrap_or_else(|| queue.pop(PROBE_INTERVAL)) {
+            match popped.unwrap_or_else(|| queue.pop(self.patience())) {
                 Popped::Job(first) => {
                     self.read_sends();
                     let mut large = None;
@@ -432,7 +448,9 @@ impl Worker {
                 Popped::Closed => break,
             }
             self.forget_sends();
+            self.write_behind();
         }
+        self.write_everything_behind();
         self.has_failed |= !self.releases.wait();
         if self.has_failed {
             alarm.reason = durable::FAILED;
@@ -496,8 +514,9 @@ impl Worker {
         // A job that decides nothing may still have written: the first one of a tenant begins its ledger.
         let writes = self.writable.db.conn.total_changes() != changes;
         let committed = outcome.and_then(|()| self.commit(writes));
-        if committed.is_err() {
-            self.roll_back();
+        match &committed {
+            Ok(_) => self.writable.limits.release(End::Committed),
+            Err(_) => self.roll_back(),
         }
         committed
     }

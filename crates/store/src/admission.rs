@@ -30,6 +30,9 @@ pub type Backend = &'static str;
 ///   it is a replay. It answers as the pure rule does. On `Err` nothing is known to have been written.
 /// - `now` is the caller's time. A host whose rows are shared by many callers uses one clock of its own instead, and
 ///   returns that time in [`Verdicts::now`].
+/// - What was decided is on disk before the answer, on hosts that have a disk. The exception is a question of nothing but
+///   pace ([`Asks::is_pace`]): a crash may forget the last second of such consumption. A host that could not write
+///   it for longer refuses as before, and lets nobody pass: it answers with an error.
 /// - Rows are forgotten a few at a time, never all at once, and none while it still matters. A host that has no room for
 ///   more rows answers with an error.
 pub trait Host: Send + Sync {
@@ -46,16 +49,7 @@ pub trait Host: Send + Sync {
         now: Timestamp,
         check: &LimitCheck,
     ) -> Reply<'a, Limited> {
-        let limits = vec![check.clone()];
-        let asks = Asks {
-            limits,
-            ..Asks::default()
-        };
-        let verdicts = self.admit(tenant, now, asks);
-        Reply::later(async move {
-            let limited = verdicts.await?.limits.pop();
-            limited.ok_or_else(|| Error::Corrupt("the host left out an answer".to_owned()))
-        })
+        check_by_admit(self, tenant, now, check)
     }
 
     /// Returns the revocations of subjects, in the order asked.
@@ -81,6 +75,27 @@ pub trait Host: Send + Sync {
 
     /// Returns `Ok` if the host would answer now.
     fn ping(&self) -> Reply<'_, ()>;
+}
+
+/// Decides about one limit by [`Host::admit`], for hosts whose short way does not lead to every limit.
+pub fn check_by_admit<'a>(
+    host: &'a (impl Host + ?Sized),
+    tenant: TenantId,
+    now: Timestamp,
+    check: &LimitCheck,
+) -> Reply<'a, Limited> {
+    let asks = Asks {
+        limits: vec![check.clone()],
+        ..Asks::default()
+    };
+    let only = |mut verdicts: Verdicts| {
+        let limited = verdicts.limits.pop();
+        limited.ok_or_else(|| Error::Corrupt("the host left out an answer".to_owned()))
+    };
+    match host.admit(tenant, now, asks) {
+        Reply::Now(answer) => Reply::Now(answer.map(|answer| answer.and_then(only))),
+        Reply::Later(answer) => Reply::later(async move { only(answer.await?) }),
+    }
 }
 
 /// A decision about a domain: it returns the new state, or `None` to leave the domain as it is. It may be called more than

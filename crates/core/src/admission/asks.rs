@@ -41,6 +41,12 @@ impl Asks {
         self.counters.len() + self.limits.len() + self.nonces.len()
     }
 
+    /// Returns true if nothing but the pace of something is asked about ([`Rule::is_pace`](super::Rule::is_pace)).
+    pub fn is_pace(&self) -> bool {
+        let only_limits = self.counters.is_empty() && self.nonces.is_empty();
+        only_limits && !self.limits.is_empty() && self.limits.iter().all(|it| it.rule.is_pace())
+    }
+
     /// Returns true if there are no questions.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Bucket, Delay, Name, Progress, Row, Window};
+use super::{Bucket, Delay, MAX_SECS, Name, Progress, Row, Window};
 use crate::{TenantId, Timestamp};
 
 /// The way in which something is limited.
@@ -32,6 +32,17 @@ impl Rule {
             Self::Bucket(bucket) => bucket.capacity(),
             Self::Window(window) => window.limit,
             Self::Delay(delay) => delay.stages().len() as u64,
+        }
+    }
+
+    /// Returns true if the rule only sets a pace: it forgets by itself, within [`MAX_SECS`], what it has counted. A store
+    /// may lose the last moment of such a count in a crash. It must not lose an attempt of a sequence of delays, or a
+    /// call of a quota that never begins again, because the same call would pass twice.
+    pub const fn is_pace(&self) -> bool {
+        match self {
+            Self::Bucket(bucket) => bucket.fill_secs() <= MAX_SECS,
+            Self::Window(window) => window.window_secs <= MAX_SECS,
+            Self::Delay(_) => false,
         }
     }
 }
@@ -113,4 +124,35 @@ pub fn limit(check: &LimitCheck, now: Timestamp, stored: Option<Row>) -> (Limite
         limited.shadowed = true;
     }
     (limited, row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::Stage;
+
+    #[test]
+    fn a_pace_is_what_forgets_within_ninety_days() {
+        let bucket = |per_ms| Rule::Bucket(Bucket::new(10, 1, per_ms).unwrap());
+        let window = |window_secs| {
+            Rule::Window(Window {
+                limit: 1,
+                window_secs,
+            })
+        };
+        let tenth_of_it = MAX_SECS * 100;
+        let delay = Delay::new(vec![Stage::after(0)]).unwrap();
+        for (rule, expected) in [
+            (bucket(1), true),
+            (bucket(tenth_of_it), true),
+            (bucket(tenth_of_it + 1), false),
+            (window(1), true),
+            (window(MAX_SECS), true),
+            // The quota of a macaroon: one window from 1970 to its end.
+            (window(1_767_610_800), false),
+            (Rule::Delay(Arc::new(delay)), false),
+        ] {
+            assert_eq!(rule.is_pace(), expected, "{rule:?}");
+        }
+    }
 }

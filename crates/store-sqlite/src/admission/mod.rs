@@ -2,8 +2,12 @@
 //!
 //! It does not implement `asyncgate_store::Plane`: its rule asks for rows one by one, so a change is a closure over the
 //! connection. It shares the writer's queue, clock and commits with tasks and messages.
+//!
+//! Limits that only set a pace are the exception: they are decided in memory and written behind (`hot.rs`). A question
+//! that asks about anything else too goes to the writer as a whole.
 
 mod domains;
+mod hot;
 mod registry;
 mod rows;
 
@@ -15,16 +19,20 @@ use std::{
 use asyncgate_core::{
     TenantId, Timestamp,
     admission::{
-        Asks, ClientTier, Decision, DomainState, Name, Revocation, Subject, Verdicts, decide,
+        Asks, ClientTier, Decision, DomainState, LimitCheck, Limited, Name, Revocation, Row, Rule,
+        Subject, Verdicts, decide,
     },
 };
 use asyncgate_store::{
     Answer, Error, Health, Job, Store, Tasks,
-    admission::{Admission, Backend, DecideDomain, Host, Reply},
+    admission::{Admission, Backend, DecideDomain, Host, Reply, check_by_admit},
 };
 use rusqlite::Result;
 
 use crate::{SqliteStore, db::Db, writer::Queued};
+
+pub use self::hot::HotLimits;
+pub(crate) use self::hot::{End, HotCells, Taken};
 
 /// The tenant whose turn is taken by what is done for no tenant.
 pub(crate) const NOBODY: TenantId = TenantId::from_bytes([0; 16]);
@@ -91,33 +99,58 @@ pub(crate) struct Weighed {
     known: HashSet<Name>,
 }
 
-/// Decides from the rows as they stand.
+/// Decides from the rows as they stand. Limits are held until the transaction ends: what is in memory of them is newer.
 pub(crate) fn weigh(
     db: &Db,
+    hot: &HotCells,
     (tenant, number): (TenantId, i64),
     now: Timestamp,
     asks: &Asks,
 ) -> Result<Weighed> {
+    let limits = asks.limits.iter().map(|check| check.name(tenant, now));
+    let limits: Vec<Name> = limits.collect();
     let mut known = HashSet::new();
     let decision = decide(tenant, now, asks, |name| {
         let found = rows::find(db, number, name)?;
         found.is_some().then(|| known.insert(name));
-        Ok::<_, rusqlite::Error>(found)
+        Ok::<_, rusqlite::Error>(match limits.contains(&name) {
+            true => hot.hold(tenant, name, found),
+            false => found,
+        })
     })?;
     Ok(Weighed { decision, known })
 }
 
 impl Weighed {
     /// Writes what was decided.
-    pub(crate) fn write(&self, db: &Db, tenant: i64) -> Result<Wrote> {
+    pub(crate) fn write(&self, db: &Db, hot: &HotCells, tenant: i64) -> Result<Wrote> {
         let mut wrote = Wrote::default();
         for (name, row) in &self.decision.rows {
             rows::write(db, tenant, *name, row)?;
+            hot.change_held(*name, *row);
             wrote.rows += 1;
             wrote.cells += i64::from(!self.known.contains(name));
         }
         Ok(wrote)
     }
+}
+
+/// Writes cells that were decided in memory. `number` returns the number of a tenant.
+pub(crate) fn write_behind(
+    db: &Db,
+    taken: &Taken,
+    mut number: impl FnMut(TenantId) -> Result<i64>,
+) -> Result<Wrote> {
+    let mut wrote = Wrote::default();
+    for cell in &taken.cells {
+        let tenant = number(cell.tenant)?;
+        // Its row may have been forgotten since it was loaded.
+        wrote.cells += i64::from(!rows::is_known(db, tenant, cell.name)?);
+        rows::write(db, tenant, cell.name, &cell.row)?;
+        wrote.rows += 1;
+    }
+    forget(db, taken.at, &mut wrote)?;
+    Ok(wrote)
 }
 
 /// Forgets some cells whose time is over: more than were added, so that forgetting keeps up.
@@ -163,6 +196,51 @@ impl SqliteStore {
             taken(&answer)
         })
     }
+
+    fn hot(&self) -> &Arc<HotCells> {
+        &self.writer.shared.hot
+    }
+
+    /// Decides in the next commit, and answers when it is on disk.
+    fn admit_by_writer(
+        &self,
+        tenant: TenantId,
+        now: Timestamp,
+        asks: Asks,
+    ) -> Answer<'_, Verdicts> {
+        let size = (asks.len(), weight(&asks));
+        let hot = Arc::clone(self.hot());
+        self.change(tenant, now, size, move |db, number, now| {
+            let weighed = weigh(db, &hot, (tenant, number), now, &asks)?;
+            let wrote = weighed.write(db, &hot, number)?;
+            Ok((weighed.decision.verdicts, wrote))
+        })
+    }
+
+    /// Reads the cells of a question of pace, and decides it in memory. If the writer holds one of them, or there is no
+    /// room, the question takes the writer's way.
+    async fn load_and_admit(
+        &self,
+        tenant: TenantId,
+        now: Timestamp,
+        asks: Asks,
+    ) -> std::result::Result<Verdicts, Error> {
+        let pinned = self.hot().pin(tenant, now, &asks);
+        let names = pinned.names().to_vec();
+        let find = move |db: &mut Db| -> Result<Vec<Option<Row>>> {
+            let Some(number) = db.tenant(tenant)? else {
+                return Ok(vec![None; names.len()]);
+            };
+            let rows = names.iter().map(|name| rows::find(db, number, *name));
+            rows.collect()
+        };
+        // Who has consumed is told at once, so it does not matter whether what was read is on disk yet.
+        pinned.keep(self.readers.run_unsynced(tenant, find).await?);
+        match self.hot().admit(tenant, now, &asks) {
+            Some(answer) => answer,
+            None => self.admit_by_writer(tenant, now, asks).await,
+        }
+    }
 }
 
 /// Takes the answer that a change has left.
@@ -177,21 +255,39 @@ impl Host for SqliteStore {
     }
 
     fn admit(&self, tenant: TenantId, now: Timestamp, asks: Asks) -> Reply<'_, Verdicts> {
-        if asks.peek {
-            // It writes nothing, so it need not wait for the writer. It sees the time of the last commit.
-            let now = now.max(self.last_time());
+        // Decisions beside the writer see the time of the last commit.
+        let seen = now.max(self.last_time());
+        if asks.is_pace() {
+            return match self.hot().admit(tenant, seen, &asks) {
+                Some(answer) => Reply::Now(Some(answer)),
+                None => Reply::later(self.load_and_admit(tenant, seen, asks)),
+            };
+        }
+        let in_file = |check: &LimitCheck| matches!(check.rule, Rule::Delay(_));
+        if asks.peek && asks.limits.iter().all(in_file) {
+            // It writes nothing, and nothing of it is in memory, so it need not wait for the writer.
+            let now = seen;
             return Reply::Later(self.read_for(tenant, move |db| {
                 let known = db.tenant(tenant)?;
                 let load = |name| known.map_or(Ok(None), |known| rows::find(db, known, name));
                 Ok(decide(tenant, now, &asks, load)?.verdicts)
             }));
         }
-        let size = (asks.len(), weight(&asks));
-        Reply::Later(self.change(tenant, now, size, move |db, number, now| {
-            let weighed = weigh(db, (tenant, number), now, &asks)?;
-            let wrote = weighed.write(db, number)?;
-            Ok((weighed.decision.verdicts, wrote))
-        }))
+        Reply::Later(self.admit_by_writer(tenant, now, asks))
+    }
+
+    fn check_limit<'a>(
+        &'a self,
+        tenant: TenantId,
+        now: Timestamp,
+        check: &LimitCheck,
+    ) -> Reply<'a, Limited> {
+        let seen = now.max(self.last_time());
+        let is_pace = check.rule.is_pace();
+        match is_pace.then(|| self.hot().check_limit(tenant, seen, check)) {
+            Some(Some(answer)) => Reply::Now(Some(answer)),
+            Some(None) | None => check_by_admit(self, tenant, now, check),
+        }
     }
 
     fn revoked(

@@ -24,6 +24,13 @@ pub(super) fn find(db: &Db, tenant: i64, name: Name) -> Result<Option<Row>> {
         .optional()
 }
 
+/// Returns true if there is such a row, whatever it holds.
+pub(super) fn is_known(db: &Db, tenant: i64, name: Name) -> Result<bool> {
+    db.conn
+        .prepare_cached("SELECT 1 FROM cell WHERE tenant = ?1 AND name = ?2")?
+        .exists(params![tenant, name.to_bytes()])
+}
+
 pub(super) fn write(db: &Db, tenant: i64, name: Name, row: &Row) -> Result<()> {
     let (sort, a, b, c) = columns(row.cell);
     let until = row.until.as_millis();

@@ -21,7 +21,7 @@ const TENANT: TenantId = TenantId::from_bytes([1; 16]);
 const WATCHED: Duration = Duration::from_millis(100);
 
 /// A disk that asks before it syncs.
-struct Disk {
+pub(crate) struct Disk {
     dir: TempDir,
     asked: mpsc::Receiver<()>,
     answer: mpsc::Sender<io::Result<()>>,
@@ -31,6 +31,10 @@ impl Disk {
     /// Opens a store on such a disk. Whoever keeps the disk behind the store drops it first: then no sync is held any more,
     /// and a test that fails ends.
     fn open() -> (SqliteStore, Self) {
+        Self::open_with(&Options::default())
+    }
+
+    pub(crate) fn open_with(options: &Options) -> (SqliteStore, Self) {
         let dir = tempfile::tempdir().unwrap();
         let (ask, asked) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
@@ -39,21 +43,20 @@ impl Disk {
             let _ = ask.send(());
             answers.recv().unwrap_or(Ok(()))
         };
-        let options = Options::default();
-        let store = SqliteStore::open_with(&disk.path(), &options, Box::new(sync)).unwrap();
+        let store = SqliteStore::open_with(&disk.path(), options, Box::new(sync)).unwrap();
         (store, disk)
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.dir.path().join("a.db")
     }
 
     /// Waits until the disk is asked to sync.
-    fn is_asked(&self) {
+    pub(crate) fn is_asked(&self) {
         self.asked.recv().unwrap();
     }
 
-    fn answers(&self, outcome: io::Result<()>) {
+    pub(crate) fn answers(&self, outcome: io::Result<()>) {
         self.answer.send(outcome).unwrap();
     }
 
@@ -86,12 +89,12 @@ fn job(mut decide: impl FnMut(Snapshot) -> Option<Changes> + Send + 'static) -> 
 }
 
 /// A job that appends a receipt.
-fn append() -> Work {
+pub(crate) fn append() -> Work {
     job(|snapshot| Some(receipt_at(snapshot.head + 1)))
 }
 
 /// Returns true if there is no answer for a while.
-fn is_pending<T>(answer: &mut Answer<'_, T>) -> bool {
+pub(crate) fn is_pending<T>(answer: &mut Answer<'_, T>) -> bool {
     let watch = Stopwatch::start();
     while watch.elapsed() < WATCHED {
         let polled = answer

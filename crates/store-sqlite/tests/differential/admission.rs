@@ -1,7 +1,11 @@
 //! The same for admission: one random history of questions on both stores, compared answer by answer,
 //! and what is kept at the end, over restarts of the one that has a file.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use asyncgate_core::{
     TenantId, Timestamp,
@@ -12,6 +16,7 @@ use asyncgate_store::{
     conformance::{bucket, delay, subject, window},
     memory::MemoryStore,
 };
+use asyncgate_store_sqlite::{HotLimits, Options, SqliteStore};
 use proptest::prelude::*;
 
 use crate::{TENANTS, config, open};
@@ -29,6 +34,7 @@ enum Step {
 struct Pair {
     memory: Arc<dyn Store>,
     sqlite: Arc<dyn Store>,
+    open: fn(&Path) -> Arc<dyn Store>,
     path: PathBuf,
     now: Timestamp,
 }
@@ -38,13 +44,23 @@ fn tenant(number: u8) -> TenantId {
 }
 
 impl Pair {
+    fn new(path: PathBuf, open: fn(&Path) -> Arc<dyn Store>) -> Self {
+        Self {
+            memory: Arc::new(MemoryStore::new()),
+            sqlite: open(&path),
+            open,
+            path,
+            now: Timestamp::from_millis(1_767_610_800_000),
+        }
+    }
+
     async fn step(&mut self, step: Step) {
         let now = self.now;
         match step {
             Step::Wait(millis) => self.now = now.plus_millis(millis),
             Step::Reopen => {
                 self.sqlite = Arc::new(MemoryStore::new());
-                self.sqlite = open(&self.path);
+                self.sqlite = (self.open)(&self.path);
             }
             Step::Ask(of, asks) => {
                 let expected = self.memory.admission().admit(tenant(of), now, asks.clone());
@@ -161,25 +177,44 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Opens a store with room for a few limits: most are read, written and read again.
+fn open_with_little_room(path: &Path) -> Arc<dyn Store> {
+    let options = Options {
+        readers: 1,
+        hot_limits: HotLimits {
+            max_cells: 3,
+            write_after: Duration::from_millis(1),
+            ..HotLimits::default()
+        },
+        ..Options::default()
+    };
+    Arc::new(SqliteStore::open(path, &options).unwrap())
+}
+
+fn compare(open: fn(&Path) -> Arc<dyn Store>, steps: Vec<Step>) {
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut pair = Pair::new(dir.path().join("a.db"), open);
+        for step in steps {
+            pair.step(step).await;
+        }
+        pair.compare().await;
+    });
+}
+
 proptest! {
     #![proptest_config(config())]
 
     #[test]
     fn sqlite_decides_as_memory_does(steps in prop::collection::vec(step(), 1..100)) {
-        let dir = tempfile::tempdir().unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(async {
-            let path = dir.path().join("a.db");
-            let mut pair = Pair {
-                memory: Arc::new(MemoryStore::new()),
-                sqlite: open(&path),
-                path,
-                now: Timestamp::from_millis(1_767_610_800_000),
-            };
-            for step in steps {
-                pair.step(step).await;
-            }
-            pair.compare().await;
-        });
+        compare(open, steps);
+    }
+
+    #[test]
+    fn sqlite_with_little_room_decides_as_memory_does(steps in prop::collection::vec(step(), 1..100)) {
+        compare(open_with_little_room, steps);
     }
 }
