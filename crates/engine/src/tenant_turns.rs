@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn callers_that_go_away_pass_their_turns_on() {
-        let turns = TenantTurns::new(1, 1);
+        let turns = TenantTurns::new(1, 2);
         let first = caller(&turns, LOUD);
         let mut gone: Vec<Caller> = (0..5).map(|_| caller(&turns, LOUD)).collect();
         let mut last = caller(&turns, QUIET);
