@@ -73,7 +73,7 @@ impl StoreMetrics {
 }
 
 /// A measurement of how long something takes. It is the only use of the machine's clock outside the server: the time
-/// goes to metrics, never into a decision.
+/// goes to metrics and says how long something has waited, and never goes into a decision of a rule.
 #[derive(Debug, Clone, Copy)]
 pub struct Stopwatch(std::time::Instant);
 

@@ -52,11 +52,11 @@ pub fn run(bench: &Bench) -> Result<Section> {
     figures.extend(memory.costs.figures("check"));
     figures.extend([
         Figure::new(
-            "limits/check, each fsynced by SQLite",
+            "limits/check on SQLite, written behind",
             median(&disk.rates),
             Unit::PerSecond,
         ),
-        Figure::latency("limits/check p99, each fsynced by SQLite", p99(&disk)),
+        Figure::latency("limits/check p99 on SQLite, written behind", p99(&disk)),
     ]);
     let how = format!(
         "One token bucket check per request, {KEYS} keys in turn, {CONNECTIONS} connections, closed loop, `store = memory`. \

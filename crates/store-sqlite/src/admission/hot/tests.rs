@@ -424,6 +424,25 @@ fn a_cell_that_the_writer_holds_is_its_own_until_the_end() {
     }
 }
 
+/// A caller who began to read before the commit must not bring back what was there before it.
+#[test]
+fn a_commit_is_seen_by_those_who_read_before_it() {
+    let cells = Arc::new(HotCells::new(HotLimits::default()));
+    let check = five("k");
+    let asks = Asks {
+        limits: vec![check.clone()],
+        ..Asks::default()
+    };
+    let late = cells.pin(TENANT, NOW, &asks);
+    let name = check.name(TENANT, NOW);
+    let before = cells.hold(TENANT, name, None);
+    cells.change_held(name, limit_of(&check, 2, before).1.unwrap());
+    cells.release(End::Committed);
+    late.keep(vec![None]);
+    let limited = cells.check_limit(TENANT, NOW, &check).unwrap().unwrap();
+    assert_eq!(limited.remaining, 2);
+}
+
 fn limit_of(check: &LimitCheck, cost: i64, stored: Option<Row>) -> (Limited, Option<Row>) {
     let check = LimitCheck {
         cost,
