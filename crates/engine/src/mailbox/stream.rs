@@ -99,7 +99,11 @@ impl Engine {
 impl MessageStream {
     /// Returns the next messages, or a sign of life. Returns nothing when the stream has ended: the
     /// engine drains, or cannot go on.
-    pub fn next(&mut self) -> BoxFuture<'_, Option<Streamed>> {
+    pub async fn next(&mut self) -> Option<Streamed> {
+        self.step().await
+    }
+
+    fn step(&mut self) -> BoxFuture<'_, Option<Streamed>> {
         // The task that polls a stream may have turned to other requests since it opened this one.
         let origin = self.origin.clone();
         Box::pin(async move {
