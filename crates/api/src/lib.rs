@@ -34,7 +34,7 @@ pub use code::{Code, ErrorBody};
 pub use forms::Forms;
 pub use identity::*;
 pub use ingress::IngressOutput;
-pub use json::{Misread, decode};
+pub use json::{Misread, decode, decode_for};
 pub use leases::*;
 pub use mailbox::*;
 pub use messages::*;

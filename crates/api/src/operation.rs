@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Code, Scope};
+use crate::{Code, Misread, Scope};
 
 /// A request and its answer, known to every facade by its [`Spec`].
 pub trait Operation: 'static {
@@ -17,6 +17,15 @@ pub trait Operation: 'static {
     type Output: Serialize + JsonSchema + Send + 'static;
     /// The operation's name, place and promises.
     const SPEC: Spec;
+
+    /// Says what is wrong with an input that could not be read, for an error that is known or will be found.
+    fn explain(bytes: &[u8], known: Option<serde_json::Error>) -> Misread;
+
+    /// Reads an input that comes as `name=value` pairs, percent-encoded, as in a query string.
+    ///
+    /// # Errors
+    /// An input that has not the fields of the operation, and any input of an operation that has a body.
+    fn read_form(text: &str) -> Result<Self::Input, Misread>;
 }
 
 /// Declares an operation: its plane, type, input and output, and the fields of its spec that are not those
@@ -34,6 +43,19 @@ macro_rules! operation {
                 $($field: $value,)+
                 ..crate::Spec::of(crate::Plane::$plane)
             };
+
+            // Both are rare, and large for all operations together: here they are compiled once, beside other crates.
+            fn explain(
+                bytes: &[u8],
+                known: Option<serde_json::Error>,
+            ) -> crate::Misread {
+                crate::json::explain::<$input>(bytes, known)
+            }
+
+            fn read_form(text: &str) -> Result<$input, crate::Misread> {
+                let read = const { crate::json::form_reader(Self::SPEC.method) };
+                read(text)
+            }
         }
     };
 }

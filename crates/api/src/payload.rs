@@ -41,6 +41,8 @@ impl Payload {
     }
 
     /// Decodes base64, or returns what is wrong with it.
+    // Inlined, because this crate is built for size and a payload can be large.
+    #[inline]
     pub fn from_base64(text: &str) -> Result<Self, String> {
         match BASE64.decode(text) {
             Ok(bytes) => Ok(Self(bytes.into())),
@@ -49,6 +51,7 @@ impl Payload {
     }
 
     /// Encodes the bytes in base64.
+    #[inline]
     pub fn to_base64(&self) -> String {
         BASE64.encode(&self.0)
     }

@@ -9,6 +9,7 @@ use asyncgate_core::PrincipalKey;
 use asyncgate_core::identity::{ApiKey, DEFAULT_TENANT, Find, Rejection, first_key, import_keys};
 use asyncgate_engine::Role;
 use asyncgate_store::identity::{Reads, Snapshot};
+use futures_util::future::BoxFuture;
 
 use crate::auth::{Auth, platform_admin};
 use crate::hash::{HashCost, NotHashed};
@@ -120,12 +121,15 @@ impl Error {
 impl Auth {
     /// Takes over the keys of an older version. Then, if nobody could manage this server, makes the first key and
     /// returns it, to be shown once.
-    pub async fn begin(&self) -> Result<Option<PlainKey>, Error> {
-        self.import().await?;
-        if self.needs_no_key() {
-            return Ok(None);
-        }
-        self.make_first_key().await
+    pub fn begin(&self) -> BoxFuture<'_, Result<Option<PlainKey>, Error>> {
+        // Boxed, so that it is compiled here and not where it is awaited.
+        Box::pin(async {
+            self.import().await?;
+            if self.needs_no_key() {
+                return Ok(None);
+            }
+            self.make_first_key().await
+        })
     }
 
     async fn import(&self) -> Result<(), Error> {

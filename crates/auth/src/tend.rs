@@ -7,6 +7,7 @@ use asyncgate_core::admission::SERVER_TENANT;
 use asyncgate_core::identity::{Find, RecordKind, note_uses};
 use asyncgate_core::{Decision, RecordId, Timestamp};
 use asyncgate_store::identity::Reads;
+use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
 use crate::auth::Auth;
@@ -23,18 +24,21 @@ const UNUSED_MS: i64 = 3_600_000;
 
 impl Auth {
     /// Tends what is remembered until the engine drains.
-    pub async fn tend(&self) {
-        let engine = &self.inner().engine;
-        let mut draining = false;
-        while !draining {
-            tokio::select! {
-                () = engine.drained() => draining = true,
-                () = sleep(ROUND) => {}
+    pub fn tend(&self) -> BoxFuture<'_, ()> {
+        // Boxed, so that it is compiled here and not where it is awaited.
+        Box::pin(async {
+            let engine = &self.inner().engine;
+            let mut draining = false;
+            while !draining {
+                tokio::select! {
+                    () = engine.drained() => draining = true,
+                    () = sleep(ROUND) => {}
+                }
+                // The last uses are written down before the end, however short ago the ones before them were.
+                let pause_ms = if draining { 0 } else { PAUSE_MS };
+                self.tend_once(pause_ms).await;
             }
-            // The last uses are written down before the end, however short ago the ones before them were.
-            let pause_ms = if draining { 0 } else { PAUSE_MS };
-            self.tend_once(pause_ms).await;
-        }
+        })
     }
 
     /// Does one round. `pause_ms` is the shortest time between two notes about one key.

@@ -1,6 +1,6 @@
 //! The one way to run an operation.
 //!
-//! Every call passes [`run`] exactly once, whatever its form: JSON and forms (REST, MCP), typed values
+//! Every call passes [`pass`] exactly once, whatever its form: JSON and forms (REST, MCP), typed values
 //! (gRPC), the opening of a stream, Envoy's descriptors, and the server's own questions for clients
 //! that show no credential.
 //!
@@ -8,21 +8,25 @@
 //! decoding, the rules about what the input touches, the limits of messages and tasks, the operation. A caller without
 //! the right learns nothing about its input, and input that cannot be read has been paid for.
 
-use std::pin::pin;
+use std::{
+    pin::pin,
+    sync::{Mutex, PoisonError},
+};
 
-use asyncgate_api::{Code, Spec};
+use asyncgate_api::{Code, Operation, Spec};
 use asyncgate_core::identity::Scopes;
 use asyncgate_store::Stopwatch;
+use futures_util::future::BoxFuture;
 use tracing::Instrument as _;
 
 use crate::{
-    Answer, Caller, Engine, Fault, Grant, Holder, Source, Touches,
+    Answer, Answered, Caller, Engine, Fault, Grant, Holder, Source, Touches,
     call_limits::Brought,
     caveats::{Wanted, named_for},
     input,
     metrics::{OK, span},
     operations::Execute,
-    rate_headers::{Header, headers, note},
+    rate_headers::{Header, ReportedLimit, headers, note},
     registry::place,
     tenant_turns::Turn,
 };
@@ -38,29 +42,61 @@ const USUAL_ANSWER_BYTES: usize = 1_024;
 /// The most bytes of room that an encoded answer keeps without need.
 const MAX_SPARE_BYTES: usize = 64 << 10;
 
+/// The part of a call that each operation has of its own, from encoded input to encoded output. Everything else is
+/// compiled once for all operations.
+type Work = for<'a> fn(&'a Engine, &'a Caller, Source<'a>, &'a Admitted) -> Answered<'a>;
+
 /// Runs an operation on input as a facade received it, and encodes its output.
 pub(crate) fn answer<'a, O: Execute>(
     engine: &'a Engine,
     caller: &'a Caller,
     source: Source<'a>,
-) -> impl Future<Output = Result<Answer, Fault>> + Send + 'a {
-    run::<O, _, _, _>(
+) -> Answered<'a> {
+    let place = const { place::<O>() };
+    Box::pin(answer_with(
         engine,
         caller,
-        source.len(),
-        move || input::decode(source),
-        move |input| async move {
-            let _turn = page_turn(engine, caller, &O::SPEC).await;
-            let answer = encode::<O>(&O::execute(engine, caller, input).await?)?;
-            held(engine, caller, &O::SPEC, answer)
-        },
-        |mut answer, mut headers| {
-            // The last header of a name wins: an operation that was asked about a limit tells of that
-            // one, not of the caller's.
-            headers.append(&mut answer.headers);
-            Answer { headers, ..answer }
-        },
-    )
+        source,
+        &O::SPEC,
+        place,
+        work::<O>,
+    ))
+}
+
+async fn answer_with(
+    engine: &Engine,
+    caller: &Caller,
+    source: Source<'_>,
+    spec: &Spec,
+    place: usize,
+    work: Work,
+) -> Result<Answer, Fault> {
+    let admitted = Admitted::default();
+    let work = work(engine, caller, source, &admitted);
+    let done = pass(engine, caller, spec, place, &admitted, work).await;
+    let (mut answer, mut headers) = done?;
+    // The last header of a name wins: an operation that was asked about a limit tells of that
+    // one, not of the caller's.
+    headers.append(&mut answer.headers);
+    Ok(Answer { headers, ..answer })
+}
+
+fn work<'a, O: Execute>(
+    engine: &'a Engine,
+    caller: &'a Caller,
+    source: Source<'a>,
+    admitted: &'a Admitted,
+) -> Answered<'a> {
+    Box::pin(async move {
+        let turn = large_input_turn(engine, caller, source.len()).await;
+        let input = input::decode::<O>(source)?;
+        drop(turn);
+        let touches = O::touches(&input);
+        admit(engine, caller, &O::SPEC, admitted, touches).await?;
+        let _turn = page_turn(engine, caller, &O::SPEC).await;
+        let answer = encode::<O>(&O::execute(engine, caller, input).await?)?;
+        held(engine, caller, &O::SPEC, answer)
+    })
 }
 
 /// Runs an operation for a facade whose protocol has types of its own. `input` is the facade's result of
@@ -70,69 +106,116 @@ pub fn execute<'a, O: Execute>(
     caller: &'a Caller,
     input: Result<O::Input, Fault>,
 ) -> impl Future<Output = Result<O::Output, Fault>> + Send + 'a {
-    run::<O, _, _, _>(
-        engine,
-        caller,
-        0,
-        || input,
-        move |input| O::execute(engine, caller, input),
-        |output, _| output,
-    )
+    let operate = move |input| O::execute(engine, caller, input);
+    run::<O, _, _>(engine, caller, || input, operate)
 }
 
-/// Takes a call through all steps. `decode` gives the input by reading so many `bytes`, `operate` does the work, and
-/// `finish` adds to its result the headers that tell of the caller's limits.
-///
-/// The forms of a call return this future as it is. To await it in a future of their own would copy
-/// kilobytes once more, which costs as much as many an operation does.
-pub(crate) async fn run<O, W, R, T>(
+/// An operation that a facade calls with typed values.
+pub trait Typed: Operation {
+    /// Runs the operation, as [`execute`] does.
+    fn run<'a>(
+        engine: &'a Engine,
+        caller: &'a Caller,
+        input: Result<Self::Input, Fault>,
+    ) -> BoxFuture<'a, Result<Self::Output, Fault>>;
+}
+
+/// Compiles the typed forms of operations here, so that a facade does not compile the operations again.
+macro_rules! typed {
+    ($($operation:ident),+ $(,)?) => {
+        $(impl Typed for asyncgate_api::$operation {
+            fn run<'a>(
+                engine: &'a Engine,
+                caller: &'a Caller,
+                input: Result<Self::Input, Fault>,
+            ) -> BoxFuture<'a, Result<Self::Output, Fault>> {
+                Box::pin(execute::<Self>(engine, caller, input))
+            }
+        })+
+    };
+}
+
+typed!(
+    SendMessage,
+    SendMessages,
+    ReceiveMessages,
+    AckMessage,
+    AckMessages,
+    NackMessage,
+    ExtendMessage,
+    PeekMessages,
+    GetMessage,
+    DeleteMessage,
+    RedriveMessage,
+    PurgeTopic,
+    ListTopics,
+    ListDeadLetters,
+    ReprocessDeadLetters,
+    GetMailboxHeads,
+);
+
+/// Takes a call of any form through all steps. `decode` gives the input, and `operate` does the work.
+pub(crate) async fn run<O, W, R>(
     engine: &Engine,
     caller: &Caller,
-    bytes: usize,
-    decode: impl FnOnce() -> Result<O::Input, Fault>,
-    operate: impl FnOnce(O::Input) -> W,
-    finish: impl FnOnce(R, Vec<Header>) -> T,
-) -> Result<T, Fault>
+    decode: impl FnOnce() -> Result<O::Input, Fault> + Send,
+    operate: impl FnOnce(O::Input) -> W + Send,
+) -> Result<R, Fault>
 where
     O: Execute,
-    W: Future<Output = Result<R, Fault>>,
+    W: Future<Output = Result<R, Fault>> + Send,
+    R: Send,
 {
+    let admitted = Admitted::default();
+    let work = Box::pin(async {
+        let input = decode()?;
+        let touches = O::touches(&input);
+        admit(engine, caller, &O::SPEC, &admitted, touches).await?;
+        operate(input).await
+    });
+    let place = const { place::<O>() };
+    let (output, _) = pass(engine, caller, &O::SPEC, place, &admitted, work).await?;
+    Ok(output)
+}
+
+/// What is known of a call that may go on: the scopes by which the caller may call, and what is to be told of its
+/// limits. Empty before that, and after a refusal that tells of the limits itself.
+#[derive(Default)]
+pub(crate) struct Admitted(Mutex<Option<(Scopes, Vec<ReportedLimit>)>>);
+
+impl Admitted {
+    fn put(&self, scopes: Scopes, told: Vec<ReportedLimit>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((scopes, told));
+    }
+
+    fn take(&self) -> Option<(Scopes, Vec<ReportedLimit>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Takes a call through all steps that operations share. Returns the headers that tell of the caller's limits with what
+/// `work` gave. The work is boxed, so that this is compiled once for each kind of result and not for each operation.
+async fn pass<R>(
+    engine: &Engine,
+    caller: &Caller,
+    spec: &Spec,
+    place: usize,
+    admitted: &Admitted,
+    work: BoxFuture<'_, Result<R, Fault>>,
+) -> Result<(R, Vec<Header>), Fault> {
     let watch = Stopwatch::start();
-    // Pinned where it is made, for the same reason.
+    // Pinned where it is made: to move it would copy kilobytes.
     let running = pin!(async {
-        let scopes = match check_first(engine, caller, &O::SPEC) {
-            Ok(scopes) => scopes,
-            Err(fault) => {
-                let headers = engine.limit_headers(caller).await;
-                return Err(Fault { headers, ..fault });
-            }
-        };
-        let mut told = engine.charge(caller, &O::SPEC).await?;
-        let checked = |input| check_touches(engine, &O::SPEC, O::touches(&input)).map(|()| input);
-        let decoded = match bytes > LARGE_INPUT_BYTES {
-            // Boxed, so that the futures of other calls stay small.
-            true => Box::pin(large_input(engine, caller, decode)).await,
-            false => decode(),
-        };
-        let done = match decoded.and_then(checked) {
-            Ok(input) => {
-                let brought = Brought::of(O::touches(&input));
-                if let Some(caveats) = &caller.credential.caveats {
-                    let wanted = Wanted::of(O::touches(&input));
-                    // Boxed, so that the futures of calls without conditions stay small.
-                    Box::pin(engine.check_wanted(caller, caveats, &O::SPEC, scopes, wanted))
-                        .await?;
-                }
-                told = engine.charge_brought(caller, brought, told).await?;
-                operate(input).await
-            }
-            Err(fault) => Err(fault),
+        begin(engine, caller, spec, admitted).await?;
+        let done = work.await;
+        let Some((_, told)) = admitted.take() else {
+            return done.map(|done| (done, Vec::new()));
         };
         let mut headers = headers(&told);
         match done {
             Ok(done) => {
                 note(&headers);
-                Ok(finish(done, headers))
+                Ok((done, headers))
             }
             Err(mut fault) => {
                 headers.append(&mut fault.headers);
@@ -141,21 +224,64 @@ where
         }
     });
     let outcome = running
-        .instrument(span::of(engine, &O::SPEC))
+        .instrument(span::of(engine, spec))
         .await
-        .map_err(|fault| engine.refuse(&O::SPEC, named_for(caller, fault)));
+        .map_err(|fault| engine.refuse(spec, named_for(caller, fault)));
     if let Err(fault) = &outcome {
         note(&fault.headers);
-        engine.note_used_up(caller, &O::SPEC, fault);
-        check_listed(&O::SPEC, fault.code);
-        engine.note_refused(caller, &O::SPEC, fault);
+        engine.note_used_up(caller, spec, fault);
+        check_listed(spec, fault.code);
+        engine.note_refused(caller, spec, fault);
     }
     let code = outcome
         .as_ref()
         .map_or_else(|fault| fault.code.as_str(), |_| OK);
-    let place = const { place::<O>() };
     engine.metrics.observe(place, code, watch);
     outcome
+}
+
+/// Does what comes before the input is read.
+async fn begin(
+    engine: &Engine,
+    caller: &Caller,
+    spec: &Spec,
+    admitted: &Admitted,
+) -> Result<(), Fault> {
+    match check_first(engine, caller, spec) {
+        Ok(scopes) => {
+            let told = engine.charge(caller, spec).await?;
+            admitted.put(scopes, told);
+            Ok(())
+        }
+        Err(fault) => {
+            let headers = engine.limit_headers(caller).await;
+            Err(Fault { headers, ..fault })
+        }
+    }
+}
+
+/// Does what comes between the input and the operation.
+async fn admit(
+    engine: &Engine,
+    caller: &Caller,
+    spec: &Spec,
+    admitted: &Admitted,
+    touches: Touches<'_>,
+) -> Result<(), Fault> {
+    check_touches(engine, spec, touches)?;
+    // Without scopes nothing is allowed, so a call that skipped its first steps would end here.
+    let (scopes, told) = admitted
+        .take()
+        .ok_or_else(|| Fault::new(Code::Internal, "the call did not begin as it should"))?;
+    let brought = Brought::of(touches);
+    if let Some(caveats) = &caller.credential.caveats {
+        let wanted = Wanted::of(touches);
+        // Boxed, so that the futures of calls without conditions stay small.
+        Box::pin(engine.check_wanted(caller, caveats, spec, scopes, wanted)).await?;
+    }
+    let told = engine.charge_brought(caller, brought, told).await?;
+    admitted.put(scopes, told);
+    Ok(())
 }
 
 /// Makes the checks that come before any charge. Returns the scopes by which the caller may call.
@@ -213,14 +339,13 @@ fn check_listed(spec: &Spec, code: Code) {
     );
 }
 
-/// Reads a large input when it is the tenant's turn. Only one thread does so at a time, so that the others serve the rest.
-async fn large_input<T>(
-    engine: &Engine,
-    caller: &Caller,
-    decode: impl FnOnce() -> Result<T, Fault>,
-) -> Result<T, Fault> {
-    let _turn = engine.large_inputs.take(caller.tenant).await;
-    decode()
+/// Waits for the turn to read an input of so many bytes, if it is large. Only one thread reads large inputs at a time, so
+/// that the others serve the rest.
+async fn large_input_turn(engine: &Engine, caller: &Caller, bytes: usize) -> Option<Turn> {
+    if bytes <= LARGE_INPUT_BYTES {
+        return None;
+    }
+    Some(engine.large_inputs.take(caller.tenant).await)
 }
 
 /// Waits for the turn of an operation that answers with a page. Between its rows and its bytes a page takes several

@@ -10,6 +10,8 @@ use asyncgate_core::{
     admission::{Asks, CallCheck, SERVER_TENANT, Scope, hourly_checks},
 };
 
+use futures_util::future::BoxFuture;
+
 use crate::{
     Caller, Engine, Fault, Principal, Touches,
     operations::host_fault,
@@ -99,18 +101,21 @@ impl Engine {
 
     /// Returns the headers about the hourly quotas of a caller whose request did not come as far as a call, or was
     /// refused before it was charged. Nothing is charged.
-    pub async fn limit_headers(&self, caller: &Caller) -> Vec<Header> {
-        if caller.tenant == SERVER_TENANT {
-            return Vec::new();
-        }
-        let now = self.now();
-        match self.tenant(caller.tenant).await {
-            Ok(standing) if standing.at(now).is_rated => {
-                Box::pin(self.look_at_quotas(caller, standing.at(now), now)).await
+    pub fn limit_headers<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, Vec<Header>> {
+        // Boxed, so that it is compiled here and not where it is awaited.
+        Box::pin(async move {
+            if caller.tenant == SERVER_TENANT {
+                return Vec::new();
             }
-            // Headers are no reason to fail.
-            Ok(_) | Err(_) => Vec::new(),
-        }
+            let now = self.now();
+            match self.tenant(caller.tenant).await {
+                Ok(standing) if standing.at(now).is_rated => {
+                    self.look_at_quotas(caller, standing.at(now), now).await
+                }
+                // Headers are no reason to fail.
+                Ok(_) | Err(_) => Vec::new(),
+            }
+        })
     }
 
     /// Notes the headers about the hourly quotas of a caller, for a facade whose request made no call.

@@ -3,12 +3,11 @@
 use std::{ops::RangeInclusive, str::FromStr, time::Duration};
 
 use asyncgate_api::{
-    Code,
+    Code, Operation,
     bounds::{MAX_NAME_BYTES, MAX_NAMES, MAX_TEXT_BYTES, MAX_WAIT_SECONDS},
 };
 use asyncgate_core::{Json, ReceiptId, Seq};
 use asyncgate_store::SeqPage;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::{Engine, Fault, Source};
@@ -17,14 +16,13 @@ use crate::{Engine, Fault, Source};
 ///
 /// # Errors
 /// Input that the operation does not take, with the field that is wrong.
-pub fn decode<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Fault> {
-    match source {
-        Source::Json(bytes) => asyncgate_api::decode(bytes).map_err(Fault::from),
-        Source::Body(bytes) => asyncgate_api::decode(&bytes).map_err(Fault::from),
-        Source::Form(text) => {
-            serde_urlencoded::from_str(text).map_err(|error| Fault::bad_request(error.to_string()))
-        }
-    }
+pub fn decode<O: Operation>(source: Source<'_>) -> Result<O::Input, Fault> {
+    let read = match source {
+        Source::Json(bytes) => asyncgate_api::decode_for::<O>(bytes),
+        Source::Body(bytes) => asyncgate_api::decode_for::<O>(&bytes),
+        Source::Form(text) => O::read_form(text),
+    };
+    read.map_err(Fault::from)
 }
 
 /// Reads an id.

@@ -6,6 +6,7 @@
 mod audit;
 mod audit_retention;
 mod authorise;
+mod background;
 mod batch;
 mod budget;
 mod call;
@@ -50,8 +51,9 @@ pub use asyncgate_core::{
     json::has_unfit_number,
 };
 pub use asyncgate_warrants::Network;
+pub use background::{Background, background};
 pub use budget::{Budget, Grant, Holder};
-pub use call::{execute, hold};
+pub use call::{Typed, execute, hold};
 pub use caller::{Authenticator, Caller, Caveats, Credential, CredentialKind, RequestContext};
 pub use clock::{Clock, Entropy};
 pub use domains::{DomainAnswer, DomainRequest, Domains};

@@ -194,7 +194,7 @@ const fn entry<O: Execute>() -> Entry {
         input_schema: schema::input::<O::Input>,
         output_schema: schema::output::<O::Output>,
         max_input_bytes: O::max_input_bytes,
-        call: |engine, caller, source| Box::pin(call::answer::<O>(engine, caller, source)),
+        call: call::answer::<O>,
     }
 }
 

@@ -5,30 +5,41 @@
 
 use asyncgate_api::{Forms, bounds};
 use schemars::{
-    JsonSchema, Schema,
+    JsonSchema, Schema, SchemaGenerator,
     generate::SchemaSettings,
     transform::{Transform, transform_subschemas},
 };
 use serde_json::{Map, Value, json};
 
+/// Writes the schema of one type.
+type Write = fn(SchemaGenerator) -> Schema;
+
 /// Returns the schema of an input.
 pub fn input<T: JsonSchema>() -> Schema {
-    let settings = SchemaSettings::draft2020_12()
-        .with_transform(Readable)
-        .with_transform(WithoutNull)
-        .with_transform(Forms::Input);
-    settings.into_generator().into_root_schema_for::<T>()
+    written_input(SchemaGenerator::into_root_schema_for::<T>)
 }
 
 /// Returns the schema of an output.
 pub fn output<T: JsonSchema>() -> Schema {
+    written_output(SchemaGenerator::into_root_schema_for::<T>)
+}
+
+fn written_input(write: Write) -> Schema {
+    let settings = SchemaSettings::draft2020_12()
+        .with_transform(Readable)
+        .with_transform(WithoutNull)
+        .with_transform(Forms::Input);
+    write(settings.into_generator())
+}
+
+fn written_output(write: Write) -> Schema {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let settings = settings
         .with_transform(Readable)
         .with_transform(WithoutNull)
         .with_transform(Forms::Output)
         .with_transform(Open);
-    settings.into_generator().into_root_schema_for::<T>()
+    write(settings.into_generator())
 }
 
 const _: () = assert!(

@@ -55,12 +55,12 @@ async fn call(engine: &Engine, role: Role, operation: &str, input: &Value) -> Re
 
 async fn typed<O: Execute>(engine: &Engine, role: Role, input: &Value) -> Result<(), Fault> {
     let (caller, input) = (caller(role), input.to_string());
-    let input = decode(Source::Json(input.as_bytes()));
+    let input = decode::<O>(Source::Json(input.as_bytes()));
     execute::<O>(engine, &caller, input).await.map(drop)
 }
 
 async fn stream(engine: &Arc<Engine>, input: &Value) -> Result<(), Fault> {
-    let input = decode(Source::Json(input.to_string().as_bytes()));
+    let input = decode::<api::ReceiveMessages>(Source::Json(input.to_string().as_bytes()));
     let opened = engine.receive_stream(&caller(Role::Admin), input).await;
     opened.map(drop)
 }

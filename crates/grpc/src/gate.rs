@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 use asyncgate_edge::{BodyLimits, add_headers, correlate, request_context, response, set_corr_id};
 use asyncgate_engine::{Authenticator, Engine, with_rate_headers};
 use axum::body::Body;
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
 use tokio::time::timeout;
 use tonic::Status;
@@ -76,11 +77,13 @@ impl Gate {
             headers: head.headers,
             body,
         };
+        // Boxed, so that the methods are compiled once for both.
+        let running: BoxFuture<'_, Answer> = Box::pin(call.run(method));
         match deadline {
-            None => Ok(call.run(method).await),
+            None => Ok(running.await),
             Some(deadline) => {
                 let late = |_| Status::deadline_exceeded("the deadline of the call is over");
-                timeout(deadline, call.run(method)).await.map_err(late)
+                timeout(deadline, running).await.map_err(late)
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use asyncgate_api::{self as api, Operation as _, Spec};
 use asyncgate_edge::{BodyLimits, keep_grant, request_context};
-use asyncgate_engine::{Authenticator, Caller, Engine, Execute, Fault, execute, hold};
+use asyncgate_engine::{Authenticator, Caller, Engine, Fault, Typed, hold};
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{Stream, future::BoxFuture};
@@ -247,7 +247,7 @@ impl Call<'_> {
 /// Reads one message, runs one operation and answers with one message.
 async fn unary<O, M, A>(call: Call<'_>) -> Answer
 where
-    O: Execute,
+    O: Typed,
     M: Message + Default + Decode<O::Input>,
     A: Message + From<O::Output>,
 {
@@ -262,10 +262,10 @@ where
 
 async fn answer<O, A>(engine: &Engine, caller: &Caller, input: Result<O::Input, Fault>) -> Answer
 where
-    O: Execute,
+    O: Typed,
     A: Message + From<O::Output>,
 {
-    let output = execute::<O>(engine, caller, input).await?;
+    let output = O::run(engine, caller, input).await?;
     let framed = message::framed([&A::from(output)]);
     let grant = hold(engine, caller, &O::SPEC, framed.len());
     let grant = grant.map_err(|fault| engine.refuse(&O::SPEC, fault))?;

@@ -9,7 +9,7 @@ use std::{sync::Arc, task::Poll};
 
 use asyncgate_api::{self as api, RecvInput};
 use asyncgate_edge::Keeper;
-use asyncgate_engine::{Caller, Engine, Execute, Fault, Streamed, execute};
+use asyncgate_engine::{Caller, Engine, Fault, Streamed, Typed};
 use bytes::Bytes;
 use futures_util::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture, stream};
 use http::{HeaderMap, HeaderValue};
@@ -61,7 +61,7 @@ fn answers<O, M, R>(
     results: fn(O::Output) -> Vec<R>,
 ) -> impl Stream<Item = Frame<Bytes>> + Send
 where
-    O: Execute,
+    O: Typed,
     M: Message + Default,
     R: Message,
 {
@@ -82,7 +82,7 @@ impl Session {
         results: fn(O::Output) -> Vec<R>,
     ) -> Result<Option<Bytes>, Fault>
     where
-        O: Execute,
+        O: Typed,
         M: Message + Default,
         R: Message,
     {
@@ -94,7 +94,7 @@ impl Session {
         if messages.as_ref().is_ok_and(Vec::is_empty) {
             return Ok(None);
         }
-        let output = execute::<O>(&self.engine, &self.caller, messages.map(input)).await?;
+        let output = O::run(&self.engine, &self.caller, messages.map(input)).await?;
         Ok(Some(framed(&results(output))))
     }
 }

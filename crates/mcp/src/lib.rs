@@ -38,6 +38,7 @@ use std::{io, sync::Arc};
 
 use asyncgate_engine::{Authenticator, Caller, Engine};
 use axum::Router;
+use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use endpoint::PATH;
@@ -60,19 +61,20 @@ pub fn router(engine: Arc<Engine>, auth: Arc<dyn Authenticator>, options: Option
 ///
 /// # Errors
 /// When a stream fails.
-pub async fn stdio(
+pub fn stdio<'a>(
     engine: Arc<Engine>,
     caller: Caller,
     options: Options,
-    reader: impl AsyncRead + Unpin + Send,
-    writer: impl AsyncWrite + Unpin + Send,
-) -> io::Result<()> {
+    reader: Box<dyn AsyncRead + Unpin + Send + 'a>,
+    writer: Box<dyn AsyncWrite + Unpin + Send + 'a>,
+) -> BoxFuture<'a, io::Result<()>> {
     let dispatcher = Dispatcher::new(EngineBackend::new(engine), &options);
     let client = Client {
         caller,
         toolsets: options.toolsets,
     };
-    stdio::serve(dispatcher, client, reader, writer).await
+    // Boxed, so that it is compiled here and not where it is awaited.
+    Box::pin(stdio::serve(dispatcher, client, reader, writer))
 }
 
 /// Returns all tools as `tools/list` gives them: `{"tools": [...]}`.

@@ -72,8 +72,14 @@ impl Rest {
 
     /// Answers a request for an operation. A listener that knows the operation calls this instead of the router,
     /// which would look for it again.
-    pub async fn answer(&self, entry: &'static Entry, request: Request<Body>) -> Response<Body> {
-        self.0.serve(entry, request).await
+    pub fn answer<'a>(
+        &'a self,
+        entry: &'static Entry,
+        request: Request<Body>,
+    ) -> BoxFuture<'a, Response<Body>> {
+        // Boxed, because whoever moves the future of a connection would copy kilobytes, and because it would be compiled
+        // where it is awaited.
+        Box::pin(self.0.serve(entry, request))
     }
 
     /// Returns every operation as a route, and the OpenAPI document.
@@ -120,7 +126,6 @@ fn refused(engine: &Engine, request: &Request<Body>, fault: &Fault) -> Response<
 }
 
 fn route(app: &Arc<App>, entry: &'static Entry) -> MethodRouter {
-    let app = Arc::clone(app);
     let method = match entry.spec.method {
         Method::Get => MethodFilter::GET,
         Method::Post => MethodFilter::POST,
@@ -128,9 +133,10 @@ fn route(app: &Arc<App>, entry: &'static Entry) -> MethodRouter {
         Method::Patch => MethodFilter::PATCH,
         Method::Delete => MethodFilter::DELETE,
     };
+    let rest = Rest(Arc::clone(app));
     on(method, move |request: Request<Body>| {
-        let app = Arc::clone(&app);
-        async move { app.serve(entry, request).await }
+        let rest = rest.clone();
+        async move { rest.answer(entry, request).await }
     })
 }
 

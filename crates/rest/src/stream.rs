@@ -53,7 +53,7 @@ async fn open(app: &App, request: Request<Body>) -> Result<Body, Fault> {
     let limit = app.options.max_body_bytes;
     let ended = app.until_ended(request.headers());
     let (caller, mut input) = app.receive(spec, request, limit).await?;
-    let input = decode(input.source());
+    let input = decode::<ReceiveMessages>(input.source());
     let stream = app.engine.receive_stream(&caller, input).await?;
     // The connection asks for the next lines only when it has room for them. When it is closed it
     // drops the body, and with it the stream.

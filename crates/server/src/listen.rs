@@ -25,14 +25,12 @@ use std::time::Duration;
 use asyncgate_edge::{Challenge, SecurityHeaders, correlate, error_response, forwarded_for};
 use asyncgate_engine::{Engine, Entry, Fault, Remote};
 use asyncgate_rest::Rest;
-use axum::body::{Body, HttpBody};
+use axum::Router;
 use axum::extract::Request;
 use axum::http::{StatusCode, Version, header};
 use axum::response::Response;
-use axum::{BoxError, Router};
-use bytes::Bytes;
 use futures_util::FutureExt as _;
-use futures_util::future::Either;
+use futures_util::future::{BoxFuture, Either};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -182,6 +180,44 @@ enum Stream {
     Unix(UnixStream),
 }
 
+/// The bytes of a connection, whatever carries them. All protocols are compiled for this one kind: to compile them
+/// for each kind anew takes longer than anything else in this crate, and a call more is nothing beside a read or a write.
+type Carrier = Box<dyn Duplex>;
+
+trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
+
+impl Stream {
+    /// Finds out which protocol the client speaks.
+    fn recognise(self) -> BoxFuture<'static, io::Result<(Protocol, Carrier)>> {
+        Box::pin(async {
+            let (protocol, carrier): (Protocol, Carrier) = match self {
+                Self::Tcp(stream) => {
+                    prepare(&stream);
+                    let (protocol, stream) = read(stream).await?;
+                    (protocol, Box::new(stream))
+                }
+                Self::Tls(acceptor, stream) => {
+                    prepare(&stream);
+                    let stream = acceptor.accept(stream).await?;
+                    let agreed = stream.get_ref().1.alpn_protocol();
+                    let protocol = match agreed {
+                        Some(tls::HTTP2) => Protocol::Http2,
+                        Some(_) | None => Protocol::Http1,
+                    };
+                    (protocol, Box::new(stream))
+                }
+                Self::Unix(stream) => {
+                    let (protocol, stream) = read(stream).await?;
+                    (protocol, Box::new(stream))
+                }
+            };
+            Ok((protocol, carrier))
+        })
+    }
+}
+
 /// The stages of a listener's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -296,10 +332,7 @@ struct Service {
 }
 
 impl Service {
-    async fn answer<B>(mut self, request: Request<B>) -> Response
-    where
-        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-    {
+    async fn answer(mut self, request: Request) -> Response {
         let passage = self.traffic.begin(request.method(), request.uri().path());
         let challenge = Challenge::of(&request);
         let mut response = match check_host(&request) {
@@ -316,16 +349,10 @@ impl Service {
     }
 
     /// Has a request answered, on behalf of its client.
-    async fn route<B>(&mut self, request: Request<B>, found: Option<&'static Entry>) -> Response
-    where
-        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-    {
+    async fn route(&mut self, request: Request, found: Option<&'static Entry>) -> Response {
         let client = self.client(&request);
         let routed = match (&self.routes.rest, found) {
-            // Boxed, because whoever moves the future of a connection would copy kilobytes.
-            (Some(rest), Some(entry)) => {
-                Either::Left(Box::pin(rest.answer(entry, request.map(Body::new)).map(Ok)))
-            }
+            (Some(rest), Some(entry)) => Either::Left(rest.answer(entry, request).map(Ok)),
             (Some(_), None) | (None, _) => Either::Right(self.routes.router.call(request)),
         };
         let Ok(response) = match client {
@@ -336,7 +363,7 @@ impl Service {
     }
 
     /// Returns the client that a trusted proxy names, if it does.
-    fn client<B>(&self, request: &Request<B>) -> Option<Remote> {
+    fn client(&self, request: &Request) -> Option<Remote> {
         let settings = self.engine.settings();
         if settings.trusted_proxies.is_empty() {
             return None;
@@ -355,7 +382,7 @@ impl Service {
         (!is_proxy).then_some(address)
     }
 
-    fn refuse<B>(&self, request: &Request<B>, fault: &Fault) -> Response {
+    fn refuse(&self, request: &Request, fault: &Fault) -> Response {
         self.engine.note_refusal(fault);
         let corr_id = correlate(request.headers(), || self.engine.corr_id());
         error_response(fault, &corr_id.text)
@@ -364,7 +391,7 @@ impl Service {
 
 /// Refuses a request of HTTP/1.1 that does not name its host exactly once. Programs on its way could
 /// each take it for a request to another host.
-fn check_host<B>(request: &Request<B>) -> Result<(), Fault> {
+fn check_host(request: &Request) -> Result<(), Fault> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let one = hosts.next().is_some() && hosts.next().is_none();
     match request.version() {
@@ -438,44 +465,13 @@ impl Connection {
         metrics.open.dec();
     }
 
-    async fn serve_stream(self, stream: Stream, progress: Arc<Progress>) -> Option<Cut> {
-        match stream {
-            Stream::Tcp(stream) => {
-                prepare(&stream);
-                self.run(progress, read(stream)).await
-            }
-            Stream::Tls(acceptor, stream) => {
-                prepare(&stream);
-                let shaken = async {
-                    let stream = acceptor.accept(stream).await?;
-                    let agreed = stream.get_ref().1.alpn_protocol();
-                    let protocol = match agreed {
-                        Some(tls::HTTP2) => Protocol::Http2,
-                        Some(_) | None => Protocol::Http1,
-                    };
-                    Ok((protocol, stream))
-                };
-                self.run(progress, shaken).await
-            }
-            Stream::Unix(stream) => self.run(progress, read(stream)).await,
-        }
-    }
-
     /// Serves until the client or the drain ends the connection. Returns the reason for which it was cut, if it was.
-    /// `recognised` finds out which protocol the client speaks.
-    async fn run<T>(
-        mut self,
-        progress: Arc<Progress>,
-        recognised: impl Future<Output = io::Result<(Protocol, T)>>,
-    ) -> Option<Cut>
-    where
-        T: AsyncRead + AsyncWrite + Unpin + Send,
-    {
+    async fn serve_stream(mut self, stream: Stream, progress: Arc<Progress>) -> Option<Cut> {
         let timeouts = self.timeouts.get();
         let recognised = tokio::select! {
             biased;
             // The first request is due at once: a connection that asks nothing is of use to nobody.
-            recognised = timeout(timeouts.read, recognised) => recognised,
+            recognised = timeout(timeouts.read, stream.recognise()) => recognised,
             // Nothing was asked yet, so nothing is left unanswered.
             _ = self.stage.changed() => return None,
         };

@@ -38,6 +38,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use asyncgate_cli::{Exit, complain, output, signals};
 use clap::CommandFactory as _;
+use futures_util::future::LocalBoxFuture;
 
 use check_data_dir::check_data_dir;
 use cli::{Cli, Command, ConfigCommand, SettingsArgs};
@@ -78,7 +79,7 @@ fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Serve(args) => {
             let (settings, running) = start(args)?;
-            on_runtime(serve::serve(settings, running))
+            on_runtime(Box::pin(serve::serve(settings, running)))
         }
         Command::Mcp(args) if args.bridge.is_wanted() => {
             let toolsets = args.settings.only("mcp.toolsets").map_err(|flag| {
@@ -90,7 +91,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::Mcp(args) => {
             let (settings, _) = start(args.settings)?;
-            on_runtime(stdio::serve(settings))
+            on_runtime(Box::pin(stdio::serve(settings)))
         }
         Command::Openapi => print(&asyncgate_rest::openapi()),
         Command::McpTools => print(&asyncgate_mcp::tool_list()),
@@ -145,7 +146,8 @@ fn start(args: SettingsArgs) -> anyhow::Result<(Settings, Running)> {
     Ok((settings, Running::new(inputs, effective, logs)))
 }
 
-fn on_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+/// Runs work to its end. It is boxed: the runtime's code would be compiled once for each kind of work.
+fn on_runtime(work: LocalBoxFuture<'_, anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .on_thread_start(listen::read_first_date)

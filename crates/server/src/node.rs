@@ -9,11 +9,12 @@ use asyncgate_admission::Minimal;
 use asyncgate_auth::{Auth, ServerKeyring};
 use asyncgate_core::{Locatability, Policy, Timestamp};
 use asyncgate_courier::{Destination, HttpCourier, Secret};
-use asyncgate_engine::{BILLING, Bodies, Clock, CryptoMetrics, Durability, Engine};
+use asyncgate_engine::{BILLING, Bodies, Clock, CryptoMetrics, Durability, Engine, background};
 use asyncgate_host_redis::RedisHost;
 use asyncgate_store::Store;
 use asyncgate_store::memory::MemoryStore;
 use asyncgate_store_sqlite::{Options, SqliteStore};
+use futures_util::future::join_all;
 use prometheus_client::metrics::counter::Counter;
 use tokio::task::JoinHandle;
 
@@ -151,21 +152,14 @@ impl Node {
         self.store.mailbox().set_weights(settings.weights.clone());
     }
 
-    /// Starts the background work of the engine, which ends when the engine drains: it acts on the
-    /// deadlines of tasks and messages, signs ledgers and meters tenants from time to time, sends what is in the outbox,
-    /// writes audit entries, and forgets what identity has kept long enough.
+    /// Starts the background work of the engine, which ends when the engine drains.
     pub fn background(&self) -> JoinHandle<()> {
         let (engine, restarts) = (self.engine.clone(), self.restarts.clone());
         tokio::spawn(async move {
-            tokio::join!(
-                keep("deadlines", restarts.clone(), || engine.watch_deadlines()),
-                keep("scanner", restarts.clone(), || engine.watch_messages()),
-                keep("signer", restarts.clone(), || engine.sign_ledgers()),
-                keep("meter", restarts.clone(), || engine.meter_tenants()),
-                keep("courier", restarts.clone(), || engine.send_dispatches()),
-                keep("audit", restarts.clone(), || engine.write_audit()),
-                keep("audit retention", restarts, || engine.forget_old_identity()),
-            );
+            let kept = background()
+                .iter()
+                .map(|(name, work)| keep(name, restarts.clone(), || work(&engine)));
+            join_all(kept).await;
         })
     }
 }

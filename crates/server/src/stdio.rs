@@ -19,8 +19,8 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         node.engine.clone(),
         platform_admin(),
         for_mcp(&settings),
-        tokio::io::stdin(),
-        tokio::io::stdout(),
+        Box::new(tokio::io::stdin()),
+        Box::new(tokio::io::stdout()),
     );
     let stop = async { while signals.next().await != Wish::Stop {} };
     let ended = tokio::select! {

@@ -52,7 +52,7 @@ where
     O: Execute<Output: 'static>,
 {
     Box::pin(async move {
-        let input = decode::<O::Input>(Source::Json(input.as_bytes()));
+        let input = decode::<O>(Source::Json(input.as_bytes()));
         let output = execute::<O>(engine, caller, input).await?;
         Ok(Answer {
             created: O::created(&output),

@@ -22,7 +22,7 @@ use asyncgate_ledger::{Expectations, Story};
 use clap::Args;
 use futures_util::StreamExt as _;
 
-use super::verify::Checks;
+use super::{Running, verify::Checks};
 use crate::{
     output,
     show::{Style, paint, who},
@@ -38,7 +38,11 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub struct Demo {}
 
 impl Demo {
-    pub async fn run(self) -> anyhow::Result<()> {
+    pub fn run(self) -> Running<'static> {
+        Box::pin(self.work())
+    }
+
+    async fn work(self) -> anyhow::Result<()> {
         let dir = tempfile::tempdir().context("cannot make a directory for the demo")?;
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut play = Play::new(program, dir.path())?;

@@ -18,6 +18,7 @@ mod verify;
 mod worker;
 
 use clap::Subcommand;
+use futures_util::future::LocalBoxFuture;
 
 pub use completions::Completions;
 pub use demo::Demo;
@@ -89,9 +90,17 @@ Examples:
     Audit(identity::Audit),
 }
 
+/// A command at work. It is boxed here, because the code of a future that is not boxed is compiled where it is
+/// awaited: all of this crate would be compiled with the server, which comes last.
+pub type Running<'a> = LocalBoxFuture<'a, anyhow::Result<()>>;
+
 impl RemoteCommand {
     /// Runs the command.
-    pub async fn run(self) -> anyhow::Result<()> {
+    pub fn run(self) -> Running<'static> {
+        Box::pin(self.work())
+    }
+
+    async fn work(self) -> anyhow::Result<()> {
         match self {
             Self::Task(command) => command.run().await,
             Self::Status(command) => command.run().await,

@@ -19,7 +19,7 @@ use asyncgate_ledger::{
 use clap::Args;
 use serde::Serialize;
 
-use super::ledger::each_receipt;
+use super::{Running, ledger::each_receipt};
 use crate::{
     exit::Exit,
     ids, output,
@@ -95,7 +95,11 @@ fn parse_known(text: &str) -> Result<KnownHead, String> {
 
 impl Verify {
     /// Checks the ledger and prints what was found.
-    pub async fn run(self, check_data_dir: CheckDataDir) -> anyhow::Result<()> {
+    pub fn run(self, check_data_dir: CheckDataDir) -> Running<'static> {
+        Box::pin(self.work(check_data_dir))
+    }
+
+    async fn work(self, check_data_dir: CheckDataDir) -> anyhow::Result<()> {
         let explain = self.explain().await?;
         let mut checks = Checks {
             expectations: Expectations {

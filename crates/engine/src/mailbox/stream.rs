@@ -5,6 +5,7 @@ use std::{future::pending, mem, pin::pin, sync::Arc, time::Duration};
 use asyncgate_api::{Code, Envelope, Operation, ReceiveMessages, RecvInput};
 use asyncgate_core::{TenantId, mailbox::Message};
 use asyncgate_store::{Deliveries, take_or_wait};
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -58,14 +59,19 @@ impl Engine {
     ///
     /// # Errors
     /// The errors of [`ReceiveMessages`], and the facade's own if it could not decode the input.
-    pub async fn receive_stream(
-        self: &Arc<Self>,
-        caller: &Caller,
+    pub fn receive_stream<'a>(
+        self: &'a Arc<Self>,
+        caller: &'a Caller,
         input: Result<RecvInput, Fault>,
-    ) -> Result<MessageStream, Fault> {
+    ) -> BoxFuture<'a, Result<MessageStream, Fault>> {
         let open = |input| self.open_stream(caller, input);
-        call::run::<ReceiveMessages, _, _, _>(self, caller, 0, || input, open, |stream, _| stream)
-            .await
+        // Boxed, so that it is compiled here and not where it is awaited.
+        Box::pin(call::run::<ReceiveMessages, _, _>(
+            self,
+            caller,
+            || input,
+            open,
+        ))
     }
 
     async fn open_stream(
@@ -94,10 +100,16 @@ impl MessageStream {
     /// Returns the next messages, or a sign of life. Returns nothing when the stream has ended: the
     /// engine drains, or cannot go on.
     pub async fn next(&mut self) -> Option<Streamed> {
+        self.step().await
+    }
+
+    fn step(&mut self) -> BoxFuture<'_, Option<Streamed>> {
         // The task that polls a stream may have turned to other requests since it opened this one.
         let origin = self.origin.clone();
-        let next = pin!(self.advance());
-        origin.scope(next).await
+        Box::pin(async move {
+            let next = pin!(self.advance());
+            origin.scope(next).await
+        })
     }
 
     async fn advance(&mut self) -> Option<Streamed> {

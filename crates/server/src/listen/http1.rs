@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use axum::body::HttpBody;
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
@@ -15,11 +15,10 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::linger::{Bounds, LingeringStream};
-use super::{Connection, MAX_HEAD_BYTES, Service, Stage};
+use super::{Carrier, Connection, MAX_HEAD_BYTES, Service, Stage};
 use crate::clock;
 use crate::progress::{Answer, Cut, Phase, Progress, StallDetector, Turn};
 
@@ -30,7 +29,7 @@ const MAX_BUFFER_BYTES: usize = 2 * MAX_HEAD_BYTES;
 pub(super) async fn run(
     connection: Connection,
     progress: Arc<Progress>,
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+    stream: Carrier,
 ) -> Option<Cut> {
     let Connection {
         service,
@@ -95,9 +94,11 @@ async fn answer(
     let turn = Turn::begin(progress.clone());
     progress.enter(Phase::Answer);
     progress.set_body_open(!request.body().is_end_stream());
-    let request = request.map(|body| RequestBody {
-        body,
-        progress: progress.clone(),
+    let request = request.map(|body| {
+        Body::new(RequestBody {
+            body,
+            progress: progress.clone(),
+        })
     });
     let response = service.answer(request).await;
     progress.enter(Phase::Open);

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use futures_util::StreamExt as _;
@@ -20,11 +21,10 @@ use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::error::Elapsed;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::{Connection, MAX_HEAD_BYTES, Service, Stage};
+use super::{Carrier, Connection, MAX_HEAD_BYTES, Service, Stage};
 use crate::progress::{Answer, Cut, Progress, StallDetector, Turn};
 
 /// The most requests that one connection may have open. More wait at the client.
@@ -45,7 +45,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) async fn run(
     connection: Connection,
     progress: Arc<Progress>,
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+    stream: Carrier,
 ) -> Option<Cut> {
     let Connection {
         service,
@@ -144,6 +144,6 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Answer>, Elapsed> {
     // An error resets only this stream: the others on the connection have nothing to do with it.
-    let response = timeout(limit, service.answer(request)).await?;
+    let response = timeout(limit, service.answer(request.map(Body::new))).await?;
     Ok(response.map(|body| Answer::new(body, turn)))
 }

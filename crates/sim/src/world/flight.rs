@@ -9,6 +9,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
+use asyncgate_api::ReceiveMessages;
 use asyncgate_core::{Changes, Reach, ReceiptType, RecordId, Timestamp};
 use asyncgate_engine::{Authenticator, Caller, Engine, Entry, Fault, Source, Streamed, decode};
 use futures_util::{FutureExt, StreamExt, future::pending, stream};
@@ -228,7 +229,7 @@ impl Call {
             None => pending().boxed(),
         };
         let caller = self.caller().await?;
-        let input = decode(Source::Json(self.input.as_bytes()));
+        let input = decode::<ReceiveMessages>(Source::Json(self.input.as_bytes()));
         let stream = self.engine.receive_stream(&caller, input).await?;
         let parts = stream::unfold(stream, async |mut stream| {
             let part = stream.next().await?;

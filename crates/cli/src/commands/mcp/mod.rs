@@ -26,6 +26,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
+use super::Running;
 use crate::{
     output::complain,
     remote::Certificate,
@@ -69,7 +70,11 @@ impl Bridge {
 
     /// Passes messages on until stdin ends and all are answered, or a signal asks to stop. `toolsets`
     /// names those that lists shall show.
-    pub async fn run(self, toolsets: Option<&str>) -> anyhow::Result<()> {
+    pub fn run(self, toolsets: Option<&str>) -> Running<'_> {
+        Box::pin(self.work(toolsets))
+    }
+
+    async fn work(self, toolsets: Option<&str>) -> anyhow::Result<()> {
         let mut signals = Signals::listen().context("cannot listen to signals")?;
         let server = self.server(toolsets)?;
         let client = carry(

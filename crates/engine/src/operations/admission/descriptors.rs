@@ -1,6 +1,7 @@
 //! Checks limits that a proxy names by descriptors, as Envoy does.
 
 use asyncgate_api::{CheckLimits, CheckLimitsInput, LimitCheck, LimitVerdict};
+use futures_util::future::BoxFuture;
 
 use super::Execute;
 use crate::{Caller, Engine, Fault, call};
@@ -17,7 +18,17 @@ pub struct Descriptor<'a> {
 impl Engine {
     /// Asks the limits of all descriptors in one step: one call of [`CheckLimits`]. Returns a verdict for
     /// each descriptor, or nothing for one that no policy limits.
-    pub async fn check_descriptors(
+    pub fn check_descriptors<'a>(
+        &'a self,
+        caller: &'a Caller,
+        domain: &'a str,
+        descriptors: &'a [Descriptor<'a>],
+    ) -> BoxFuture<'a, Result<Vec<Option<LimitVerdict>>, Fault>> {
+        // Boxed, so that it is compiled here and not where it is awaited.
+        Box::pin(self.check_described(caller, domain, descriptors))
+    }
+
+    async fn check_described(
         &self,
         caller: &Caller,
         domain: &str,
@@ -46,8 +57,7 @@ impl Engine {
             let output = CheckLimits::execute(self, caller, input).await?;
             Ok(output.results.unwrap_or_default())
         };
-        let verdicts =
-            call::run::<CheckLimits, _, _, _>(self, caller, 0, decode, ask, |done, _| done);
+        let verdicts = call::run::<CheckLimits, _, _>(self, caller, decode, ask);
         let mut verdicts = verdicts.await?.into_iter();
         let of_each = limited.into_iter().map(|limited| match limited {
             true => verdicts.next(),
