@@ -30,8 +30,8 @@ pub type Backend = &'static str;
 ///   it is a replay. It answers as the pure rule does. On `Err` nothing is known to have been written.
 /// - `now` is the caller's time. A host whose rows are shared by many callers uses one clock of its own instead, and
 ///   returns that time in [`Verdicts::now`].
-/// - What was decided is on disk before the answer, on hosts that have a disk. The exception is a question of nothing but
-///   pace ([`Asks::is_pace`]): a crash may forget the last second of such consumption. A host that could not write
+/// - What was decided is on disk before the answer, on hosts that have a disk. The exception is a question about
+///   nothing but fleeting limits ([`Asks::is_fleeting`]): a crash may forget the last second of such consumption. A host that could not write
 ///   it for longer refuses as before, and lets nobody pass: it answers with an error.
 /// - Rows are forgotten a few at a time, never all at once, and none while it still matters. A host that has no room for
 ///   more rows answers with an error.

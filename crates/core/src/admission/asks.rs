@@ -41,10 +41,10 @@ impl Asks {
         self.counters.len() + self.limits.len() + self.nonces.len()
     }
 
-    /// Returns true if nothing but the pace of something is asked about ([`Rule::is_pace`](super::Rule::is_pace)).
-    pub fn is_pace(&self) -> bool {
+    /// Returns true if nothing but fleeting limits is asked about ([`Rule::is_fleeting`](super::Rule::is_fleeting)).
+    pub fn is_fleeting(&self) -> bool {
         let only_limits = self.counters.is_empty() && self.nonces.is_empty();
-        only_limits && !self.limits.is_empty() && self.limits.iter().all(|it| it.rule.is_pace())
+        only_limits && !self.limits.is_empty() && self.limits.iter().all(|it| it.rule.is_fleeting())
     }
 
     /// Returns true if there are no questions.

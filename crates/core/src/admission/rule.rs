@@ -35,10 +35,10 @@ impl Rule {
         }
     }
 
-    /// Returns true if the rule only sets a pace: it forgets by itself, within [`MAX_SECS`], what it has counted. A store
+    /// Returns true if the limit is fleeting: it forgets by itself, within [`MAX_SECS`], what it has counted. A store
     /// may lose the last moment of such a count in a crash. It must not lose an attempt of a sequence of delays, or a
     /// call of a quota that never begins again, because the same call would pass twice.
-    pub const fn is_pace(&self) -> bool {
+    pub const fn is_fleeting(&self) -> bool {
         match self {
             Self::Bucket(bucket) => bucket.fill_secs() <= MAX_SECS,
             Self::Window(window) => window.window_secs <= MAX_SECS,
@@ -132,7 +132,7 @@ mod tests {
     use crate::admission::Stage;
 
     #[test]
-    fn a_pace_is_what_forgets_within_ninety_days() {
+    fn a_fleeting_limit_forgets_within_ninety_days() {
         let bucket = |per_ms| Rule::Bucket(Bucket::new(10, 1, per_ms).unwrap());
         let window = |window_secs| {
             Rule::Window(Window {
@@ -152,7 +152,7 @@ mod tests {
             (window(1_767_610_800), false),
             (Rule::Delay(Arc::new(delay)), false),
         ] {
-            assert_eq!(rule.is_pace(), expected, "{rule:?}");
+            assert_eq!(rule.is_fleeting(), expected, "{rule:?}");
         }
     }
 }

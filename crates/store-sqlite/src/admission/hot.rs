@@ -1,4 +1,4 @@
-//! The cells of limits that were used lately, in memory. A check that only sets a pace is decided here at once, and the
+//! The cells of limits that were used lately, in memory. A check of a fleeting limit is decided here at once, and the
 //! writer writes what it changed soon after (`hot/unwritten.rs`).
 //!
 //! Invariants: a cell that stands here is what its row would give, or newer. It leaves only when its row is the same and
@@ -128,7 +128,7 @@ impl HotCells {
         self.cells().last_time
     }
 
-    /// Decides, unless a cell is missing and may be read. The question must be one of pace.
+    /// Decides, unless a cell is missing and may be read. The question must be about fleeting limits.
     pub(crate) fn admit(
         &self,
         tenant: TenantId,
@@ -148,7 +148,7 @@ impl HotCells {
         Some(cells.answer(passed, decision.verdicts))
     }
 
-    /// Decides about one limit, unless its cell is missing, without a single allocation. The limit must be one of pace.
+    /// Decides about one limit, unless its cell is missing, without a single allocation. The limit must be fleeting.
     pub(crate) fn check_limit(
         &self,
         tenant: TenantId,

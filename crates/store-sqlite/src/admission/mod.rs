@@ -3,7 +3,7 @@
 //! It does not implement `asyncgate_store::Plane`: its rule asks for rows one by one, so a change is a closure over the
 //! connection. It shares the writer's queue, clock and commits with tasks and messages.
 //!
-//! Limits that only set a pace are the exception: they are decided in memory and written behind (`hot.rs`). A question
+//! Fleeting limits are the exception: they are decided in memory and written behind (`hot.rs`). A question
 //! that asks about anything else too goes to the writer as a whole.
 
 mod domains;
@@ -217,7 +217,7 @@ impl SqliteStore {
         })
     }
 
-    /// Reads the cells of a question of pace, and decides it in memory. If the writer holds one of them, or there is no
+    /// Reads the cells of a question about fleeting limits, and decides it in memory. If the writer holds one of them, or there is no
     /// room, the question takes the writer's way.
     async fn load_and_admit(
         &self,
@@ -257,7 +257,7 @@ impl Host for SqliteStore {
     fn admit(&self, tenant: TenantId, now: Timestamp, asks: Asks) -> Reply<'_, Verdicts> {
         // Decisions beside the writer see the time of the last commit.
         let seen = now.max(self.last_time());
-        if asks.is_pace() {
+        if asks.is_fleeting() {
             return match self.hot().admit(tenant, seen, &asks) {
                 Some(answer) => Reply::Now(Some(answer)),
                 None => Reply::later(self.load_and_admit(tenant, seen, asks)),
@@ -283,8 +283,8 @@ impl Host for SqliteStore {
         check: &LimitCheck,
     ) -> Reply<'a, Limited> {
         let seen = now.max(self.last_time());
-        let is_pace = check.rule.is_pace();
-        match is_pace.then(|| self.hot().check_limit(tenant, seen, check)) {
+        let is_fleeting = check.rule.is_fleeting();
+        match is_fleeting.then(|| self.hot().check_limit(tenant, seen, check)) {
             Some(Some(answer)) => Reply::Now(Some(answer)),
             Some(None) | None => check_by_admit(self, tenant, now, check),
         }
