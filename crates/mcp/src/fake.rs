@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use asyncgate_api::{Access, Code, Effect, Method, Plane, Scope, Spec, Toolset};
 use asyncgate_edge::BodyLimits;
-use asyncgate_engine::{Answer, Bodies, Budget, Fault, Holder, RequestContext, TenantId};
+use asyncgate_engine::{
+    Answer, Bodies, Budget, Fault, Holder, RequestContext, TenantId, TenantTurns,
+};
 use futures_util::future::BoxFuture;
 use schemars::{Schema, json_schema};
 use tokio::sync::Notify;
@@ -195,6 +197,8 @@ impl Backend for Fake {
             bodies: Bodies::default(),
             budget: Budget::new(self.budget_bytes.unwrap_or(1 << 30)),
             holder: Holder::tenant(TenantId::from_bytes([1; 16])),
+            tenant: None,
+            turns: TenantTurns::of_each(1),
         }
     }
 
