@@ -13,6 +13,7 @@ mod npm;
 mod pip;
 mod postgres;
 pub mod pymacaroons;
+pub mod queues;
 pub mod redis;
 mod running;
 
