@@ -15,6 +15,7 @@ mod postgres;
 pub mod pymacaroons;
 pub mod queues;
 pub mod redis;
+pub mod restate;
 mod running;
 
 pub use postgres::Postgres;

@@ -10,6 +10,7 @@ mod node;
 mod pgbench;
 mod redis;
 mod resp;
+mod restate;
 mod table;
 
 use anyhow::Result;
@@ -21,6 +22,7 @@ use super::load::Plan;
 use super::report::{self, Figure, Section, Unit};
 use super::workload::{Cycle, create_body_of};
 use super::{Bench, CONNECTIONS, Options, ROUNDS, cost, machine};
+use crate::services::restate::Restate;
 use crate::services::{self, Postgres, queues};
 
 /// Few connections favour a peer that syncs each request, many one that shares a commit.
@@ -40,6 +42,8 @@ pub enum Part {
     Nats,
     /// beanstalkd
     Beanstalkd,
+    /// Restate
+    Restate,
     /// A queue written by hand on PostgreSQL
     Postgres,
     /// pg-boss on PostgreSQL
@@ -51,7 +55,7 @@ pub enum Part {
 /// The figures of a ratio: its peers, one of which is the best, and what is asked.
 type Ratio = (&'static str, &'static [Part], Option<f64>);
 
-const RATIOS: [Ratio; 7] = [
+const RATIOS: [Ratio; 8] = [
     ("AsyncGate to Redis Streams", &[Part::Redis], Some(1.2)),
     ("AsyncGate to BullMQ", &[Part::Bullmq], Some(1.5)),
     ("AsyncGate to NATS JetStream", &[Part::Nats], None),
@@ -65,6 +69,7 @@ const RATIOS: [Ratio; 7] = [
         &[Part::Postgres],
         Some(1.4),
     ),
+    ("AsyncGate to Restate", &[Part::Restate], None),
     ("AsyncGate to pg-boss", &[Part::PgBoss], None),
     (
         "AsyncGate to graphile-worker",
@@ -115,6 +120,7 @@ impl Part {
             Self::Bullmq => bullmq(bench, table),
             Self::Nats => jetstream(bench, table),
             Self::Beanstalkd => beanstalkd_jobs(bench, table),
+            Self::Restate => restate_calls(bench, table),
             Self::Postgres => by_hand(bench, table),
             Self::PgBoss => pg_boss(bench, table),
             Self::GraphileWorker => graphile_worker(bench, table),
@@ -191,6 +197,21 @@ fn beanstalkd_jobs(bench: &Bench, table: &mut Table) -> Result<()> {
         let name = format!("beanstalkd, {clients} connections");
         table.add(Who::Peer(Part::Beanstalkd), Way::One, name, measured);
     }
+    Ok(())
+}
+
+fn restate_calls(bench: &Bench, table: &mut Table) -> Result<()> {
+    let folder = bench.folder()?;
+    let restate = Restate::start(folder.path())?;
+    let addr = restate.server.addr;
+    let service = services::restate::service_address()?;
+    let driver = include_str!("restate.mjs");
+    let packages = services::restate::PACKAGES.install()?;
+    let _service = node::serve(&packages, driver, service.port())?;
+    restate::register(restate.admin, service)?;
+    let calls = || restate::Calls::new(addr, &payload());
+    let measured = cost::measure(restate.server.pid(), addr, plan(bench, CONNECTIONS), calls)?;
+    table.add(Who::Peer(Part::Restate), Way::One, "Restate 1.7", measured);
     Ok(())
 }
 
@@ -311,7 +332,8 @@ fn how_one_by_one() -> String {
          rewriting of its log: `XADD`, `XREADGROUP COUNT 1`, `XACK`; entries stay in the stream. BullMQ on the same Redis: \
          {CONNECTIONS} adds under way, up to 1,000 tasks ahead of a worker with concurrency {CONNECTIONS}, which removes what it has completed. JetStream with a \
          file store and `sync_interval: always`: publish, pull, acknowledge, of which only the publish is synced. beanstalkd \
-         `-f0`: put, reserve, delete, with 8 and with 64 connections. PostgreSQL with `fsync=on`, `synchronous_commit=on`: \
+         `-f0`: put, reserve, delete, with 8 and with 64 connections. Restate as it comes: a call to a service in Node that does nothing, answered \
+         when it is done; the time of the service is not counted. PostgreSQL with `fsync=on`, `synchronous_commit=on`: \
          insert, claim with `FOR UPDATE SKIP LOCKED`, delete, three prepared statements in three transactions, by pgbench \
          with 8 and with 64 connections. pg-boss on it (a partition for the queue, no jit): {CONNECTIONS} loops of send, fetch, complete. \
          graphile-worker on it: {CONNECTIONS} adds under way, as far ahead of a worker with concurrency {CONNECTIONS}; a task counts when its row \

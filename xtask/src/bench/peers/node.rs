@@ -53,8 +53,16 @@ impl Run<'_> {
     }
 }
 
+/// Starts a service that goes on until it is dropped, and waits until it listens.
+pub fn serve(packages: &Path, source: &str, port: u16) -> Result<Driver> {
+    let settings = json!({ "port": port, "payload": "null" });
+    let mut service = Driver::start(packages, source, &settings)?;
+    service.expect("ready")?;
+    Ok(service)
+}
+
 /// The driver's process. It ends by itself; when something fails before, it is killed.
-struct Driver {
+pub struct Driver {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
