@@ -16,9 +16,9 @@ use super::workload::{WORKER, create_body, expect};
 use crate::process;
 
 /// The number of tasks in a call.
-const SIZE: usize = 100;
+pub const SIZE: usize = 100;
 /// Few callers keep the server busy, since each brings so much.
-const CALLERS: usize = 8;
+pub const CALLERS: usize = 8;
 
 #[derive(Debug, Default)]
 pub struct Rounds {
@@ -33,11 +33,11 @@ impl Rounds {
     pub fn run(&mut self, bench: &Bench) -> Result<()> {
         let plan = Plan::closed(CALLERS, Duration::ZERO, bench.seconds(6, 2));
         let server = bench.server()?;
-        let mut create = Batches::new(&server.head(), Last::Create);
+        let mut create = Batches::new(&server.head(), Last::Create, &create_body(""));
         let tally = self.create_costs.measure(&server, plan, &mut create)?;
         self.creates.push(tally.per_second() * SIZE as f64);
         let server = bench.server()?;
-        let mut cycle = Batches::new(&server.head(), Last::Finish);
+        let mut cycle = Batches::new(&server.head(), Last::Finish, &create_body(""));
         let tally = self.cycle_costs.measure(&server, plan, &mut cycle)?;
         self.cycles.push(tally.per_second() * SIZE as f64);
         let server = bench.server()?;
@@ -94,14 +94,14 @@ fn worker(url: &str) -> Result<f64> {
 
 /// The last call of a unit of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Last {
+pub enum Last {
     Create,
     Finish,
 }
 
 /// Creates a batch, and perhaps claims as many tasks and finishes them.
 #[derive(Debug)]
-struct Batches {
+pub struct Batches {
     head: Head,
     create: Vec<u8>,
     claim: Vec<u8>,
@@ -115,8 +115,9 @@ const CLAIM: usize = 1;
 const FINISH: usize = 2;
 
 impl Batches {
-    fn new(head: &Head, last: Last) -> Self {
-        let tasks = vec![create_body(""); SIZE].join(",");
+    /// Each task of a batch has this body.
+    pub fn new(head: &Head, last: Last, body: &str) -> Self {
+        let tasks = vec![body; SIZE].join(",");
         let claim = format!(r#"{{"worker_id":"{WORKER}","max_tasks":{SIZE}}}"#);
         Self {
             head: head.clone(),
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_cycle_creates_claims_and_finishes_as_many() {
-        let mut cycle = Batches::new(&Head::new("h", "k"), Last::Finish);
+        let mut cycle = Batches::new(&Head::new("h", "k"), Last::Finish, &create_body(""));
         let leased = vec![r#"{"task_id":"t","lease_id":"l"}"#; SIZE].join(",");
         let leased = format!(r#"{{"tasks":[{leased}]}}"#);
         for (kind, answer) in [(CREATE, "{}"), (CLAIM, leased.as_str()), (FINISH, "{}")] {

@@ -1,9 +1,11 @@
 //! A run on a warm server together with the processor time that it took on both sides.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
+use super::family;
 use super::load::{Plan, Tally, Workload, drive};
 use super::report::{Figure, Unit, median};
 use super::server::{Server, cpu_time};
@@ -15,6 +17,44 @@ const WARMUP: Duration = Duration::from_secs(1);
 pub struct Measured {
     pub rate: f64,
     pub cost: f64,
+}
+
+impl Measured {
+    /// Tells of units of work that took this long, and this much of the server's processor time.
+    pub fn of(units: f64, elapsed: Duration, used: Duration) -> Self {
+        Self {
+            rate: units / elapsed.as_secs_f64(),
+            cost: used.as_secs_f64() * 1e6 / units,
+        }
+    }
+
+    /// Tells of the parts of units that are made of so many.
+    pub fn split(self, parts: usize) -> Self {
+        Self {
+            rate: self.rate * parts as f64,
+            cost: self.cost / parts as f64,
+        }
+    }
+}
+
+/// Measures any server by its process: warms it up in a run of its own, then drives it. Each run has its own workload,
+/// since some must greet on every new connection.
+pub fn measure<W: Workload>(
+    pid: u32,
+    addr: SocketAddr,
+    plan: Plan,
+    workload: impl Fn() -> W,
+) -> Result<Measured> {
+    let run = |length| Plan {
+        warmup: Duration::ZERO,
+        length,
+        ..plan
+    };
+    drive(addr, run(Some(plan.warmup)), &mut workload())?;
+    let before = family::cpu_time(pid)?;
+    let tally = drive(addr, run(plan.length), &mut workload())?;
+    let used = family::cpu_time(pid)?.saturating_sub(before);
+    Ok(Measured::of(tally.units as f64, tally.elapsed, used))
 }
 
 /// Processor microseconds per unit of work, by round.

@@ -11,6 +11,7 @@ mod caller;
 mod cost;
 mod create;
 mod cycle;
+mod family;
 mod flat;
 mod histogram;
 mod load;
@@ -48,6 +49,8 @@ const SCRATCH: &str = "/var/tmp";
 pub enum Command {
     /// Tasks: create, claim, complete, wait
     Tasks(Options<Part>),
+    /// The work of tasks by other programs, one at a time and in batches
+    Peers(Options<peers::Part>),
     /// Messages: send, receive, acknowledge, wait
     Mailbox(Options<mailbox::Part>),
     /// Proof: the verifier, the simulator, the client and the worker, the hash chain
@@ -113,7 +116,6 @@ pub enum Part {
     Create,
     Cycle,
     Batch,
-    Peers,
     Flat,
     Steady,
     Wake,
@@ -173,6 +175,7 @@ pub fn run(command: &Command) -> Result<()> {
     }
     match command {
         Command::Tasks(options) => tasks(options),
+        Command::Peers(options) => peers::run(options),
         Command::Mailbox(options) => mailbox::run(options),
         Command::Proof(options) => proof::run(options),
         Command::Admission(options) => admission::run(options),
@@ -209,9 +212,7 @@ fn in_turns(
 ) -> Result<Option<f64>> {
     let mut create = wants(Part::Create).then(create::Rounds::default);
     let mut batch = wants(Part::Batch).then(batch::Rounds::default);
-    let mut peers = wants(Part::Peers).then(peers::Rounds::default);
-    // A ratio to a peer needs our own rate from the same minutes.
-    let mut cycle = (wants(Part::Cycle) || peers.is_some()).then(cycle::Rounds::default);
+    let mut cycle = wants(Part::Cycle).then(cycle::Rounds::default);
     for round in 1..=ROUNDS {
         if create.is_some() || cycle.is_some() || batch.is_some() {
             eprintln!("round {round} of {ROUNDS}");
@@ -225,18 +226,11 @@ fn in_turns(
         if let Some(rounds) = &mut batch {
             rounds.run(bench)?;
         }
-        if let Some(rounds) = &mut peers {
-            rounds.run(bench)?;
-        }
     }
     sections.extend(create.map(|rounds| rounds.section()));
     sections.extend(cycle.as_ref().map(cycle::Rounds::section));
     sections.extend(batch.map(|rounds| rounds.section()));
-    let rate = cycle.map(|rounds| rounds.rate());
-    if let (Some(rounds), Some(rate)) = (peers, rate) {
-        sections.push(rounds.section(rate));
-    }
-    Ok(rate)
+    Ok(cycle.map(|rounds| rounds.rate()))
 }
 
 /// Starts this command again, optimised: an unoptimised load generator would take the processor from the

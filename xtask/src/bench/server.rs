@@ -84,6 +84,10 @@ impl Server {
         Ok(())
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
     }

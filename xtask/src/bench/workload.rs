@@ -17,9 +17,12 @@ pub const COMPLETE: [&str; 2] = [
 
 /// The body of a create with extra members (`,"delay_seconds":60`), or none.
 pub fn create_body(extra: &str) -> String {
-    format!(
-        r#"{{"type":"echo","payload":{{"text":"hello, gate","n":1}},"principal_id":"bench"{extra}}}"#
-    )
+    create_body_of(r#"{"text":"hello, gate","n":1}"#, extra)
+}
+
+/// The body of a create with this payload and extra members.
+pub fn create_body_of(payload: &str, extra: &str) -> String {
+    format!(r#"{{"type":"echo","payload":{payload},"principal_id":"bench"{extra}}}"#)
 }
 
 /// Creates tasks, for ever or a given number.
@@ -134,6 +137,12 @@ impl Cycle {
             last: COMPLETED,
             left: None,
         }
+    }
+
+    /// Gives every task this payload.
+    pub fn with_payload(mut self, payload: &str) -> Self {
+        self.create = self.head.post("/v1/tasks", &create_body_of(payload, ""));
+        self
     }
 
     /// Ends after `count` cycles instead of going on for ever.

@@ -13,7 +13,9 @@ mod npm;
 mod pip;
 mod postgres;
 pub mod pymacaroons;
+pub mod queues;
 pub mod redis;
+pub mod restate;
 mod running;
 
 pub use postgres::Postgres;

@@ -60,6 +60,15 @@ impl Postgres {
         Ok(format!("PostgreSQL {number}"))
     }
 
+    /// The process that all others of this server descend from.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.cluster.port
+    }
+
     /// Returns a client program of the same version, set up to reach this server over loopback TCP.
     pub fn client(&self, name: &str) -> Command {
         let mut command = Command::new(self.cluster.bin.join(name));

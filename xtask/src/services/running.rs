@@ -36,6 +36,10 @@ impl Running {
         }
         Ok(started)
     }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
 }
 
 impl Drop for Running {

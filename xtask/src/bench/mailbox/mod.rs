@@ -2,7 +2,7 @@
 
 mod depth;
 mod grpc;
-mod nats;
+pub mod nats;
 mod rates;
 mod wake;
 pub mod workload;

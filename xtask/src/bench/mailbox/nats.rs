@@ -53,36 +53,8 @@ impl Workload for Publishes {
         Some(kind)
     }
 
-    /// An answer is a PONG or a message with its content; other lines of the server are skipped.
     fn frame(&self, input: &[u8]) -> Result<Option<Frame>> {
-        let mut at = 0;
-        while let Some(end) = input[at..].windows(2).position(|pair| pair == b"\r\n") {
-            let line = &input[at..at + end];
-            let after = at + end + 2;
-            if line.starts_with(b"PONG") {
-                return Ok(Some(Frame {
-                    len: after,
-                    status: 200,
-                    body: at..at + end,
-                }));
-            }
-            if line.starts_with(b"MSG ") {
-                let text = std::str::from_utf8(line)?;
-                let size: usize = text.rsplit(' ').next().unwrap_or_default().parse()?;
-                let len = after + size + 2;
-                let frame = Frame {
-                    len,
-                    status: 200,
-                    body: after..after + size,
-                };
-                return Ok((input.len() >= len).then_some(frame));
-            }
-            if line.starts_with(b"-ERR") {
-                bail!("NATS answered {}", http::shown(line));
-            }
-            at = after;
-        }
-        Ok(None)
+        frame(input)
     }
 
     fn answer(
@@ -108,7 +80,41 @@ impl Workload for Publishes {
     }
 }
 
-fn publish(subject: &str, inbox: &str, content: &str) -> String {
+/// Cuts one answer off the input: a PONG, or a message with its line and its content. Other lines of the server are
+/// skipped.
+pub fn frame(input: &[u8]) -> Result<Option<Frame>> {
+    let mut at = 0;
+    while let Some(end) = input[at..].windows(2).position(|pair| pair == b"\r\n") {
+        let line = &input[at..at + end];
+        let after = at + end + 2;
+        if line.starts_with(b"PONG") {
+            return Ok(Some(Frame {
+                len: after,
+                status: 200,
+                body: at..at + end,
+            }));
+        }
+        if line.starts_with(b"MSG ") {
+            let text = std::str::from_utf8(line)?;
+            let size: usize = text.rsplit(' ').next().unwrap_or_default().parse()?;
+            let len = after + size + 2;
+            let frame = Frame {
+                len,
+                status: 200,
+                body: at..after + size,
+            };
+            return Ok((input.len() >= len).then_some(frame));
+        }
+        if line.starts_with(b"-ERR") {
+            bail!("NATS answered {}", http::shown(line));
+        }
+        at = after;
+    }
+    Ok(None)
+}
+
+/// Writes a publish that is answered at `inbox`.
+pub fn publish(subject: &str, inbox: &str, content: &str) -> String {
     format!("PUB {subject} {inbox} {}\r\n{content}\r\n", content.len())
 }
 
@@ -118,14 +124,16 @@ mod tests {
 
     #[test]
     fn answers_are_cut_behind_what_is_said_unasked() {
-        let publishes = Publishes::new(1);
         let input = b"INFO {}\r\nPONG\r\nMSG _INBOX.bench.0 1 5\r\nhello\r\n";
-        let pong = publishes.frame(input).unwrap().unwrap();
+        let pong = frame(input).unwrap().unwrap();
         assert_eq!((pong.len, &input[pong.body.clone()]), (15, &b"PONG"[..]));
         let rest = &input[pong.len..];
-        let message = publishes.frame(rest).unwrap().unwrap();
-        assert_eq!(&rest[message.body.clone()], b"hello");
+        let message = frame(rest).unwrap().unwrap();
+        assert_eq!(
+            &rest[message.body.clone()],
+            b"MSG _INBOX.bench.0 1 5\r\nhello"
+        );
         assert_eq!(message.len, rest.len());
-        assert_eq!(publishes.frame(&rest[..rest.len() - 1]).unwrap(), None);
+        assert_eq!(frame(&rest[..rest.len() - 1]).unwrap(), None);
     }
 }

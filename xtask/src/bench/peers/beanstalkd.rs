@@ -14,19 +14,18 @@ const RESERVE: usize = 1;
 /// Measures cycles per second with this many connections.
 pub fn rate(addr: SocketAddr, clients: usize, bench: &Bench) -> Result<f64> {
     let plan = Plan::closed(clients, bench.seconds(1, 1), bench.seconds(6, 2));
-    Ok(drive(addr, plan, &mut Jobs::new(clients))?.per_second())
+    Ok(drive(addr, plan, &mut Jobs::new(clients, &create_body("")))?.per_second())
 }
 
 /// A workload: each connection puts a job, reserves one and deletes it.
-struct Jobs {
+pub struct Jobs {
     put: Vec<u8>,
     /// For each connection, the kind of the next request, and the id to delete.
     next: Vec<(usize, u64)>,
 }
 
 impl Jobs {
-    fn new(connections: usize) -> Self {
-        let body = create_body("");
+    pub fn new(connections: usize, body: &str) -> Self {
         let put = format!("put 0 0 300 {}\r\n{body}\r\n", body.len()).into_bytes();
         Self {
             put,
@@ -104,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_reserved_job_is_cut_with_its_body() {
-        let jobs = Jobs::new(1);
+        let jobs = Jobs::new(1, "x");
         let input = b"RESERVED 17 5\r\nhello\r\nDELETED\r\n";
         for cut in 0..22 {
             assert_eq!(
@@ -121,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_cycle_is_put_reserve_delete() {
-        let mut jobs = Jobs::new(1);
+        let mut jobs = Jobs::new(1, "x");
         let mut out = Vec::new();
         assert_eq!(jobs.request(0, &mut out), Some(PUT));
         assert_eq!(

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::bench::Bench;
-use crate::bench::workload::create_body;
+use crate::bench::cost::Measured;
+use crate::bench::{Bench, family};
 use crate::process;
 use crate::services::Postgres;
 
@@ -32,13 +32,23 @@ pub fn prepare(server: &Postgres) -> Result<()> {
     Ok(())
 }
 
-/// Measures cycles per second with this many clients.
-pub fn rate(server: &Postgres, folder: &Path, clients: usize, bench: &Bench) -> Result<f64> {
+/// Measures cycles per second with this many clients, and the server's processor time for each.
+pub fn measure(
+    server: &Postgres,
+    folder: &Path,
+    clients: usize,
+    payload: &str,
+    bench: &Bench,
+) -> Result<Measured> {
     let path = folder.join("cycle.sql");
-    fs::write(&path, script())?;
+    fs::write(&path, script(payload))?;
     // A short run first: new log segments and cold caches are not what is compared.
     pgbench(server, &path, clients, bench.seconds(2, 1).as_secs())?;
-    pgbench(server, &path, clients, bench.seconds(8, 3).as_secs())
+    let before = family::cpu_time(server.pid())?;
+    let length = bench.seconds(10, 3);
+    let rate = pgbench(server, &path, clients, length.as_secs())?;
+    let used = family::cpu_time(server.pid())?.saturating_sub(before);
+    Ok(Measured::of(rate * length.as_secs_f64(), length, used))
 }
 
 fn pgbench(server: &Postgres, script: &Path, clients: usize, seconds: u64) -> Result<f64> {
@@ -53,8 +63,7 @@ fn pgbench(server: &Postgres, script: &Path, clients: usize, seconds: u64) -> Re
 
 /// `\aset` rather than `\gset`: rarely a claim finds nothing because another client was faster between two
 /// snapshots, and that must not stop the client.
-fn script() -> String {
-    let body = create_body("");
+fn script(body: &str) -> String {
     format!(
         "\\set id 0\n\
          INSERT INTO job (body) VALUES ('{body}');\n\
