@@ -113,6 +113,11 @@ impl Contender {
             return Ok(None);
         };
         let beats: HashMap<i64, i64> = beats.iter().map(|row| (row.get(0), row.get(1))).collect();
+        if !beats.contains_key(&instance) {
+            // Whoever took over has removed it. Without a beat this instance would count as dead.
+            self.instance = None;
+            return Ok(None);
+        }
         let epochs: Vec<i64> = shards.iter().map(|row| row.get(2)).collect();
         let owners = shards.iter().filter_map(|row| row.get::<_, Option<i64>>(1));
         let others: Vec<i64> = owners.filter(|owner| *owner != instance).collect();
