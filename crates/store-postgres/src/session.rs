@@ -200,13 +200,13 @@ fn failure(error: &tokio_postgres::Error, at_commit: bool) -> Failure {
 }
 
 /// Returns the begin of a transaction with its deadlines. Rows are joined by their keys: a plan made while a table was
-/// small would scan it for ever.
+/// small would scan it for ever. What must be scanned all the same looks so costly then that it would be compiled first.
 fn begin(deadlines: Deadlines) -> String {
     let (statement, lock) = (deadlines.statement.as_millis(), deadlines.lock.as_millis());
     format!(
         "BEGIN; SET LOCAL statement_timeout = {statement}; SET LOCAL lock_timeout = {lock}; \
          SET LOCAL idle_in_transaction_session_timeout = {statement}; \
-         SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
+         SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
     )
 }
 

@@ -179,6 +179,10 @@ impl MessageRows {
         let lengths: Vec<(u64, usize)> = lengths
             .map(|(message, length)| (message.id.seq(), *length))
             .collect();
+        // A shard whose messages are all forgotten is one with none.
+        for shard in chains.keys() {
+            self.shards.entry(*shard).or_default();
+        }
         let messages = messages.into_iter().map(|(message, _)| MessageWrite {
             message,
             before: None,
