@@ -87,11 +87,10 @@ impl Rows<Messages> for Memory {
 
 impl Memory {
     fn payload(&mut self, key: Key) -> Result<Bytes, Stop> {
-        if let Some(payload) = self.payloads.get(key) {
-            return Ok(payload);
+        if let Some(asked) = self.recent.payloads.get(&key) {
+            return Ok(asked.clone());
         }
-        let asked = self.recent.payloads.get(&key);
-        Ok(asked.ok_or(Stop::Missing)?.clone())
+        self.payloads.get(key).ok_or(Stop::Missing)
     }
 
     fn forget_payload(&mut self, tenant: i64, seq: u64) {
@@ -106,8 +105,13 @@ impl Memory {
             for seq in self.mail.next_places(tenant, &take) {
                 let key = Key::new(number, seq);
                 let has_payload = self.mail.length(tenant, seq) > 0;
-                if has_payload && self.payload(key).is_err() {
-                    wanted.payloads.insert(key);
+                if !has_payload {
+                    continue;
+                }
+                // A hot payload could be forgotten before the job that needs it is decided.
+                match self.payload(key) {
+                    Ok(payload) => drop(self.recent.payloads.insert(key, payload)),
+                    Err(_) => drop(wanted.payloads.insert(key)),
                 }
             }
         }

@@ -16,6 +16,9 @@ use crate::{
     table::Table,
 };
 
+/// Rows by tenant and key. Those without a body are removed.
+type KeyedRows = BTreeMap<(i64, Vec<u8>), Option<Vec<u8>>>;
+
 /// What the open batch will write.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
@@ -31,7 +34,7 @@ pub(crate) struct Outgoing {
     opened: BTreeSet<(i64, Vec<u8>, i64)>,
     closed: BTreeSet<(i64, Vec<u8>, i64)>,
     delivered: Vec<(i64, i64, i64)>,
-    rows: BTreeMap<Table, BTreeMap<(i64, Vec<u8>), Option<Vec<u8>>>>,
+    rows: BTreeMap<Table, KeyedRows>,
     cuts: Vec<(Table, i64, Vec<u8>, Vec<u8>)>,
 }
 

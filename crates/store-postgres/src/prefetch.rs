@@ -257,10 +257,14 @@ fn learn_tasks(memory: &mut Memory, rows: &[Row]) -> Vec<(Key, IdempotencyKey)> 
             let name = name.clone();
             keyed.push((key, IdempotencyKey { owner, key: name }));
         }
-        if !memory.hot.contains(key) {
-            memory.hot.note(key, &task);
-            memory.recent.tasks.insert(key, Some(task));
-        }
+        let task = match memory.hot.get(key) {
+            Some(newer) => newer,
+            None => {
+                memory.hot.note(key, &task);
+                task
+            }
+        };
+        memory.recent.tasks.insert(key, Some(task));
     }
     keyed
 }

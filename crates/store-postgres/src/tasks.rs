@@ -297,13 +297,17 @@ impl Memory {
         }
     }
 
-    fn want_task(&self, key: Key, wanted: &mut Wanted) {
+    fn want_task(&mut self, key: Key, wanted: &mut Wanted) {
         let is_known = self.out.written(key).is_some()
             || self.recent.tasks.contains_key(&key)
-            || self.recent.damaged.contains_key(&key)
-            || self.hot.contains(key);
-        if !is_known {
-            wanted.tasks.insert(key);
+            || self.recent.damaged.contains_key(&key);
+        if is_known {
+            return;
+        }
+        // A hot task could be forgotten before the job that needs it is decided.
+        match self.hot.get(key) {
+            Some(task) => drop(self.recent.tasks.insert(key, Some(task))),
+            None => drop(wanted.tasks.insert(key)),
         }
     }
 

@@ -50,11 +50,6 @@ impl<K: Copy + Eq + Hash> HotTasks<K> {
         Some(task)
     }
 
-    /// Returns true if the task at `key` is hot.
-    pub fn contains(&self, key: K) -> bool {
-        self.young.contains_key(&key) || self.old.contains_key(&key)
-    }
-
     /// Notes a task that was read or is being written.
     pub fn note(&mut self, key: K, task: &Task) {
         // Few ask for a task that has ended, and those read its row.
@@ -90,7 +85,7 @@ fn weight(task: &Task) -> usize {
     TASK_BYTES + task.weight()
 }
 
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
