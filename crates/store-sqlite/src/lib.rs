@@ -11,7 +11,6 @@ mod codec;
 mod db;
 mod durable;
 mod file;
-mod hot;
 mod identity;
 mod ledgers;
 mod mailbox;

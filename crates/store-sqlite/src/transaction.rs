@@ -9,14 +9,14 @@ use std::{
 };
 
 use asyncgate_core::{TenantId, Timestamp};
-use asyncgate_store::{Transaction, Written};
+use asyncgate_store::{HotTasks, Transaction, Written};
 use rusqlite::Result;
 
 use crate::{
     admission::{self, Admitted, Change, End, HotCells, Taken, Wrote},
     classes::{Classes, Live},
+    codec::Key,
     db::Db,
-    hot::HotTasks,
     ledgers::Ledgers,
     mailbox::MailboxState,
     writer::Queued,
@@ -27,7 +27,7 @@ use crate::{
 pub(crate) struct Writable {
     pub(crate) db: Db,
     pub(crate) ledgers: Ledgers,
-    pub(crate) hot: HotTasks,
+    pub(crate) hot: HotTasks<Key>,
     pub(crate) mailbox: MailboxState,
     /// Absent after a rollback, until the next transaction reads them again.
     classes: Option<Classes>,

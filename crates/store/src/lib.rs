@@ -10,6 +10,7 @@ pub mod classes;
 pub mod conformance;
 mod error;
 pub mod fair;
+mod hot;
 pub mod identity;
 mod job;
 pub mod mailbox;
@@ -37,6 +38,7 @@ use futures_util::future::BoxFuture;
 
 pub use asyncgate_core::{Changes, Decision, task::IdempotencyKey};
 pub use error::Error;
+pub use hot::HotTasks;
 pub use identity::Records;
 pub use job::{Committed, Decide, Decided, Job, Outcome, transact, transact_admitted};
 pub use mailbox::Messages;

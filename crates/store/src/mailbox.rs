@@ -124,9 +124,14 @@ pub struct Take {
 impl Take {
     /// Returns true while messages fit. `taken` counts their bytes; it is absent before the first.
     pub fn fits(&self, taken: &mut Option<usize>, message: &Message) -> bool {
+        self.fits_bytes(taken, message.payload.len())
+    }
+
+    /// Does the same for a message whose content has so many bytes.
+    pub fn fits_bytes(&self, taken: &mut Option<usize>, length: usize) -> bool {
         let first = taken.is_none();
         let bytes = taken.get_or_insert_default();
-        *bytes = bytes.saturating_add(message.payload.len());
+        *bytes = bytes.saturating_add(length);
         first || *bytes <= self.max_bytes
     }
 }

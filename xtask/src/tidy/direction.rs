@@ -18,6 +18,10 @@ const RULES: &[(&str, Sees)] = &[
     ("asyncgate-api", Sees::Only(&[])),
     ("asyncgate-store", Sees::Only(&["asyncgate-core"])),
     (
+        "asyncgate-store-postgres",
+        Sees::Only(&["asyncgate-core", "asyncgate-store"]),
+    ),
+    (
         "asyncgate-store-sqlite",
         Sees::Only(&["asyncgate-core", "asyncgate-store"]),
     ),

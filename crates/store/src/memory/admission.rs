@@ -17,7 +17,7 @@ use asyncgate_core::{
     },
 };
 
-use self::expiry::Expiry;
+pub use self::expiry::Expiry;
 use super::{MemoryStore, ready};
 use crate::{
     Answer, Error, Job, Tasks,

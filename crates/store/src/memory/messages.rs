@@ -10,9 +10,12 @@ use std::{
 use asyncgate_core::{
     MessageId, TenantId, Timestamp,
     mailbox::{
-        ChainHead, Changes, Kind, Line, Message, Occupied, Partition, Policy, SendContext, Standing,
+        ChainHead, Changes, Kind, Line, Message, MessageWrite, Occupied, Partition, Policy,
+        SendContext, Standing,
     },
 };
+
+use bytes::Bytes;
 
 use super::Map;
 use crate::{
@@ -22,19 +25,23 @@ use crate::{
 
 /// The messages of all tenants, and what is counted over all of them.
 #[derive(Debug)]
-pub(super) struct MessageRows {
+pub struct MessageRows {
     tenants: BTreeMap<TenantId, Tenant>,
     due: BTreeSet<(Timestamp, TenantId, MessageId)>,
     shards: BTreeMap<u16, Counts>,
     inflight: Shares<TenantId>,
     remembered: Remembered<TenantId, MessageId>,
     replay_window_ms: i64,
+    /// False if somebody else keeps the payloads.
+    keeps_payloads: bool,
 }
 
 #[derive(Debug, Default)]
 struct Tenant {
     head: u64,
     messages: BTreeMap<u64, Message>,
+    /// The lengths of payloads as they were sent.
+    lengths: Map<u64, usize>,
     keys: Map<Name, MessageId>,
     queues: Map<Arc<str>, Queue>,
     partitions: Map<Partition, Members>,
@@ -72,13 +79,22 @@ impl Default for MessageRows {
             inflight: Shares::default(),
             remembered: Remembered::default(),
             replay_window_ms: Policy::default().t_replay_ms,
+            keeps_payloads: true,
         }
     }
 }
 
 impl MessageRows {
+    /// Makes rows without payloads: somebody else keeps them, and fills them in.
+    pub fn without_payloads() -> Self {
+        Self {
+            keeps_payloads: false,
+            ..Self::default()
+        }
+    }
+
     /// Sets for how long sends are remembered. A longer window brings back the sends that it covers.
-    pub(super) fn set_replay_window(&mut self, millis: i64) {
+    pub fn set_replay_window(&mut self, millis: i64) {
         if millis > self.replay_window_ms {
             self.remember_all();
         }
@@ -102,7 +118,8 @@ impl MessageRows {
         }
     }
 
-    pub(super) fn load(&mut self, id: TenantId, reads: &Reads, now: Timestamp) -> Snapshot {
+    /// Loads the rows that a job declared.
+    pub fn load(&mut self, id: TenantId, reads: &Reads, now: Timestamp) -> Snapshot {
         self.forget_sends(now);
         let tenant = self.tenants.entry(id).or_default();
         let dead = reads
@@ -149,6 +166,59 @@ impl MessageRows {
         snapshot
     }
 
+    /// Takes back the messages of a tenant that were kept elsewhere, in the order in which they were sent, each with the
+    /// length of its payload. `head` is the last place that was ever given, also if its message is forgotten.
+    pub fn restore(
+        &mut self,
+        id: TenantId,
+        head: u64,
+        chains: BTreeMap<u16, ChainHead>,
+        messages: Vec<(Message, usize)>,
+    ) {
+        let lengths = messages.iter();
+        let lengths: Vec<(u64, usize)> = lengths
+            .map(|(message, length)| (message.id.seq(), *length))
+            .collect();
+        // A shard whose messages are all forgotten is one with none.
+        for shard in chains.keys() {
+            self.shards.entry(*shard).or_default();
+        }
+        let messages = messages.into_iter().map(|(message, _)| MessageWrite {
+            message,
+            before: None,
+        });
+        self.apply(
+            id,
+            &Changes {
+                messages: messages.collect(),
+                chains,
+                ..Changes::default()
+            },
+        );
+        let tenant = self.tenants.entry(id).or_default();
+        tenant.head = tenant.head.max(head);
+        tenant.lengths.extend(lengths);
+    }
+
+    /// Returns the places of the next ready messages of a topic.
+    pub fn next_places(&self, id: TenantId, take: &Take) -> Vec<u64> {
+        let tenant = self.tenants.get(&id).into_iter();
+        let next = tenant.flat_map(|tenant| tenant.fitting(take));
+        next.map(|message| message.id.seq()).collect()
+    }
+
+    /// Returns the length of a message's payload as it was sent.
+    pub fn length(&self, id: TenantId, seq: u64) -> usize {
+        let tenant = self.tenants.get(&id);
+        let length = tenant.and_then(|tenant| tenant.lengths.get(&seq));
+        length.copied().unwrap_or_default()
+    }
+
+    /// Returns the last place that was given to a message of a tenant.
+    pub fn head(&self, id: TenantId) -> u64 {
+        self.tenants.get(&id).map_or(0, |tenant| tenant.head)
+    }
+
     /// Forgets sends whose window is over.
     fn forget_sends(&mut self, now: Timestamp) {
         let since = now.plus_millis(-self.replay_window_ms);
@@ -167,7 +237,8 @@ impl MessageRows {
         });
     }
 
-    pub(super) fn apply(&mut self, id: TenantId, changes: &Changes) {
+    /// Writes what a decision about messages wants written.
+    pub fn apply(&mut self, id: TenantId, changes: &Changes) {
         let tenant = self.tenants.entry(id).or_default();
         tenant.chains.extend(&changes.chains);
         for write in &changes.messages {
@@ -176,6 +247,9 @@ impl MessageRows {
             if write.before.is_none() {
                 tenant.head = tenant.head.max(message.id.seq());
                 tenant.keys.insert(name(message), message.id);
+                tenant
+                    .lengths
+                    .insert(message.id.seq(), message.payload.len());
                 self.remembered.add(id, message.sent_at, message.id);
             }
             if write.before.is_some_and(|was| was.kind == Kind::Leased) {
@@ -187,7 +261,7 @@ impl MessageRows {
             shard.count(write.before.map(|was| was.kind), Some(after.kind));
             tenant.place(message, write.before, Some(after));
             tenant.join(message);
-            tenant.put(message);
+            tenant.put(message, self.keeps_payloads);
         }
         for write in &changes.forgotten {
             let message = &write.message;
@@ -196,14 +270,17 @@ impl MessageRows {
             shard.count(write.before.map(|was| was.kind), None);
             tenant.place(message, write.before, None);
             tenant.messages.remove(&message.id.seq());
+            tenant.lengths.remove(&message.id.seq());
         }
     }
 
-    pub(super) fn message(&self, tenant: TenantId, id: MessageId) -> Option<Message> {
+    /// Returns one message.
+    pub fn message(&self, tenant: TenantId, id: MessageId) -> Option<Message> {
         self.tenants.get(&tenant)?.message(id)
     }
 
-    pub(super) fn messages(
+    /// Returns messages after a place, in the order in which they were sent.
+    pub fn messages(
         &self,
         tenant: TenantId,
         after: Option<MessageId>,
@@ -217,19 +294,22 @@ impl MessageRows {
         })
     }
 
-    pub(super) fn peek(&self, tenant: TenantId, take: &Take) -> Vec<Message> {
+    /// Returns the next ready messages of a topic.
+    pub fn peek(&self, tenant: TenantId, take: &Take) -> Vec<Message> {
         let tenant = self.tenants.get(&tenant);
         tenant.map(|tenant| tenant.next(take)).unwrap_or_default()
     }
 
-    pub(super) fn dead_letters(&self, tenant: TenantId, filter: &DeadFilter) -> DeadPage {
+    /// Returns dead letters.
+    pub fn dead_letters(&self, tenant: TenantId, filter: &DeadFilter) -> DeadPage {
         let tenant = self.tenants.get(&tenant);
         tenant
             .map(|tenant| tenant.dead_letters(filter))
             .unwrap_or_default()
     }
 
-    pub(super) fn topics(&self, tenant: TenantId, after: Option<&str>, limit: usize) -> Vec<Topic> {
+    /// Returns topics by name.
+    pub fn topics(&self, tenant: TenantId, after: Option<&str>, limit: usize) -> Vec<Topic> {
         let Some(tenant) = self.tenants.get(&tenant) else {
             return Vec::new();
         };
@@ -246,25 +326,29 @@ impl MessageRows {
             .collect()
     }
 
-    pub(super) fn chains(&self, tenant: TenantId) -> BTreeMap<u16, ChainHead> {
+    /// Returns the heads of a tenant's chains, by shard.
+    pub fn chains(&self, tenant: TenantId) -> BTreeMap<u16, ChainHead> {
         let tenant = self.tenants.get(&tenant);
         tenant
             .map(|tenant| tenant.chains.clone())
             .unwrap_or_default()
     }
 
-    pub(super) fn due(&self, now: Timestamp, limit: usize) -> Vec<(TenantId, MessageId)> {
+    /// Returns messages whose deadline is at or before `now`, earliest first.
+    pub fn due(&self, now: Timestamp, limit: usize) -> Vec<(TenantId, MessageId)> {
         let due = self.due.iter().take_while(|(at, ..)| *at <= now);
         due.take(limit)
             .map(|(_, tenant, id)| (*tenant, *id))
             .collect()
     }
 
-    pub(super) fn next_due(&self) -> Option<Timestamp> {
+    /// Returns the earliest deadline.
+    pub fn next_due(&self) -> Option<Timestamp> {
         self.due.first().map(|(at, ..)| *at)
     }
 
-    pub(super) fn waiting_since(
+    /// Returns messages that have waited since `since` or longer, in the order of tenants and places.
+    pub fn waiting_since(
         &self,
         since: Timestamp,
         after: Option<(TenantId, MessageId)>,
@@ -284,7 +368,8 @@ impl MessageRows {
         .collect()
     }
 
-    pub(super) fn total(&mut self, now: Timestamp) -> Load {
+    /// Returns how full the mailbox is.
+    pub fn total(&mut self, now: Timestamp) -> Load {
         self.forget_sends(now);
         let senders = self.tenants.iter();
         let senders = senders.filter(|(_, tenant)| !tenant.chains.is_empty());
@@ -306,8 +391,11 @@ impl Tenant {
     }
 
     /// Stores a message. Its payload stays as it was sent: a decision that had no need of it got none.
-    fn put(&mut self, message: &Message) {
+    fn put(&mut self, message: &Message, keeps_payload: bool) {
         let mut message = message.clone();
+        if !keeps_payload {
+            message.payload = Bytes::new();
+        }
         let gone = message.standing().kind == Kind::Gone;
         if let Some(stored) = self.messages.get(&message.id.seq()).filter(|_| !gone) {
             message.payload.clone_from(&stored.payload);
@@ -394,12 +482,18 @@ impl Tenant {
     }
 
     fn next(&self, take: &Take) -> Vec<Message> {
+        self.fitting(take).cloned().collect()
+    }
+
+    fn fitting(&self, take: &Take) -> impl Iterator<Item = &Message> {
         let mut taken = None;
+        let length = |message: &Message| self.lengths.get(&message.id.seq());
         self.queue(&take.topic, |queue| &queue.ready)
             .take(take.max_messages)
-            .take_while(|message| take.fits(&mut taken, message))
-            .cloned()
-            .collect()
+            .take_while(move |message| {
+                let length = length(message).copied().unwrap_or_default();
+                take.fits_bytes(&mut taken, length)
+            })
     }
 
     fn queue<'a>(

@@ -1,12 +1,17 @@
 //! The in-memory store: one lock around plain collections.
 //!
-//! It is the reference that other backends are compared with, and the RAM-only profile.
+//! It is the reference that other backends are compared with, and the RAM-only profile. The rows of planes that a
+//! durable owner keeps in memory whole are public.
 
 mod admission;
 mod messages;
 mod outbox;
 mod records;
 mod tenant;
+
+pub use self::{
+    admission::Expiry, messages::MessageRows, outbox::DispatchRows, records::RecordRows,
+};
 
 use std::{
     any::Any,
@@ -23,10 +28,7 @@ use asyncgate_core::{
     metering::UsageEvent,
 };
 
-use self::{
-    admission::Gate, messages::MessageRows, outbox::DispatchRows, records::RecordRows,
-    tenant::Tenant,
-};
+use self::{admission::Gate, tenant::Tenant};
 use crate::admission::{Admission, Host};
 use crate::mailbox::{self as mail, DeadFilter, DeadPage, Load, Mailbox, Take, Topic};
 use crate::{

@@ -21,7 +21,7 @@ type Line = (String, String);
 
 /// All dispatches.
 #[derive(Debug, Default)]
-pub(super) struct DispatchRows {
+pub struct DispatchRows {
     all: BTreeMap<u64, Dispatch>,
     last: u64,
     /// Those that can be tried, by time. The others wait behind one with their order key.
@@ -37,7 +37,8 @@ fn line(sent: &NewDispatch) -> Option<Line> {
 }
 
 impl DispatchRows {
-    pub(super) fn add(&mut self, sent: &NewDispatch) {
+    /// Adds a dispatch, which gets the next number.
+    pub fn add(&mut self, sent: &NewDispatch) {
         self.last += 1;
         self.place(Dispatch {
             id: self.last,
@@ -97,7 +98,52 @@ impl DispatchRows {
         }
     }
 
-    fn load(&self, reads: &Reads, now: Timestamp) -> Snapshot {
+    /// Takes back dispatches that were kept elsewhere, in the order of their numbers. `last` is the last number that was
+    /// ever given.
+    pub fn restore(&mut self, last: u64, dispatches: Vec<Dispatch>) {
+        for dispatch in dispatches {
+            self.place(dispatch);
+        }
+        self.last = self.last.max(last);
+    }
+
+    /// Returns the last number that was given.
+    pub const fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Returns one dispatch.
+    pub fn get(&self, id: u64) -> Option<&Dispatch> {
+        self.all.get(&id)
+    }
+
+    /// Returns the earliest time at which something is to be tried.
+    pub fn next_try(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Returns dispatches in the order of their numbers.
+    pub fn list(&self, filter: &DispatchFilter) -> Vec<Dispatch> {
+        let later = self.all.range(filter.after + 1..);
+        let chosen = later
+            .map(|(_, dispatch)| dispatch)
+            .filter(|dispatch| matches!(dispatch.state, Standing::Dead { .. }) == filter.dead);
+        let mut taken = 0;
+        let found = chosen
+            .take(filter.limit)
+            .take_while(|dispatch| fits(&mut taken, dispatch));
+        found.cloned().collect()
+    }
+
+    /// Returns how many dispatches there are.
+    pub fn count(&self) -> OutboxLoad {
+        let dead = self.dead.len() as u64;
+        let pending = self.all.len() as u64 - dead;
+        OutboxLoad { pending, dead }
+    }
+
+    /// Loads the rows that a job declared.
+    pub fn load(&self, reads: &Reads, now: Timestamp) -> Snapshot {
         let due = self.due.iter().take_while(|(at, _)| *at <= now);
         let due = due.filter_map(|(_, id)| self.all.get(id));
         let mut taken = 0;
@@ -115,7 +161,8 @@ impl DispatchRows {
         }
     }
 
-    fn apply(&mut self, changes: &Changes) {
+    /// Writes what a decision wants written.
+    pub fn apply(&mut self, changes: &Changes) {
         for id in &changes.gone {
             if let Some(line) = self.unplace(*id) {
                 self.pass_on(&line);
@@ -145,30 +192,14 @@ impl Rows<Dispatches> for State {
 
 impl Outbox for MemoryStore {
     fn next_try(&self) -> Answer<'_, Option<Timestamp>> {
-        ready(self.state().outbox.due.first().map(|(at, _)| *at))
+        ready(self.state().outbox.next_try())
     }
 
     fn dispatches(&self, filter: DispatchFilter) -> Answer<'_, Vec<Dispatch>> {
-        let state = self.state();
-        let later = state.outbox.all.range(filter.after + 1..);
-        let chosen = later
-            .map(|(_, dispatch)| dispatch)
-            .filter(|dispatch| matches!(dispatch.state, Standing::Dead { .. }) == filter.dead);
-        let mut taken = 0;
-        let found = chosen
-            .take(filter.limit)
-            .take_while(|dispatch| fits(&mut taken, dispatch))
-            .cloned()
-            .collect();
-        drop(state);
-        ready(found)
+        ready(self.state().outbox.list(&filter))
     }
 
     fn outbox_load(&self) -> Answer<'_, OutboxLoad> {
-        let state = self.state();
-        let dead = state.outbox.dead.len() as u64;
-        let pending = state.outbox.all.len() as u64 - dead;
-        drop(state);
-        ready(OutboxLoad { pending, dead })
+        ready(self.state().outbox.count())
     }
 }

@@ -21,7 +21,7 @@ use crate::{
 
 /// All records and logs.
 #[derive(Debug)]
-pub(super) struct RecordRows {
+pub struct RecordRows {
     records: BTreeMap<RecordKey, Record>,
     names: Map<(RecordKind, String), RecordKey>,
     forget: BTreeSet<(Timestamp, RecordKey)>,
@@ -82,7 +82,8 @@ impl RecordRows {
         }
     }
 
-    fn find(&self, find: &Find) -> Option<&Record> {
+    /// Returns one record.
+    pub fn find(&self, find: &Find) -> Option<&Record> {
         match find {
             Find::Id { key, within } => {
                 let found = self.records.get(key)?;
@@ -96,7 +97,8 @@ impl RecordRows {
         }
     }
 
-    fn load(&self, reads: &Reads, now: Timestamp) -> Snapshot {
+    /// Loads the rows that a job declared.
+    pub fn load(&self, reads: &Reads, now: Timestamp) -> Snapshot {
         let mut snapshot = Snapshot {
             records: reads
                 .records
@@ -130,21 +132,38 @@ impl RecordRows {
     }
 
     fn apply(&mut self, changes: &Changes) {
-        // First what goes, so that its name can be given again.
-        for key in &changes.removed {
-            self.remove(*key);
-        }
-        changes.put.iter().for_each(|record| self.put(record));
+        self.apply_records(changes);
         changes.audit.iter().for_each(|draft| self.append(draft));
         if let Some(cut) = changes.cut {
             self.cut(cut);
         }
     }
 
+    /// Writes the records that a decision wants written, and leaves the audit logs as they are.
+    pub fn apply_records(&mut self, changes: &Changes) {
+        // First what goes, so that its name can be given again.
+        for key in &changes.removed {
+            self.remove(*key);
+        }
+        changes.put.iter().for_each(|record| self.put(record));
+    }
+
     fn append(&mut self, draft: &Draft) {
         let entries = self.logs.entry(draft.tenant).or_default();
         let entry = entries.log.append(draft);
         entries.kept.push_back(entry);
+    }
+
+    /// Takes back a record that was kept elsewhere.
+    pub fn restore(&mut self, record: &Record) {
+        self.put(record);
+    }
+
+    /// Returns records that match, in the order of their ids.
+    pub fn list(&self, filter: &RecordFilter) -> Vec<Record> {
+        let found = self.records.values();
+        let found = found.filter(|record| filter.matches(record));
+        found.take(filter.limit).cloned().collect()
     }
 
     fn cut(&mut self, cut: Cut) {
@@ -198,12 +217,7 @@ impl Identity for MemoryStore {
     }
 
     fn records(&self, filter: RecordFilter) -> Answer<'_, Vec<Record>> {
-        let state = self.state();
-        let all = state.records.records.values();
-        let found = all.filter(|record| filter.matches(record));
-        let found = found.take(filter.limit).cloned().collect();
-        drop(state);
-        ready(found)
+        ready(self.state().records.list(&filter))
     }
 
     fn audit_log(&self, tenant: Option<TenantId>) -> Answer<'_, Log> {

@@ -11,15 +11,16 @@ use asyncgate_core::{Timestamp, admission::Name};
 /// The width of the narrowest slot.
 const NARROWEST_MS: i64 = 256;
 
+/// The rows of admission in the order in which they are forgotten.
 #[derive(Debug, Default)]
-pub(super) struct Expiry {
+pub struct Expiry {
     /// Rows by the end of their slot, in milliseconds.
     slots: BTreeMap<i64, Vec<Name>>,
 }
 
 impl Expiry {
     /// Adds a row that ends at `until`. One that matters for ever is never looked at.
-    pub(super) fn add(&mut self, name: Name, until: Timestamp, now: Timestamp) {
+    pub fn add(&mut self, name: Name, until: Timestamp, now: Timestamp) {
         let until = until.as_millis();
         if until == i64::MAX {
             return;
@@ -32,7 +33,7 @@ impl Expiry {
     }
 
     /// Takes a row whose slot is over. Each is given once.
-    pub(super) fn next(&mut self, now: Timestamp) -> Option<Name> {
+    pub fn next(&mut self, now: Timestamp) -> Option<Name> {
         loop {
             let mut first = self.slots.first_entry()?;
             if *first.key() > now.as_millis() {

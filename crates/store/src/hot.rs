@@ -1,33 +1,32 @@
 //! The tasks that were written or read lately, as the open transaction has them. A claim, a renewal and a finish
-//! find their task here and read nothing from the file.
+//! find their task here and read nothing from the backend below.
 //!
 //! Invariant: a task that stands here is the one that its row would give. Whatever writes a task's row passes here,
 //! and a rollback forgets everything.
 
-use std::mem;
+use std::{hash::Hash, mem};
 
 use asyncgate_core::{Placement, Task};
 use foldhash::HashMap;
-
-use crate::codec::Key;
 
 /// The memory that a task takes beside what callers sent with it.
 const TASK_BYTES: usize = 1 << 10;
 
 /// Hot tasks in two generations. Whatever is looked for moves to the younger one; when that is full, it becomes the
 /// older one, and what stood there is forgotten. So tasks that nobody looks for leave, without a list of their order.
+/// `K` is the key of a task's row.
 #[derive(Debug)]
-pub(crate) struct HotTasks {
-    young: HashMap<Key, Task>,
-    old: HashMap<Key, Task>,
+pub struct HotTasks<K> {
+    young: HashMap<K, Task>,
+    old: HashMap<K, Task>,
     /// The memory that the younger generation takes.
     bytes: usize,
     max_bytes: usize,
 }
 
-impl HotTasks {
+impl<K: Copy + Eq + Hash> HotTasks<K> {
     /// Makes room for tasks that take so much memory together.
-    pub(crate) fn new(max_bytes: usize) -> Self {
+    pub fn new(max_bytes: usize) -> Self {
         Self {
             young: HashMap::default(),
             old: HashMap::default(),
@@ -37,12 +36,12 @@ impl HotTasks {
     }
 
     /// Forgets everything.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = Self::new(self.max_bytes);
     }
 
     /// Returns the task at `key`, if it is hot.
-    pub(crate) fn get(&mut self, key: Key) -> Option<Task> {
+    pub fn get(&mut self, key: K) -> Option<Task> {
         if let Some(task) = self.young.get(&key) {
             return Some(task.clone());
         }
@@ -52,7 +51,7 @@ impl HotTasks {
     }
 
     /// Notes a task that was read or is being written.
-    pub(crate) fn note(&mut self, key: Key, task: &Task) {
+    pub fn note(&mut self, key: K, task: &Task) {
         // Few ask for a task that has ended, and those read its row.
         if task.placement() == Placement::Ended {
             self.forget(key);
@@ -61,7 +60,7 @@ impl HotTasks {
         }
     }
 
-    fn keep(&mut self, key: Key, task: Task) {
+    fn keep(&mut self, key: K, task: Task) {
         self.bytes += weight(&task);
         if let Some(before) = self.young.insert(key, task) {
             self.bytes -= weight(&before);
@@ -74,7 +73,7 @@ impl HotTasks {
 
     /// Forgets a task in both generations: looking for a task may be what makes the younger one full, and then an older
     /// state of it stands in the older one.
-    fn forget(&mut self, key: Key) {
+    fn forget(&mut self, key: K) {
         if let Some(before) = self.young.remove(&key) {
             self.bytes -= weight(&before);
         }
@@ -90,7 +89,7 @@ fn weight(task: &Task) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use asyncgate_store::{
+    use crate::{
         Snapshot,
         conformance::{Driver, echo, json},
         memory::MemoryStore,
@@ -111,11 +110,11 @@ mod tests {
         let mut hot = HotTasks::new(32 << 20);
         let large = task_with_payload(1 << 19);
         for number in 0..128 {
-            hot.note(Key(number), &large);
-            assert!(hot.get(Key(0)).is_some(), "after {number}");
+            hot.note(number, &large);
+            assert!(hot.get(0).is_some(), "after {number}");
         }
-        assert!(hot.get(Key(127)).is_some());
-        assert!(hot.get(Key(40)).is_none(), "nobody looked for it");
+        assert!(hot.get(127).is_some());
+        assert!(hot.get(40).is_none(), "nobody looked for it");
         assert!(hot.young.len() + hot.old.len() <= 65);
     }
 
@@ -123,11 +122,11 @@ mod tests {
     #[test]
     fn a_task_that_ended_is_forgotten_in_both_generations() {
         let mut hot = HotTasks::new(4 << 10);
-        hot.note(Key(1), &task_with_payload(1_500));
+        hot.note(1, &task_with_payload(1_500));
         assert_eq!(hot.old.len(), 1, "it made the younger generation full");
-        hot.note(Key(1), &task_with_payload(1));
-        hot.forget(Key(1));
-        assert_eq!(hot.get(Key(1)), None);
+        hot.note(1, &task_with_payload(1));
+        hot.forget(1);
+        assert_eq!(hot.get(1), None);
         assert_eq!(hot.bytes, 0);
     }
 
@@ -137,9 +136,9 @@ mod tests {
         let mut task = task_with_payload(100);
         for attempt in 0..100_000 {
             task.attempt = attempt;
-            hot.note(Key(1), &task);
+            hot.note(1, &task);
         }
-        assert_eq!(hot.get(Key(1)).map(|task| task.attempt), Some(99_999));
+        assert_eq!(hot.get(1).map(|task| task.attempt), Some(99_999));
         assert_eq!(hot.bytes, weight(&task));
     }
 }
