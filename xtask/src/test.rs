@@ -9,9 +9,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::process;
-use crate::services::{
-    Postgres, authlib, clients, conformance, dynamodb, mcp, pymacaroons, redis,
-};
+use crate::services::{Postgres, authlib, clients, conformance, dynamodb, mcp, pymacaroons, redis};
 
 #[derive(Debug, Args)]
 pub struct Options {

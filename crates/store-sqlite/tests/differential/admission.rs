@@ -4,7 +4,6 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use asyncgate_core::{
@@ -16,13 +15,12 @@ use asyncgate_store::{
     conformance::{bucket, delay, subject, window},
     memory::MemoryStore,
 };
-use asyncgate_store_sqlite::{HotLimits, Options, SqliteStore};
 use proptest::prelude::*;
 
 use crate::{TENANTS, config, open};
 
 #[derive(Debug, Clone)]
-enum Step {
+pub enum Step {
     Wait(i64),
     Reopen,
     Ask(u8, Asks),
@@ -166,7 +164,7 @@ fn asks() -> impl Strategy<Value = Asks> {
         })
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (0..15_000_i64).prop_map(Step::Wait),
         1 => Just(Step::Reopen),
@@ -177,21 +175,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Opens a store with room for a few limits: most are read, written and read again.
-fn open_with_little_room(path: &Path) -> Arc<dyn Store> {
-    let options = Options {
-        readers: 1,
-        hot_limits: HotLimits {
-            max_cells: 3,
-            write_after: Duration::from_millis(1),
-            ..HotLimits::default()
-        },
-        ..Options::default()
-    };
-    Arc::new(SqliteStore::open(path, &options).unwrap())
-}
-
-fn compare(open: fn(&Path) -> Arc<dyn Store>, steps: Vec<Step>) {
+/// Takes the steps on both stores and compares them.
+pub fn compare(open: fn(&Path) -> Arc<dyn Store>, steps: Vec<Step>) {
     let dir = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
@@ -209,12 +194,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn sqlite_decides_as_memory_does(steps in prop::collection::vec(step(), 1..100)) {
+    fn the_store_decides_as_memory_does(steps in prop::collection::vec(step(), 1..100)) {
         compare(open, steps);
-    }
-
-    #[test]
-    fn sqlite_with_little_room_decides_as_memory_does(steps in prop::collection::vec(step(), 1..100)) {
-        compare(open_with_little_room, steps);
     }
 }

@@ -10,6 +10,7 @@ mod admission;
 mod compare;
 mod history;
 mod identity;
+mod little_room;
 mod mailbox;
 mod pair;
 
