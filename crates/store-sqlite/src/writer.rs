@@ -492,7 +492,7 @@ impl Worker {
     ) -> rusqlite::Result<Option<Commit>> {
         let changes = self.writable.db.conn.total_changes();
         let mut outcome = self.writable.db.conn.execute_batch("BEGIN IMMEDIATE");
-        let mut bytes = 0;
+        let (mut writes, mut bytes) = (false, 0);
         for mut waiting in jobs {
             let mut wrote = None;
             if outcome.is_ok() {
@@ -502,6 +502,7 @@ impl Worker {
                 }
             }
             if let Some(written) = &wrote {
+                writes = true;
                 bytes += written.weight();
             }
             // After an error the other jobs wait for the next batch: they would be rolled back with this one.
@@ -512,7 +513,7 @@ impl Worker {
             }
         }
         // A job that decides nothing may still have written: the first one of a tenant begins its ledger.
-        let writes = self.writable.db.conn.total_changes() != changes;
+        writes |= self.writable.db.conn.total_changes() != changes;
         let committed = outcome.and_then(|()| self.commit(writes));
         match &committed {
             Ok(_) => self.writable.limits.release(End::Committed),

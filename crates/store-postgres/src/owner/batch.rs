@@ -117,12 +117,6 @@ impl<'a> Work<'a> {
 
     /// Takes the jobs that wait and decides them. Returns true once the queue is closed and empty.
     async fn gather(&mut self) -> Result<bool, Error> {
-        let window = &self.keeper.shared.replay_window_ms;
-        let window = window.load(Ordering::Relaxed);
-        if window != self.replay_window_ms {
-            self.memory.mail.set_replay_window(window);
-            self.replay_window_ms = window;
-        }
         let mut closed = false;
         while !self.open.full {
             let mut jobs = std::mem::take(&mut self.carried);
@@ -141,10 +135,22 @@ impl<'a> Work<'a> {
             }
             // They are kept where a failure finds them.
             self.carried = jobs;
+            self.set_replay_window();
             self.prefetch().await?;
             self.decide();
         }
         Ok(closed && self.carried.is_empty())
+    }
+
+    /// Puts the replay window in force that was set last. This comes after the jobs were taken: whoever set a window and then
+    /// made a job finds it decided with that window.
+    fn set_replay_window(&mut self) {
+        let window = &self.keeper.shared.replay_window_ms;
+        let window = window.load(Ordering::Relaxed);
+        if window != self.replay_window_ms {
+            self.memory.mail.set_replay_window(window);
+            self.replay_window_ms = window;
+        }
     }
 
     /// Asks for all rows that the jobs need and that are not in memory.

@@ -142,7 +142,12 @@ impl Engine {
                 let seen = step.seen.clamp(1, last + 1);
                 after = found.get(seen - 1).map(|record| record.key().id);
                 // Those that had ended before, too: a call that broke off may not have come as far as this.
-                self.forget(found.into_iter().take(seen))?;
+                let is_kept = |record: &Record| {
+                    let id = record.key().id;
+                    step.kept.iter().any(|(kept, _)| *kept == id)
+                };
+                let over = found.into_iter().take(seen);
+                self.forget(over.filter(|record| !is_kept(record)))?;
             }
         }
         Ok(ended)
