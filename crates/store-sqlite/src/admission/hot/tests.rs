@@ -458,8 +458,10 @@ async fn a_caller_who_goes_away_leaves_no_pin() {
     let store = open(&dir, HotLimits::default());
     let check = five("k");
     let mut reply = Box::pin(store.check_limit(TENANT, NOW, &check));
-    let _ = reply.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    let polled = reply.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    // The reader may have been quicker than the caller; then one was taken.
+    let left = 5 - u64::from(polled.is_ready());
     drop(reply);
     assert!(store.writer.shared.hot.cells().pins.is_empty());
-    assert_eq!(take(&store, &check).await.remaining, 4);
+    assert_eq!(take(&store, &check).await.remaining, left - 1);
 }
